@@ -31,8 +31,14 @@ AUDIT := build/audit
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
+QUICK := "not thorough and not perf and not tools and not verdicts"
 
-.PHONY: help install lint format unit test test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
+# Tests that read documents and sources, and run nothing: a part of `make lint`.
+STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
+  $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
+  collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
+
+.PHONY: help install lint types structure format unit test test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,21 +58,27 @@ node_modules/.installed: package-lock.json
 	npm ci --no-audit --no-fund
 	@touch $@
 
-lint: install  ## Check style, format, types, and that rooms import downwards only
+lint: install  ## Check style, format, types, directions of imports, and that documents say what the code does
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target types structure
+
+types:
+	$(VENV)/mypy
+
+structure:
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
-	$(VENV)/mypy
 	$(VENV)/lint-imports --no-cache
+	$(PYTEST) $(STRUCTURE) -q
 
 format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
 
 unit: install  ## Run the unit tests, in less than a minute
-	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadscope -m "not thorough and not perf and not tools and not verdicts"
+	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadscope -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
-	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not thorough and not perf and not tools and not verdicts"
+	$(PYTEST) -n $(WORKERS) --dist loadscope -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
 
 $(TORCH)/.installed: tests/torch/requirements.lock
 	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TORCH)
@@ -84,8 +96,9 @@ $(TOOLS)/.installed: tests/tools/requirements.lock
 test-tools: install $(TOOLS)/.installed  ## Make inputs of tests with W&B and MLflow themselves, and read them
 	$(PYTEST) tests/tools -n 0 -m tools
 
-thorough: install  ## Run property tests with 10,000 examples each, TRIALS=20000 of faults, and each fuzz target
-	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m thorough
+thorough: install  ## Run 10,000 examples of each property, TRIALS=20000 of faults, each fuzz target, all deployed journeys
+	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m "thorough and not localstack"
+	$(PYTEST) tests/localstack -m localstack
 
 mutants: install  ## Draw small faults of the code for SECONDS=3600; fails when tests find less than 90 %
 	$(VENV)/python -m tests.mutation --map
@@ -126,12 +139,12 @@ bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; in
 snapshot: install  ## Accept the template, the pictures and the recorded answers as they are now
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers tests/unit/rules/texts
 
-reference: install  ## Write the reference of the command line, docs/reference/cli.md, from its help
-	$(VENV)/python -m docs.site.reference
-
 docs: install  ## Build the documents as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/docs/index.html, or with its search: $(VENV)/python -m http.server --directory build/docs"
+
+pictures: install  ## Photograph the pages for the documents, from the demo's jobs
+	$(VENV)/python -m docs.pictures.screens
 
 demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
 	$(VENV)/python -m demo

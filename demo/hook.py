@@ -35,7 +35,7 @@ def _loading(workload: Workload) -> Iterator[_Event]:
 
 
 def _steps(workload: Workload, rng: np.random.Generator) -> Iterator[_Event]:
-    """Yield the steps, numbered for each phase by itself as the hook does; the first of a phase compiles kernels."""
+    """Yield the steps, numbered by phase as the hook does; the first of a phase compiles kernels."""
     numbers = [0] * len(PHASES)
     ends = [stretch.begins_s for stretch in workload.stretches[1:]] + [workload.ends_s]
     for stretch, end_s in zip(workload.stretches, ends, strict=True):

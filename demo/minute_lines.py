@@ -1,7 +1,6 @@
-"""The objects of system metrics: one node's minute as JSON lines, in the form in which the sampling agent writes it.
+"""The objects of system metrics: one node's minute as JSON lines, in the form of the sampling agent.
 
-A minute of a large node has 25,000 lines. All lines of a group share their timestamp and come in one of a few orders,
-so each order is prepared once as a template, and a snapshot costs one substitution a group.
+A minute of a large node has 25,000 lines: orders of lines are templates, with one substitution a group.
 """
 
 import numpy as np
@@ -16,18 +15,7 @@ _KIB_BYTES = 1_024
 
 
 class MinuteWriter:
-    """Writes the minutes of one node.
-
-    Parameters
-    ----------
-    node : str
-        For example ``algo-1``.
-    cores, gpus : int
-        How many the node has.
-    every_counter : bool
-        Whether to write disk counters and the network counters of the platform too. Agents of 2026 do; without them a
-        snapshot ends with memory and the network counters of the algorithm's container.
-    """
+    """Writes the minutes of one node, with ``every_counter`` also disk and platform network counters."""
 
     def __init__(self, *, node: str, cores: int, gpus: int, every_counter: bool = True) -> None:
         orders = np.random.default_rng([cores, gpus])
@@ -55,17 +43,9 @@ class MinuteWriter:
         )
 
     def body(self, samples: NodeSamples, rows: slice, *, start: int) -> bytes:
-        """Return the lines of some snapshots.
+        """Return the lines of some snapshots of this node; ``start`` is an epoch second that its times count from.
 
-        Parameters
-        ----------
-        samples : NodeSamples
-            Of this node.
-        rows : slice
-            Which snapshots. The node's very first one has only GPUs and memory, as nothing can be said yet of what is
-            counted from one snapshot to the next.
-        start : int
-            Epoch second that the samples' times count from.
+        The very first snapshot has only GPUs and memory: nothing is known yet of what is counted between snapshots.
         """
         columns = self._columns_of_text(samples, rows)
         times = _times(samples, rows, start=start)
@@ -80,7 +60,7 @@ class MinuteWriter:
         return "".join(parts).encode()
 
     def _columns_of_text(self, samples: NodeSamples, rows: slice) -> list[tuple[list[str], list[list[str]]]]:
-        """Return for each group its templates, which snapshots take in turn, and each snapshot's values as text."""
+        """Return templates by group, which snapshots take in turn, and each snapshot's values as text."""
         per_core = np.concatenate([samples.busy[rows], samples.io_wait[rows]], axis=1)
         cpu = np.rint(per_core * 10_000.0 / samples.jiffies[rows, None]).astype(np.int64)
         gpu = np.concatenate([samples.gpu[rows], samples.gpu_memory[rows]], axis=1).astype(np.int64) * 100
@@ -110,7 +90,7 @@ class MinuteWriter:
 
 
 def _columns(order: Integers) -> Integers:
-    """Return where the values of both dimensions stand in a row that holds one after the other."""
+    """Return where the values of both dimensions stand in a row of one after the other."""
     return np.concatenate([order, order + len(order)])
 
 

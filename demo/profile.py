@@ -1,7 +1,6 @@
 """A recorded job's profile as files: ``python -m demo.profile slow_data_loader my-job``.
 
-The folder is what a training job of its name would have left, ended a moment ago. `trainguard report` reads it as it
-is; copied into the profile bucket of a deployed stack it is judged there, and its rule alerts.
+`trainguard report` reads the folder; in the profile bucket of a deployed stack it is judged there, and its rule alerts.
 """
 
 import argparse
@@ -16,10 +15,7 @@ from demo.samples import MINUTE_S
 
 
 def write_profile(recording: Recording, folder: Path, *, ended_at: float) -> int:
-    """Write a recording's objects below ``folder`` as if the job had ended by ``ended_at``; return how many.
-
-    Beside them, ``job.json`` says what SageMaker would of a job that it knows.
-    """
+    """Write a recording's objects, and ``job.json``, as if the job had ended by ``ended_at``; return how many."""
     start = int((ended_at - recording.ended_s) // MINUTE_S) * MINUTE_S
     written = 0
     for item in recording.objects(folder.name, start=start):

@@ -1,8 +1,4 @@
-"""Recorded training jobs: what samplers and framework hooks saw, in a few hundred kilobytes a job.
-
-A recording holds the numbers that a job's profile was made of, not the profile. It expands to the objects that the job
-would have uploaded, byte for byte the same each time.
-"""
+"""Recorded training jobs, which expand to the same objects each time, in a few hundred kilobytes a job."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -30,22 +26,8 @@ class RecordingError(ValueError):
 class Recording:
     """One recorded job.
 
-    Attributes
-    ----------
-    instance_type : str
-        For example ``ml.p3.8xlarge``.
-    interval_ms : int
-        Sampling period.
-    start : int
-        Epoch second of the minute in which the samplers began.
-    ended_us : int
-        When the marks of the job's end were written, microseconds since ``start``.
-    phases : tuple of Phase
-        What ``ProcessTimeline.phases`` points to.
-    nodes : tuple of NodeSamples
-        ``algo-1``, ``algo-2``, and so on.
-    processes : tuple of ProcessTimeline
-        Those that wrote framework events.
+    ``start`` is the epoch second of the samplers' first minute, ``ended_us`` microseconds from there to the marks of
+    the end. `ProcessTimeline.phases` points to ``phases``.
     """
 
     instance_type: str
@@ -111,15 +93,9 @@ class Recording:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def until(self, elapsed_s: float) -> "Recording":
-        """Return the job as it would have been, had it been stopped ``elapsed_s`` seconds after the start.
+        """Return the job as if it had been stopped ``elapsed_s`` seconds after the start; raises RecordingError.
 
-        Everything up to then is unchanged. The open minute's object appears 1 s later, the marks of the end 3 s after
-        it, as when a container is stopped.
-
-        Raises
-        ------
-        RecordingError
-            When the job had not begun to sample by then, or had ended.
+        The open minute's object appears 1 s later, the marks of the end 3 s after it, as when a container is stopped.
         """
         stop_us = round(elapsed_s * MICROSECONDS)
         if not self.nodes[0].ticks_us[0] < stop_us < self.ended_us:
@@ -134,21 +110,8 @@ class Recording:
     def objects(self, job: str, *, prefix: str = "", start: int | None = None) -> Iterator[RecordedObject]:
         """Yield the objects of the job's profile in the order in which they appear in the bucket.
 
-        Their contents are made as they are asked for.
-
-        Parameters
-        ----------
-        job : str
-            The job's name in the keys.
-        prefix : str
-            What stands before the job's name in the keys: empty, or with a slash at its end.
-        start : int, optional
-            Epoch second at which the job is to start, on the minute; the recording's own start if not given.
-
-        Raises
-        ------
-        RecordingError
-            When ``start`` is not on the minute.
+        ``prefix`` ends with a slash, or is empty. ``start`` is an epoch second on the minute, else RecordingError; by
+        default the recording's own.
         """
         begin = self.start if start is None else start
         if begin % MINUTE_S:
@@ -174,5 +137,5 @@ def _load_node(arrays: Mapping[str, Any], index: int, interval_ms: int) -> NodeS
 
 
 def _drift(ticks_us: NDArray[np.int64], interval_ms: int) -> NDArray[np.int32]:
-    """Return by how much each snapshot strayed from its period: small numbers, which compress well."""
+    """Return how far snapshots strayed from their period: small numbers, which compress well."""
     return (np.diff(ticks_us, prepend=0) - interval_ms * 1_000).astype(np.int32)

@@ -36,12 +36,11 @@ class _Grid:
         return len(self.ticks_us)
 
     def of_activity(self, name: str) -> Floats:
-        """Return a figure of the activity at each snapshot."""
         figures = np.array([getattr(activity, name) for activity in self.activities], dtype=np.float64)
         return np.asarray(figures[self.stretch], dtype=np.float64)
 
     def amounts(self, name: str, rng: np.random.Generator) -> Floats:
-        """Return how many MiB passed since the last snapshot, for a rate of the activities that varies by a tenth."""
+        """Return MiB since the last snapshot, for a rate of the activities that varies by a tenth."""
         rates = self.of_activity(name) * rng.normal(1, 0.1, len(self)).clip(0.5, 1.5)
         return np.asarray(rates * (self.elapsed_us / MICROSECONDS), dtype=np.float64)
 
@@ -97,7 +96,7 @@ def _grid(workload: Workload, node: int, rng: np.random.Generator) -> _Grid:
 
 
 def _lags(count: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Return by how much each group is read after the tick: in any order, the network last, at most 25 ms."""
+    """Return by how much each group is read after the tick: the network last, at most 25 ms."""
     apart_us = rng.exponential(_GROUP_LAG_US, (count, len(GROUPS))).cumsum(axis=1)
     apart_us *= np.minimum(1, _MAX_LAG_US / apart_us[:, -1:])
     order = rng.permuted(np.tile(np.arange(len(GROUPS) - 1), (count, 1)), axis=1)
@@ -105,7 +104,7 @@ def _lags(count: int, rng: np.random.Generator) -> NDArray[np.int32]:
 
 
 def _jiffies(grid: _Grid, rng: np.random.Generator) -> Integers:
-    """Return the clock ticks between two snapshots: as many as fit, give or take two where the reading was late."""
+    """Return as many clock ticks as fit between two snapshots, give or take two where the reading was late."""
     exact = grid.elapsed_us / JIFFY_US
     strays = rng.choice([-2, -1, 0, 1, 2], len(grid), p=[0.1, 0.2, 0.4, 0.2, 0.1])
     dtype = np.uint8 if exact.max() < 250 else np.uint16
@@ -149,8 +148,7 @@ def _network(grid: _Grid, rng: np.random.Generator) -> NDArray[np.int32]:
 def _uploads(grid: _Grid, workload: Workload, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return when each minute's object appears: within a second of the minute's end.
 
-    Two are not. The first object comes a second after the second one, as it does in every listing of a real job; the
-    last one is written when the sampler stops.
+    The first comes a second after the second one, as in every listing of a real job; the last when the sampler stops.
     """
     first, last = (int(tick // MINUTE_US) for tick in grid.ticks_us[[0, -1]])
     count = last - first + 1

@@ -11,7 +11,7 @@ MICROSECONDS = 1_000_000
 MINUTE_S = 60
 MINUTE_US = MINUTE_S * MICROSECONDS
 GROUPS = ("cpu", "gpu", "memory", "i/o", "network")
-"""The groups of lines in a snapshot; each is read by itself, so each has its own timestamp."""
+"""Each group is read by itself, and has its own timestamp."""
 
 Integers = NDArray[np.integer[Any]]
 
@@ -20,27 +20,11 @@ Integers = NDArray[np.integer[Any]]
 class NodeSamples:
     """N snapshots of a node with C cores and G GPUs, over M minutes; times in microseconds since the recording's start.
 
-    Attributes
-    ----------
-    ticks_us : int64[N]
-        When each snapshot began.
-    lags_us : int32[N, 5]
-        How much later each of `GROUPS` was read; the lines stand in the order of these.
-    jiffies : integer[N]
-        By how many clock ticks (10 ms) the kernel's counters had moved on since the last snapshot.
-    busy, io_wait : integer[N, C]
-        How many of these clock ticks each core was busy, or idle with input or output outstanding. A core's percentages
-        are these counts over `jiffies`: at 500 ms a core can be 2 or 4 % busy, never 3 %.
-    gpu, gpu_memory : uint8[N, G]
-        Utilization, and memory-controller activity, in whole percents.
-    host_memory : uint16[N]
-        Memory in use, in hundredths of a percent.
-    disk : int32[N, 3]
-        Since the last snapshot: operations, pages of 4 KiB read, pages written.
-    network : int32[N, 2]
-        Since the last snapshot: KiB received, KiB sent.
-    uploads_us : int64[M]
-        When the object of each minute appeared in the bucket.
+    ``ticks_us`` int64[N], ``lags_us`` int32[N, 5] by `GROUPS`. ``jiffies``, integer[N], are clock ticks (10 ms) since
+    the last snapshot, of which each core was ``busy`` or in ``io_wait``, integer[N, C]: at 500 ms a core can be 2 or 4
+    % busy, never 3 %. ``gpu`` and ``gpu_memory``, uint8[N, G], are percents, ``host_memory``, uint16[N], hundredths of
+    a percent. ``disk``, int32[N, 3], are operations, pages of 4 KiB read and written; ``network``, int32[N, 2], KiB
+    received and sent, since the last snapshot. ``uploads_us`` is int64[M].
     """
 
     ticks_us: NDArray[np.int64]
@@ -86,22 +70,8 @@ class Phase:
 class ProcessTimeline:
     """E framework events of one process, ordered by their end; times in microseconds since the recording's start.
 
-    Attributes
-    ----------
-    node : int
-        Index of the node that the process runs on.
-    pid : int
-        Its process id.
-    opened_us : int
-        When its hook opened the first file.
-    starts_us : int64[E]
-        When each event began.
-    durations_us : int32[E]
-        How long it took.
-    phases : uint8[E]
-        Index into `Recording.phases`.
-    steps : int32[E]
-        The step's number, -1 for an event that belongs to no step.
+    ``opened_us`` is when its hook opened the first file. ``starts_us`` int64[E], ``durations_us`` int32[E]; ``phases``,
+    uint8[E], indexes `Recording.phases`; ``steps``, int32[E], is -1 without a step.
     """
 
     node: int

@@ -37,22 +37,10 @@ def minute_of_node(
     seed: int = 0,
     every_counter: bool = False,
 ) -> bytes:
-    """Return one whole minute of a busy node, as one object of system metrics.
+    """Return one whole minute of a busy node, as one object of system metrics: 25,320 lines by default.
 
-    Parameters
-    ----------
-    cores, gpus : int
-        How many the node has. With the defaults the minute has 25,320 lines.
-    interval_ms : int
-        Sampling period; a divisor of a minute.
-    minute : int
-        Epoch second of the minute's start.
-    node : str
-        The node's name in the lines.
-    seed : int
-        Of the noise.
-    every_counter : bool
-        Whether to write eight lines a snapshot beside those of cores and GPUs, as in `MinuteWriter`, or three.
+    ``interval_ms`` divides a minute, ``minute`` is the epoch second of its start; ``every_counter`` as in
+    `MinuteWriter`.
     """
     workload = Workload(
         instance_type="",

@@ -1,4 +1,4 @@
-"""The objects of framework events: one process's events as Chrome trace arrays, rotated as the hook rotates them."""
+"""The objects of framework events: Chrome trace arrays, rotated as the hook rotates them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,23 +23,10 @@ class TimelineFile:
 def timeline_files(
     process: ProcessTimeline, phases: Sequence[Phase], *, start: int, closed_us: int, max_bytes: int = MAX_BYTES
 ) -> Iterator[TimelineFile]:
-    """Yield the files of a process in the order in which they were closed.
+    """Yield the files of a process, whose times count from ``start``, in the order in which they were closed.
 
-    An event is written when it ends. A file is closed by the first event that comes more than 60 s after the last
-    closing, or after the file has grown over ``max_bytes``; so a process that is silent leaves its file open.
-
-    Parameters
-    ----------
-    process : ProcessTimeline
-        Events, ordered by their end.
-    phases : sequence of Phase
-        What the events' phases point to.
-    start : int
-        Epoch second that the process's times count from.
-    closed_us : int
-        When the process ended, which closes the last file; microseconds since ``start``.
-    max_bytes : int
-        Largest size of a file; the event that passes it is its last.
+    An event is written when it ends. A file is closed by the first event more than 60 s after the last closing, or
+    after the file has grown over ``max_bytes``, the last one at ``closed_us``, microseconds since ``start``.
     """
     origin_us = start * MICROSECONDS
     opened_us = origin_us + process.opened_us
@@ -60,8 +47,6 @@ def timeline_files(
 
 @dataclass(slots=True)
 class _Trace:
-    """The open file of a process."""
-
     base_us: int
     pid: int
     events: int = 0

@@ -36,10 +36,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A loop of steps: how long one takes, how much that varies (share of it), and the wait between two.
-
-    One step in ``slow_every`` takes ``slow_factor`` times as long; none if 0.
-    """
+    """A loop of steps: how long one takes, its variation (share), and the wait between two; some steps are slower."""
 
     phase: Phase
     step_s: float
@@ -84,21 +81,7 @@ class SingleEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One job: its machines, what they do, and when it ends.
-
-    Attributes
-    ----------
-    instance_type : str
-        For example ``ml.p3.8xlarge``, with ``cores`` and ``gpus`` each.
-    stretches : tuple of Stretch
-        In order; the first begins before the first snapshot.
-    ends_s : float
-        When the samplers stop, seconds after the start.
-    loading : tuple of SingleEvent
-        Framework events beside the steps.
-    first_snapshot_s : float
-        When the first node's sampler starts: in the middle of a minute, as containers do.
-    """
+    """One job; ``first_snapshot_s`` is seconds into the first minute, ``loading`` are events beside the steps."""
 
     instance_type: str
     nodes: int

@@ -1,7 +1,6 @@
 """The workloads that were recorded: a healthy job, and one for each fault that the demonstration or a test needs.
 
-The machines are real ones. The two large jobs run on ``ml.p3.8xlarge``: of the machines with four GPUs it has the
-fewest cores (32; ``ml.g5.12xlarge`` and ``ml.g4dn.12xlarge`` have 48), and a profile is as large as there are cores.
+The large jobs run on ``ml.p3.8xlarge``, with the fewest cores of four GPUs: a profile is as large as there are cores.
 """
 
 from demo.workload import (

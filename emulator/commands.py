@@ -17,13 +17,7 @@ def run(
     folder: Path | None = None,
     timeout_s: float = 600.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `command` to its end and return its exit status and output; a failure is the caller's to judge.
-
-    Raises
-    ------
-    subprocess.TimeoutExpired
-        After `timeout_s`.
-    """
+    """Run `command`; a failure is the caller's to judge. Raises subprocess.TimeoutExpired after `timeout_s`."""
     return subprocess.run(  # noqa: S603 -- an argument list without a shell, made by this package
         [str(part) for part in command],
         env=None if environment is None else dict(environment),

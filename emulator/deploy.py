@@ -1,4 +1,4 @@
-"""Deploys a synthesised cloud assembly to the emulator with the CDK command line, as one would deploy it to AWS."""
+"""Deploys a synthesised cloud assembly to the emulator with the CDK command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CDK: Final = Path(__file__).parent.parent / "node_modules" / ".bin" / "cdk"
 QUICK_POLLS: Final = Path(__file__).with_name("quick_polls.cjs")
 TIMEOUT_S: Final = 300.0
 
-# jsii prints a banner for every Node release that it no longer tests, unless it is told the release's number.
+# jsii prints a banner for every Node release that it no longer tests, unless this variable names the release.
 _UNTESTED_NODES: Final = "16,18,19,20,21,23,25"
 
 # CDK's default qualifier, and the version of the bootstrap stack that the pinned command line brings.
@@ -39,25 +39,10 @@ def deploy(
     stacks: Sequence[str] = (),
     app: str | None = None,
 ) -> dict[str, str]:
-    """Deploy stacks and return their outputs: name of the output → value.
+    """Deploy stacks, all if empty, and return their outputs: name of the output → value.
 
-    Parameters
-    ----------
-    emulator
-        Where to.
-    assembly
-        Folder that ``cdk synth`` wrote; with `app`, the folder to write.
-    home
-        Private folder for the command line, which keeps in it what it learns of accounts.
-    stacks
-        Names of the stacks; all if empty.
-    app
-        Command that synthesises; None deploys what `assembly` holds.
-
-    Raises
-    ------
-    DeployError
-        The command line failed; the message names the resources that failed, and why.
+    `assembly` is the folder of ``cdk synth``, which the command `app` writes unless None; `home` is private to the
+    command line. Raises DeployError, which names the resources that failed, and why.
     """
     bootstrap(emulator)
     outputs = home / "outputs.json"
@@ -73,24 +58,12 @@ def deploy(
 
 
 def destroy(emulator: Emulator, *, assembly: Path, home: Path, stacks: Sequence[str] = ()) -> None:
-    """Destroy stacks of an assembly; all if `stacks` is empty.
-
-    Raises
-    ------
-    DeployError
-        The command line failed.
-    """
+    """Destroy stacks of an assembly; all if `stacks` is empty. Raises DeployError."""
     _cdk(emulator, ["destroy", *(stacks or ["--all"]), "--app", str(assembly), "--force"], home=home)
 
 
 def differences(emulator: Emulator, *, assembly: Path, home: Path) -> int:
-    """Return how many stacks of an assembly differ from what is deployed, as ``cdk diff`` counts them.
-
-    Raises
-    ------
-    DeployError
-        The command line failed; also when it found a difference and did not count.
-    """
+    """Return how many stacks differ from what is deployed, as ``cdk diff`` counts them; raises DeployError."""
     said = _cdk(emulator, ["diff", "--all", "--app", str(assembly), "--method", "template"], home=home)
     counted = _DIFFERENT.search(said)
     if counted is None:
@@ -101,8 +74,7 @@ def differences(emulator: Emulator, *, assembly: Path, home: Path) -> int:
 def bootstrap(emulator: Emulator) -> None:
     """Create what the command line wants to find in an account: the bucket for assets and the version parameter.
 
-    ``cdk bootstrap`` would also make five roles and a repository for images. The emulator does not enforce roles and
-    there are no images, so these two are all that a deployment reads; making them alone saves several seconds.
+    ``cdk bootstrap`` would also make roles and a repository for images, which the emulator does not need.
     """
     bucket = f"cdk-{_QUALIFIER}-assets-{emulator.account}-{emulator.region}"
     emulator.client("s3").create_bucket(Bucket=bucket)
@@ -136,7 +108,6 @@ def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> str:
 
 
 def _failures(emulator: Emulator) -> str:
-    """Return a line for each resource that CloudFormation could not make, change or delete."""
     cloudformation = emulator.client("cloudformation")
     lines = []
     for stack in cloudformation.describe_stacks()["Stacks"]:

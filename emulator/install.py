@@ -1,9 +1,8 @@
 """Makes what the emulator runs in: ``python -m emulator.install``.
 
-LocalStack and the plugin live in ``.emulator/venv`` at the repository's root, apart from the project's environment,
-because LocalStack pins older versions of what the project uses. Functions find ``.emulator/lambda-runtime``, which
-holds what AWS's own runtime holds, and nothing of the project's environment: what a function lacks in its layer is
-missing here as it would be on AWS. Each part is made anew when its lock file, its sources or the Python changes.
+LocalStack lives in ``.emulator/venv``, because it pins older versions of what the project uses; functions find
+``.emulator/lambda-runtime``, so that what one lacks in its layer is missing here as on AWS. Each part is rebuilt when
+its lock file, its sources or the Python changes.
 """
 
 from __future__ import annotations
@@ -35,28 +34,14 @@ SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What `install` has made.
-
-    Attributes
-    ----------
-    python
-        Interpreter that has LocalStack and the plugin.
-    lambda_runtime
-        Folder of the packages that every function finds.
-    """
+    """What `install` has made: an interpreter with LocalStack, and the packages that every function finds."""
 
     python: Path
     lambda_runtime: Path
 
 
 def install(*, home: Path = HOME) -> Installation:
-    """Create or update what is not up to date under `home`.
-
-    Raises
-    ------
-    InstallError
-        This Python is none that LocalStack 4.9.2 runs on, uv is missing, or uv failed.
-    """
+    """Create or update what is not up to date under `home`; raises InstallError."""
     _check_python()
     environment = home / "venv"
     python = environment / "bin" / "python"
@@ -83,13 +68,7 @@ def install(*, home: Path = HOME) -> Installation:
 
 
 def find_uv() -> str:
-    """Return the path of uv: that of the variable ``UV``, else the one on PATH.
-
-    Raises
-    ------
-    InstallError
-        There is none.
-    """
+    """Return the path of uv: that of the variable ``UV``, else the one on PATH; raises InstallError."""
     found = shutil.which(os.environ.get("UV") or "uv")
     if found is None:
         raise InstallError(
@@ -119,11 +98,9 @@ class _Stamp:
         self._wanted = digest.hexdigest()
 
     def fits(self) -> bool:
-        """Say whether that part is up to date."""
         return self._path.exists() and self._path.read_text(encoding="utf-8") == self._wanted
 
     def write(self) -> None:
-        """Note that it is."""
         self._path.write_text(self._wanted, encoding="utf-8")
 
 

@@ -36,19 +36,7 @@ _CLIENT_CONFIG = Config(s3={"addressing_style": "path"}, connect_timeout=5, read
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """A running emulator.
-
-    Attributes
-    ----------
-    endpoint
-        Address of all services, for example ``http://127.0.0.1:4566``.
-    version
-        LocalStack's version and, if it reports one, edition.
-    log
-        LocalStack's log; None for an external one.
-    minute_s
-        Seconds from one tick of a ``rate(1 minute)`` rule to the next.
-    """
+    """A running emulator; ``log`` is None for an external one, ``minute_s`` the seconds between scheduler runs."""
 
     endpoint: str
     version: str
@@ -77,17 +65,7 @@ class Emulator:
         }
 
     def finish_training_job(self, name: str, *, status: str = "Completed", reason: str | None = None) -> None:
-        """End a running training job of the embedded emulator as if its training had ended.
-
-        Parameters
-        ----------
-        name
-            The training job.
-        status
-            ``Completed`` or ``Failed``.
-        reason
-            FailureReason of a failed job.
-        """
+        """End a running training job as if its training had ended, ``Completed`` or ``Failed`` for a ``reason``."""
         query = urllib.parse.urlencode({"status": status} | ({"reason": reason} if reason else {}))
         job = urllib.parse.quote(name, safe="")
         _http(f"{self.endpoint}/_trainguard/training-jobs/{job}/finish?{query}", method="POST")
@@ -118,27 +96,11 @@ class Emulator:
 
 @contextlib.contextmanager
 def running_emulator(*, state_dir: Path, lambda_python: Path, log: Path, minute_s: float = 60.0) -> Iterator[Emulator]:
-    """Run the emulator for the time of a ``with`` block.
+    """Run the emulator for the time of a ``with`` block; an external one of ``LOCALSTACK_ENDPOINT`` is only used.
 
-    If ``LOCALSTACK_ENDPOINT`` is set, that LocalStack is used: nothing is started or stopped.
-
-    Parameters
-    ----------
-    state_dir
-        Folder for all that the emulator writes; made if it is missing, and not removed.
-    lambda_python
-        Interpreter of the Lambda functions; of its packages they see none, only its standard library.
-    log
-        File for the emulator's log.
-    minute_s
-        Seconds from one tick of a ``rate(1 minute)`` rule to the next; less than 60 makes tests faster.
-
-    Raises
-    ------
-    InstallError
-        The emulator's environment is missing and cannot be made.
-    StartError
-        The emulator does not answer; the message ends with the tail of its log.
+    `state_dir` is made if missing, and not removed. Functions see only the standard library of `lambda_python`. Less
+    than 60 seconds of `minute_s`, from one run of the scheduler to the next, makes tests faster. Raises InstallError
+    when the environment cannot be made; StartError, with the tail of the log, when the emulator does not answer.
     """
     external = os.environ.get(EXTERNAL_VARIABLE)
     if external:
@@ -214,7 +176,6 @@ def _tail(log: Path, lines: int = 30) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask LocalStack to stop, then end whatever of its process group is left."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -18,21 +18,7 @@ _INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 def localstack_environment(
     *, port: int, state_dir: Path, lambda_python: Path, installation: Installation, minute_s: float
 ) -> dict[str, str]:
-    """Return LocalStack's environment variables.
-
-    Parameters
-    ----------
-    port
-        The gateway's port on 127.0.0.1.
-    state_dir
-        Folder for all that LocalStack writes.
-    lambda_python
-        Interpreter of the Lambda functions.
-    installation
-        The emulator's own interpreter, and the packages that functions find.
-    minute_s
-        Seconds from one tick of a ``rate(1 minute)`` rule to the next.
-    """
+    """Return LocalStack's variables; ``minute_s`` is seconds between two ``rate(1 minute)`` runs."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
         "PATH": f"{installation.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -48,7 +34,6 @@ def localstack_environment(
         "DISABLE_EVENTS": "1",
         "SKIP_SSL_CERT_DOWNLOAD": "1",
         "DNS_ADDRESS": "0",
-        # The plugin.
         "LAMBDA_RUNTIME_EXECUTOR": "trainguard-process",
         "TRAINGUARD_LAMBDA_PYTHON": str(lambda_python),
         "TRAINGUARD_LAMBDA_RUNTIME": str(installation.lambda_runtime),

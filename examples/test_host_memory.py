@@ -6,7 +6,7 @@ import example_rules
 import pytest
 from example_rules.host_memory import HostMemory
 
-from trainguard.records import Status
+from trainguard.core.records import Status
 from trainguard.testing import (
     SyntheticJob,
     assert_boundary,

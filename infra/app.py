@@ -17,27 +17,12 @@ FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
 """The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
 
 All have the recommended value but two: policies keep their statements and actions in the order in which the constructs
-name them, and templates are for every partition. Among them is the one by which a warning of CDK stops the synthesis.
+name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
 """
 
 
 def synthesise(outdir: str | None = None, context: Mapping[str, object] | None = None) -> CloudAssembly:
-    """Write the cloud assembly and return it.
-
-    Parameters
-    ----------
-    outdir : str, optional
-        Where to; the CDK command line says it by itself.
-    context : mapping, optional
-        Context values on top of those that the command line passes.
-
-    Raises
-    ------
-    DeploymentConfigError
-        When a context value cannot be used.
-    UnacknowledgedFindingError
-        When a rule pack or CDK itself found something that is not acknowledged.
-    """
+    """Write the cloud assembly and return it; raises DeploymentConfigError, UnacknowledgedFindingError."""
     app = new_app(outdir, context)
     config = DeploymentConfig.from_context(app.node.get_all_context())
     TrainGuardStack(app, config.stack_name, config=config, overlay=overlay.chosen(config))
@@ -51,15 +36,7 @@ def new_app(outdir: str | None, context: Mapping[str, object] | None = None) -> 
 
 
 def write(app: App, *, judged: bool) -> CloudAssembly:
-    """Write the cloud assembly of an application and return it.
-
-    The rule packs judge what goes to AWS; among other things they want the newest runtime, which no emulator has.
-
-    Raises
-    ------
-    UnacknowledgedFindingError
-        When ``judged`` and a rule pack or CDK itself found something that is not acknowledged.
-    """
+    """Write and return the cloud assembly; if ``judged``, raises UnacknowledgedFindingError for findings."""
     if judged:
         Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True), ServerlessChecks(app, verbose=True))
     assembly = app.synth()

@@ -1,8 +1,4 @@
-"""Asks the databases of known flaws about every locked package: `make audit`.
-
-A database that does not answer, or that does not know an old flaw that everybody knows, gives no all-clear: the result
-says ``not answered``. Exit codes: 0, nothing is known. 1, something is. 2, a database did not answer for all.
-"""
+"""Asks the databases of known flaws about every locked package; exit code 1: a flaw, 2: a database without answer."""
 
 import json
 import os
@@ -25,7 +21,6 @@ LOCKS = (
     PROJECT_ROOT / "tests" / "tools" / "requirements.lock",
     PROJECT_ROOT / "tests" / "torch" / "requirements.lock",
 )
-"""What is installed beside uv.lock, each in an environment of its own."""
 
 KNOWN_PYTHON = "jinja2==2.11.2\n"
 KNOWN_NODE = {
@@ -34,18 +29,17 @@ KNOWN_NODE = {
     "lockfileVersion": 3,
     "packages": {"": {"dependencies": {"lodash": "4.17.15"}}, "node_modules/lodash": {"version": "4.17.15"}},
 }
-"""Packages with flaws that were published years ago."""
 
 _TIMEOUT_S = 600
 _MOST_SHOWN = 5
 
 Run = Callable[[Sequence[str], Path], str]
-"""Runs a command in a folder and returns what it prints; raises OSError or subprocess.SubprocessError."""
+"""Runs a command in a folder and returns its output; raises OSError or subprocess.SubprocessError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a database says of a lock file: ``flaws``, how many packages it ``knows``, and which it does not."""
+    """A database's answer for a lock file: ``flaws``, how many packages it ``knows``, and which it does not."""
 
     flaws: tuple[str, ...] = ()
     knows: int = 0
@@ -54,10 +48,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result for one lock file; ``code`` is the exit code that it asks for."""
+    """The result for one lock file; ``code`` is its exit code."""
 
     what: str
-    said: str
+    text: str
     code: int
 
 
@@ -161,7 +155,7 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     results = Audit(FOLDER, os.environ.get("UV", "uv")).results()
     for each in results:
-        sys.stdout.write(f"{each.what:32}{each.said}\n")
+        sys.stdout.write(f"{each.what:32}{each.text}\n")
     codes = {each.code for each in results}
     return 1 if 1 in codes else max(codes)
 

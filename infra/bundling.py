@@ -1,8 +1,4 @@
-"""Builds the layer's folder with uv: the rules and their pinned dependencies, for the functions' platform.
-
-No Docker is involved: every dependency comes as a wheel whose hash the lock file names. CDK hashes what the folder
-holds, so the asset's hash covers sources, wheels, Python version and architecture, and the same inputs give the same.
-"""
+"""Builds the layer's folder with uv, without Docker: the same pinned wheels give the same asset."""
 
 import hashlib
 import os
@@ -39,25 +35,9 @@ def layer_folder(
     rules_package: RulesPackage | None = None,
     prices: bytes | None = None,
 ) -> Path:
-    """Return the folder of the layer for ``overlay``, built at most once for the same inputs.
+    """Return the layer's folder for ``overlay``, built once for the same inputs.
 
-    Parameters
-    ----------
-    overlay : Overlay
-        Python version and platform to build for.
-    build_folder : Path
-        Where finished layers are kept, by the hash of their inputs.
-    rules_package : RulesPackage, optional
-        Rules of the deployment's own.
-    prices : bytes, optional
-        A price table in place of the packaged one.
-
-    Raises
-    ------
-    BundlingError
-        When uv is missing, or a pinned dependency has no wheel for the platform or one with another hash.
-    BytecodeError
-        When a module does not compile, or what compiles is missing.
+    Raises BundlingError when uv is missing, or no wheel with the locked hash fits; BytecodeError.
     """
     lock = _locked_dependencies()
     finished = build_folder / _input_hash(overlay, lock, rules_package, prices)
@@ -84,7 +64,7 @@ def layer_folder(
         try:
             layer.rename(finished)
         except OSError:
-            # Another process built the same layer meanwhile; both hold the same bytes.
+            # Another process built the same layer in the meantime; both hold the same bytes.
             if not finished.is_dir():
                 raise
     return finished
@@ -100,7 +80,7 @@ def find_uv() -> str:
 
 
 def _locked_dependencies() -> str:
-    """Return what the functions need as a ``pylock.toml``: exact versions, a hash for each file."""
+    """Return the functions' requirements as a ``pylock.toml``: exact versions, a hash for each file."""
     project = ["--no-dev", "--no-emit-project", "--extra", "stack"]
     return _run_uv(["export", "--frozen", *project, "--no-header", "--format", "pylock.toml"])
 
@@ -114,11 +94,7 @@ def _install(lock: str, overlay: Overlay, target: Path) -> None:
 
 
 def _trim(site: Path) -> None:
-    """Remove what no function imports: tests, stubs, headers, Fortran, scripts of web pages, notes of the installation.
-
-    Scripts name this machine's interpreter in their first line, and `RECORD` holds their hashes: with them, the layer's
-    bytes would depend on where it was built.
-    """
+    """Remove what no function imports, and scripts and `RECORD`, whose bytes depend on this machine."""
     shutil.rmtree(site / "bin", ignore_errors=True)
     (site / ".lock").unlink(missing_ok=True)
     for folder in site.glob("*.dist-info"):

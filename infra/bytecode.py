@@ -1,8 +1,8 @@
 """Compiles the layer's modules ahead of time: a function that starts cold reads bytecode and compiles nothing.
 
-Bytecode fits one minor version of Python, and its bytes one patch of that. What goes to AWS is compiled by Pyodide, a
-CPython that `package-lock.json` pins by its hash, so that every machine builds the same bytes; a layer for an emulator
-by this machine's Python, which runs it. `docs/decisions/0016-the-layers-bytecode.md` has the reasons.
+Bytecode fits one minor version of Python, and its bytes one patch of that. What goes to AWS is compiled by Pyodide,
+which `package-lock.json` pins; a layer for an emulator by this machine's Python. See
+`docs/decisions/0016-the-layers-bytecode.md`.
 """
 
 import json
@@ -24,13 +24,7 @@ class BytecodeError(RuntimeError):
 
 
 def compiler(python_version: str) -> str:
-    """Return the full version of the Python that compiles for functions of ``python_version``.
-
-    Raises
-    ------
-    BytecodeError
-        When Pyodide is not installed.
-    """
+    """Return the full version of the Python that compiles; raises BytecodeError without Pyodide."""
     if python_version != AWS.python_version:
         return f"CPython {sys.version}"
     try:
@@ -40,13 +34,7 @@ def compiler(python_version: str) -> str:
 
 
 def compile_site(site: Path, python_version: str) -> None:
-    """Write unchecked bytecode beside each module below ``site``, the same bytes for the same sources.
-
-    Raises
-    ------
-    BytecodeError
-        When a module does not compile, Node.js is missing, or no Python of ``python_version`` is at hand.
-    """
+    """Write unchecked bytecode beside each module below ``site``; raises BytecodeError."""
     command = [*_python(python_version), str(PROGRAM), str(site), python_version]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- no shell, own words
     if done.returncode != 0:

@@ -1,7 +1,4 @@
-"""Compiles a folder of modules for the layer; the Python that the functions run on runs this file (`infra.bytecode`).
-
-It imports nothing of the project: Pyodide is handed this one file.
-"""
+"""Compiles modules for the layer on the functions' Python; imports nothing of the project: Pyodide gets this file."""
 
 import compileall
 import py_compile

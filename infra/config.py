@@ -1,4 +1,4 @@
-"""What a person may choose about a deployment: one validated object, read from CDK context."""
+"""Settings of a deployment: one validated object, read from CDK context."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ RUN_FILES = "wandb"
 BY_EVENTS: Literal["eventbridge"] = "eventbridge"
 BY_QUEUE: Literal["queue"] = "queue"
 PROFILE_NOTIFICATIONS = (BY_EVENTS, BY_QUEUE)
-"""How an existing bucket announces new objects."""
 
 MOST_WRITER_ACCOUNTS = 40
 """As many as the policy of a bucket holds in its 20 KiB."""
@@ -38,7 +37,6 @@ PROFILE_RETENTION_DAYS = (1, 3650)
 EVALUATOR_CONCURRENCY = (2, 1000)
 MEMORY_MB = (128, 10_240)
 STOPS_PER_HOUR = (0, 1000)
-"""Least and greatest of each number."""
 
 _KEY = matching(KEY_ARN, "the ARN of a KMS key, not of an alias")
 _MEMORY = integer(*MEMORY_MB)
@@ -66,63 +64,44 @@ class DeploymentConfig:
     profile_bucket : str or None
         Name of an existing bucket that profiles are written to; None makes a dedicated one.
     profile_key_arn : str or None
-        Key that encrypts the existing bucket, of another account maybe; None where S3 or AWS manages that key, or
-        where it is ``kms_key_arn``.
+        Key of the existing bucket, of another account maybe; None where S3 or AWS manages it, or ``kms_key_arn``.
     profile_notifications : {"eventbridge", "queue"}
         How the existing bucket announces new objects: by events, or by messages of its own to the evaluation queue.
     writer_accounts : tuple of str
-        Ids of other accounts whose training jobs may write profiles into the dedicated bucket, each below a prefix of
-        its own.
+        Other accounts whose jobs may write into the dedicated bucket, each below a prefix of its own.
     profile_retention_days : int
         Age at which objects of the dedicated bucket expire.
-    log_retention_days : int
-        Age at which log events expire.
     max_write_units : int
         Highest number of write request units a second that each table accepts.
     evaluator_concurrency : int
         Highest number of evaluators that the queue invokes at once.
-    look_after_concurrency : int or None
-        How many executions are reserved for looking after jobs, and how many there are at most; None reserves none.
-    evaluator_memory_mb, tick_memory_mb, look_after_memory_mb, lifecycle_memory_mb : int
-        Memory, in MiB, of `evaluate_objects`, `tick`, `look_after_job` and `job_lifecycle`.
-    plan_report_memory_mb, report_memory_mb : int
-        Memory, in MiB, of `plan_report`, and of `digest_profile` and `build_report`.
-    kernel_digest_memory_mb, kernel_join_memory_mb : int
-        Memory, in MiB, of `digest_trace`, which reads a kernel trace, and of `join_capture`, which joins all ranks.
+    reconcile_concurrency : int or None
+        Executions that are reserved for reconciling jobs, and their highest number; None reserves none.
     alert_emails, operations_emails : tuple of str
         Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
     stop_switch : {"enabled", "dry-run", "disabled"}
         First value of the stop switch parameter.
     max_stops_per_hour : int
-        How many training jobs may be stopped within an hour, whatever rules fire; 0 stops none.
+        Whatever rules fire; 0 stops none.
     stop_budget_table : str or None
-        ARN of another stack's RuleState table, in which the stops of both stacks are counted together; None counts in
-        the stack's own.
+        ARN of another stack's RuleState table that counts the stops of both; None counts in the stack's own.
     stop_batch_jobs, stop_instances : bool
-        Whether fires may stop the job of AWS Batch, or the instances of EC2, on which a job outside SageMaker runs,
-        where their tags allow it.
+        Whether fires may stop what a job outside SageMaker runs on, where its tags allow it.
     evaluate : str or None
-        Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
-        by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
+        ``all``, ``tagged``, ``off``, or patterns of names separated by commas; None is ``all`` with a bucket of the
+        stack's own, and ``tagged`` with an existing one.
     evaluation_every_s : int or None
-        How often the stack's default settings have a calm node evaluated, seconds; None for the documented default.
-    rules_package : str or None
-        Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
-    prices : str or None
-        File of a price table in place of the packaged one, relative to the project; None for the packaged one.
-    canary : bool
-        Whether a synthetic job proves once a week that the deployment detects and alerts.
+        Seconds between evaluations of a node without findings; None for the documented default.
+    rules_package, prices : str or None
+        Folder of custom rules, and file of a price table, relative to the project.
     dashboard : bool
-        Whether the stack has a CloudWatch dashboard, which costs more than all the rest of an idle deployment.
+        A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
         Whether the functions and state machines send traces to X-Ray.
     verdict_endpoint : bool
         Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
-    weekly_digest : bool
-        Whether the topics of alerts get once a week what was wasted.
     live_sources : tuple of str
-        Services that running jobs may name as their source, such as ``prometheus+https://host:9090``, ``logs`` and
-        ``wandb``; none polls nothing.
+        Services such as ``prometheus+https://host:9090``, ``logs`` and ``wandb``; none polls nothing.
     live_source_secret : str or None
         ARN of a secret in Secrets Manager, a JSON object of tokens by host.
     kms_key_arn : str or None
@@ -131,14 +110,10 @@ class DeploymentConfig:
         ARN, or name in this account, of the policy that bounds every role.
     vpc_id : str or None
         Network in which the stack makes the functions' security group and gateway endpoints, where it makes them.
-    subnet_ids, security_group_ids : tuple of str
-        Where the functions run; no subnet means outside any VPC.
-    route_table_ids : tuple of str
-        Route tables that get gateway endpoints to S3 and DynamoDB; none makes no endpoint.
+    subnet_ids, route_table_ids : tuple of str
+        No subnet means outside any VPC; no route table means no gateway endpoint to S3 and DynamoDB.
     central_bus_arn : str or None
         Event bus, of another account maybe, that findings are forwarded to.
-    architecture : {"arm64", "x86_64"}
-        Instruction set of the functions.
     emulator : bool
         Whether the stack is meant for an emulator on this machine (see `infra.overlay`).
     """
@@ -153,10 +128,10 @@ class DeploymentConfig:
     log_retention_days: int = 30
     max_write_units: int = 2000
     evaluator_concurrency: int = 20
-    look_after_concurrency: int | None = None
+    reconcile_concurrency: int | None = None
     evaluator_memory_mb: int = 1024
-    tick_memory_mb: int = 512
-    look_after_memory_mb: int = 512
+    scheduler_memory_mb: int = 512
+    reconcile_memory_mb: int = 512
     lifecycle_memory_mb: int = 512
     plan_report_memory_mb: int = 1024
     report_memory_mb: int = 2048
@@ -197,9 +172,9 @@ class DeploymentConfig:
 
     @property
     def bucket_notifies_queue(self) -> bool:
-        """Whether the stack's own bucket sends the messages of new objects itself, as nobody needs its events.
+        """Whether the stack's own bucket sends the messages of new objects itself.
 
-        Those of run files of Weights & Biases wake a function, through EventBridge; a bucket has both or one of them.
+        Events of run files of Weights & Biases start a function through EventBridge; a bucket has both or one of them.
         """
         return self.profile_bucket is None and RUN_FILES not in self.live_sources
 
@@ -216,14 +191,9 @@ class DeploymentConfig:
 
     @classmethod
     def from_context(cls, context: Mapping[str, object]) -> "DeploymentConfig":
-        """Read the settings from all context values, in which ``-c`` gives text and ``cdk.json`` gives JSON values.
+        """Read the settings from all context values; raises DeploymentConfigError for all faults at once.
 
-        Names that are none of ours are left to whom they belong, unless they look like one of ours.
-
-        Raises
-        ------
-        DeploymentConfigError
-            When any value or name cannot be used; the message names each of them.
+        ``-c`` gives text and ``cdk.json`` JSON values. A foreign name is ignored, unless it looks like a setting's.
         """
         faults: list[str] = []
         values: dict[str, object] = {}
@@ -248,7 +218,6 @@ class DeploymentConfig:
 
 
 def _faults_of_bucket(given: set[str]) -> list[str]:
-    """Return what does not go together among the settings of the profile bucket."""
     faults = []
     if "profile_key_arn" in given and "profile_bucket" not in given:
         faults.append("profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own")
@@ -258,7 +227,6 @@ def _faults_of_bucket(given: set[str]) -> list[str]:
 
 
 def _faults_of_notifications(given: set[str], values: Mapping[str, object]) -> list[str]:
-    """Return what does not go together with an existing bucket that notifies the queue."""
     faults = []
     if "profile_bucket" not in given:
         faults.append("profile_notifications needs profile_bucket: a bucket of the stack's own notifies the queue")
@@ -269,7 +237,6 @@ def _faults_of_notifications(given: set[str], values: Mapping[str, object]) -> l
 
 
 def _faults_of_network(given: set[str]) -> list[str]:
-    """Return what is missing among the settings of the network."""
     faults = []
     if "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}:
         faults.append("subnet_ids needs security_group_ids, or vpc_id to make a security group in")
@@ -301,10 +268,10 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "log_retention_days": one_of(*LOG_RETENTION_DAYS),
     "max_write_units": integer(1, 40_000),
     "evaluator_concurrency": integer(*EVALUATOR_CONCURRENCY),
-    "look_after_concurrency": integer(1, 1000),
+    "reconcile_concurrency": integer(1, 1000),
     "evaluator_memory_mb": _MEMORY,
-    "tick_memory_mb": _MEMORY,
-    "look_after_memory_mb": _MEMORY,
+    "scheduler_memory_mb": _MEMORY,
+    "reconcile_memory_mb": _MEMORY,
     "lifecycle_memory_mb": _MEMORY,
     "plan_report_memory_mb": _MEMORY,
     "report_memory_mb": _MEMORY,

@@ -1,7 +1,4 @@
-"""Readers of single context values: ``-c name=value`` gives text, ``cdk.json`` gives JSON values.
-
-Each takes a value as it was given and returns it as the stack uses it, or raises ValueError with what would be right.
-"""
+"""Readers of context values, from ``-c`` or ``cdk.json``; each raises ValueError with what would be right."""
 
 import json
 import re
@@ -15,7 +12,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def of_command_line(pairs: Sequence[str], stored: Path) -> dict[str, object]:
-    """Return the context as CDK puts it together: of the file ``cdk.json``, and on top of it what ``-c`` says."""
+    """Return the context as CDK puts it together: the file ``cdk.json``, and ``-c`` on top of it."""
     context: dict[str, object] = json.loads(stored.read_text(encoding="utf-8")).get("context", {})
     return {**context, **dict(pair.partition("=")[::2] for pair in pairs)}
 
@@ -66,10 +63,7 @@ def matching(pattern: str, wanted: str) -> Callable[[object], str]:
 
 
 def listed(pattern: str, wanted: str, *, most: int | None = None) -> Callable[[object], tuple[str, ...]]:
-    """Return a reader of a list, or of text with commas, whose parts match ``pattern``; a part given twice counts once.
-
-    With ``most``, more different parts than that are refused.
-    """
+    """Return a reader of a list, or text with commas, of at most ``most`` different parts that match ``pattern``."""
     compiled = re.compile(pattern)
 
     def read(value: object) -> tuple[str, ...]:
@@ -85,10 +79,7 @@ def listed(pattern: str, wanted: str, *, most: int | None = None) -> Callable[[o
 
 
 def nearest(given: str, names: tuple[str, ...]) -> str | None:
-    """Return the name that ``given`` was probably meant to be, or None for a name that is one, or is like none.
-
-    Names with a colon or a slash are CDK's own and never meant to be ours.
-    """
+    """Return the name that ``given`` was probably meant to be, or None; names with a colon or a slash are CDK's."""
     if given in names or _CDKS_OWN.search(given):
         return None
     plain = _HUMP.sub("_", given).lower().replace("-", "_")

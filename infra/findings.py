@@ -1,7 +1,4 @@
-"""Refuses a cloud assembly in which a rule pack, or CDK itself, found anything that is not acknowledged.
-
-CDK by itself ends with an error only for findings that a pack calls errors, and lets warnings pass, its own as well.
-"""
+"""Refuses an assembly with findings that are not acknowledged; CDK by itself lets warnings pass."""
 
 import json
 from pathlib import Path

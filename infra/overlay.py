@@ -9,18 +9,16 @@ from infra.config import DeploymentConfig
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """What depends on where the functions run.
+    """Properties of the functions' platform.
 
     Attributes
     ----------
     python_version : str
-        Version of the functions' runtime, as ``major.minor``.
+        ``major.minor``.
     architecture : {"arm64", "x86_64"}
         Instruction set of the functions and of the layer's compiled parts, in Lambda's word.
     wheel_platform : str
-        The same, as uv names the platform whose wheels fit.
-    batching_window_s : int
-        Seconds for which the queue collects messages into one batch.
+        The same, in uv's word.
     logs_deliveries : bool
         Whether topics can log failed deliveries; an emulator refuses a topic that is to.
     """

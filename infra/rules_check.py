@@ -1,4 +1,4 @@
-"""Run as a process of its own: imports a package of rules where only what the layer holds can be imported."""
+"""Run as a process of its own: imports a package of rules where only the layer's modules can be imported."""
 
 import importlib
 import sys
@@ -18,8 +18,6 @@ _LEFT_OUT = tuple(f"trainguard.{name}" for name in NOT_DEPLOYED if not name.ends
 
 
 class _LayerOnly(MetaPathFinder):
-    """Finds nothing that the layer lacks."""
-
     def __init__(self, package: str) -> None:
         self._known = {package, *LAYER_PACKAGES, *sys.stdlib_module_names}
 

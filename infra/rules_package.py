@@ -1,8 +1,4 @@
-"""A deployment's own rules (``-c rules_package=…``): a package that is checked, and goes into the layer.
-
-It is imported in a process of its own that sees what the layer will hold and nothing else: what works here and is
-missing there, a library of this machine, say, must fail now and not in the functions.
-"""
+"""Checks a deployment's own rules for the layer, in a process that sees the layer's modules alone."""
 
 import re
 import subprocess
@@ -13,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy2
 
-from infra.taken_names import taken_names
+from infra.existing_resources import existing_resources
 from trainguard.rules.extension import MARKER
 
 LAYER_PACKAGES = (
@@ -29,10 +25,9 @@ LAYER_PACKAGES = (
     "typing_extensions",
     "tzdata",
 )
-"""What the layer holds beside the standard library."""
 
-NOT_DEPLOYED = ("api", "cli", "config", "debugger_replay", "local", "testing", "__main__.py")
-"""What of the package no function imports: the command line and the kit for tests. Its changes deploy nothing."""
+NOT_DEPLOYED = ("cli", "config", "local", "managed", "testing", "__main__.py")
+"""No function imports the command line and the kit for tests: their changes deploy nothing."""
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000
@@ -59,7 +54,7 @@ class RulesPackage:
 
     @property
     def marker(self) -> str:
-        """Source of the module that tells the functions of the package."""
+        """Source of the module by which the functions find the package."""
         return f'"""Written when the layer was built."""\n\nPACKAGE = {self.name!r}\nRULES = {self.rules!r}\n'
 
     def copy_to(self, site: Path) -> None:
@@ -69,14 +64,7 @@ class RulesPackage:
 
 
 def read_rules_package(place: str) -> RulesPackage:
-    """Return the package at a path, relative to the project unless it is absolute.
-
-    Raises
-    ------
-    RulesPackageError
-        When there is no package, its name is taken, it cannot be imported with what the layer holds, or a rule of it
-        breaks the protocol.
-    """
+    """Return the package at a path relative to the project, or absolute; raises RulesPackageError."""
     folder = (PROJECT_ROOT / place).resolve()
     if not (folder / "__init__.py").is_file():
         raise RulesPackageError(folder, "expected a folder with an __init__.py in it")
@@ -84,7 +72,7 @@ def read_rules_package(place: str) -> RulesPackage:
         raise RulesPackageError(
             folder, f"its name {folder.name!r} is none in lower case: a letter, then letters, 0-9, _"
         )
-    if folder.name in {*LAYER_PACKAGES, MARKER} or folder.name in taken_names():
+    if folder.name in {*LAYER_PACKAGES, MARKER} or folder.name in existing_resources():
         raise RulesPackageError(folder, f"its name {folder.name!r} is taken by a module that the functions may import")
     files = _files(folder)
     return RulesPackage(folder.name, folder, files, _checked(folder, files))
@@ -115,7 +103,6 @@ def _copy(folder: Path, files: Sequence[Path], target: Path) -> None:
 
 
 def _checked(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
-    """Import the package alone, as the functions will, and return the names of its rules."""
     with tempfile.TemporaryDirectory(prefix="trainguard-rules-") as staging:
         _copy(folder, files, Path(staging) / folder.name)
         command = [sys.executable, "-B", "-m", "infra.rules_check", staging, folder.name]

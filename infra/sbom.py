@@ -1,7 +1,4 @@
-"""The layer's bill of materials: which wheels it holds, with version, hash and licence, as CycloneDX JSON.
-
-It describes what was installed, and says neither when nor by whom: the same layer has the same document.
-"""
+"""The layer's bill of materials as CycloneDX JSON, without date or author: one layer has one document."""
 
 import hashlib
 import json
@@ -35,8 +32,6 @@ _Tags: TypeAlias = frozenset[Tag]
 
 @dataclass(frozen=True, slots=True)
 class _Wheel:
-    """A wheel of the lock file: where it lies and what its bytes hash to."""
-
     url: str
     sha256: str
 
@@ -44,16 +39,8 @@ class _Wheel:
 def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str | None = None) -> str:
     """Return the bill of materials of a layer, as CycloneDX JSON.
 
-    Parameters
-    ----------
-    site : Path
-        Folder of the installed wheels, with their ``.dist-info``.
-    lock : str
-        The ``pylock.toml`` that they were installed by, with the hashes that the installer checked.
-    overlay : Overlay
-        Python version and platform that the layer is for.
-    own_rules : str, optional
-        Name of the deployment's own rules package.
+    ``site`` has the installed wheels, with their ``.dist-info``; ``lock`` is the ``pylock.toml`` that they were
+    installed by, with checked hashes. ``own_rules`` names the deployment's own rules package.
     """
     project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
     locked = _locked_wheels(lock)
@@ -106,7 +93,6 @@ def _component(
 
 
 def _library(file: Path) -> Component:
-    """Return a native library that a wheel brings along, by its file."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     hashes = [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
     return Component(name=file.name, type=ComponentType.FILE, bom_ref=f"file:{file.name}", hashes=hashes)
@@ -144,7 +130,6 @@ def _merged(tags: Iterable[_Tags]) -> _Tags:
 
 
 def _locked_wheels(lock: str) -> dict[tuple[str, str], dict[_Tags, _Wheel]]:
-    """Return the wheels of a lock file by package, version and tags."""
     found: dict[tuple[str, str], dict[_Tags, _Wheel]] = {}
     for package in tomllib.loads(lock).get("packages", ()):
         for wheel in package.get("wheels", ()):
@@ -155,7 +140,7 @@ def _locked_wheels(lock: str) -> dict[tuple[str, str], dict[_Tags, _Wheel]]:
 
 
 def _written(bom: Bom) -> str:
-    """Return the document without the moment of its writing, numbered by what it says."""
+    """Return the document without the moment of its writing, numbered by its content."""
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
     document = json.loads(text)
     del document["metadata"]["timestamp"], document["serialNumber"]

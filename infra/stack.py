@@ -1,7 +1,5 @@
 """The stack: storage, ingest, evaluation, lifecycle, fire path, reports and alarms, put together."""
 
-from importlib.metadata import version
-
 from aws_cdk import CfnOutput, IStackSynthesizer, Stack
 from constructs import Construct
 
@@ -29,6 +27,7 @@ from infra.constructs.verdict import VerdictEndpoint
 from infra.constructs.weekly_digest import WeeklyDigest
 from infra.constructs.writers import let_accounts_write
 from infra.overlay import Overlay
+from trainguard import __version__
 
 
 class TrainGuardStack(Stack):
@@ -138,7 +137,6 @@ class TrainGuardStack(Stack):
         return monitoring
 
     def _tell(self, parts: WatchedParts, settings: Settings, monitoring: Monitoring) -> None:
-        """Say in outputs what people and the command line need to know."""
         outputs = {
             "ProfilerOutputUri": f"s3://{parts.storage.bucket_name}/",
             "JobsTable": parts.storage.jobs.table_name,
@@ -157,7 +155,7 @@ class TrainGuardStack(Stack):
             "AlertTopicArn": parts.actions.alerts.topic_arn,
             "ChatTopicArn": parts.actions.chat.topic_arn,
             "OperationsTopicArn": monitoring.operations.topic_arn,
-            "Version": version("trainguard"),
+            "Version": __version__,
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

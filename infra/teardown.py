@@ -1,8 +1,8 @@
 """Deletes a deployed stack: says what stays, empties the bucket that goes with it, and lets CDK do the rest.
 
 ``python -m infra.teardown`` takes the options of ``cdk destroy``; with ``--yes`` (or ``--force``) it asks nothing.
-CloudFormation by itself cannot delete a bucket that holds objects; that the template has no custom resource for it
-keeps a function with the right to delete every profile out of the account.
+CloudFormation cannot delete a bucket that holds objects; a custom resource for it would be a function with the right to
+delete every profile.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from botocore.exceptions import ClientError
 from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.context import of_command_line
-from trainguard.adapters.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import error_code, translated
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.services.deployment import Deployment, look_up
-from trainguard.errors import CredentialsError, OutputMissingError, PortUnavailableError, TrainGuardError
+from trainguard.core.errors import CredentialsError, OutputMissingError, PortUnavailableError, TrainGuardError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 CDK = PROJECT_ROOT / "node_modules" / ".bin" / "cdk"
 MARK = "StopSwitchParameter"
-"""An output that every stack of TrainGuard has, and hardly any other."""
 
 OVERRIDE = "StopSwitchOverrideParameter"
 """The output that names the operators' stop switch, which no deployment makes, writes or deletes."""
@@ -51,7 +50,7 @@ class BucketNotEmptiedError(TrainGuardError):
         more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
         super().__init__(
             f"bucket {bucket} could not be emptied: {'; '.join(faults[:_MOST_NAMED])}{more}. "
-            "The stack was not deleted: mend that, and run it again"
+            "The stack was not deleted: repair that, and run it again"
         )
 
 
@@ -77,7 +76,7 @@ class Fate:
 
 
 def read_fate(cloudformation: "CloudFormationClient", stack: str) -> Fate:
-    """Return what becomes of a stack's resources, by the deployed template and no other."""
+    """Return the fate of a stack's resources, by the deployed template and no other."""
     with translated("CloudFormation", "GetTemplate"):
         template = cloudformation.get_template(StackName=stack)["TemplateBody"]
     declared: Mapping[str, Mapping[str, object]] = (json.loads(template) if isinstance(template, str) else template)[
@@ -97,11 +96,7 @@ def read_fate(cloudformation: "CloudFormationClient", stack: str) -> Fate:
 
 
 def empty(s3: "S3Client", bucket: str) -> int:
-    """Delete all that a bucket holds: objects, older versions, their delete markers, uploads half done.
-
-    Returns how many objects, versions and markers there were; 0 for a bucket that is gone. Raises
-    BucketNotEmptiedError when S3 did not delete one of them.
-    """
+    """Delete all that a bucket holds; return the number of versions and markers. Raises BucketNotEmptiedError."""
     with translated("S3", f"emptying of {bucket}"):
         try:
             deleted = _delete_versions(s3, bucket)
@@ -163,7 +158,7 @@ def describe_override(ssm: "SSMClient", deployment: Deployment) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Tell, ask, empty, destroy; return the exit status: CDK's, 1 when it was declined, 2 when it could not be done."""
+    """Warn, ask, empty, destroy; return the exit status: CDK's, 1 when it was declined, 2 when it could not be done."""
     parser = argparse.ArgumentParser(prog="make destroy", description="Delete a deployed stack.", allow_abbrev=False)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--profile")
@@ -196,7 +191,7 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
         _say(f"{bucket}: {empty(clients.s3, bucket)} objects deleted")
     words = [*(word for pair in known.context for word in ("-c", pair)), *passed]
     words += [] if known.profile is None else ["--profile", known.profile]
-    # CDK chooses the Region by rules of its own: it is told the one that was shown.
+    # CDK chooses the Region by rules of its own: pass it the one that was shown.
     told = {**os.environ, "AWS_REGION": deployment.region, "AWS_DEFAULT_REGION": deployment.region}
     command = [str(CDK), "destroy", "--force", *words]
     return subprocess.run(command, cwd=PROJECT_ROOT, env=told, check=False).returncode  # noqa: S603 -- no shell

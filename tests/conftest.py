@@ -8,6 +8,11 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 EMULATOR = PurePosixPath("tests/localstack")
+LONGEST_FIRST = tuple(
+    map(PurePosixPath, ("tests/localstack", "tests/browser", "tests/infra", "tests/functional", "tests/answers"))
+)
+"""Folders whose files take long; those of `tests/unit` take the least, and come last, when a worker has time left."""
+LAST = PurePosixPath("tests/unit")
 
 # No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.
 settings.register_profile("trainguard", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
@@ -24,4 +29,19 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | None:
     """Spread the tests so for ``--dist loadscope``, and as xdist does for any other."""
-    return ByFile(config, log) if config.getoption("dist") == "loadscope" else None
+    if config.getoption("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False  # the number of a file's tests says nothing about their time
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a worker begin with the longest tests: who is done early takes short ones. Alone, the given order stays."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    above = PurePosixPath(item.nodeid.partition("::")[0]).parents
+    first = next((turn for turn, folder in enumerate(LONGEST_FIRST) if folder in above), len(LONGEST_FIRST))
+    return first + (LAST in above)

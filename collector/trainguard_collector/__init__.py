@@ -1,7 +1,7 @@
 """Samples the system metrics of a training job in a process of its own, for TrainGuard.
 
-``python -m trainguard_collector -- python train.py`` does so for any command, `start` from inside a script. The place
-where objects are written is ``TRAINGUARD_OUTPUT``, ``s3://bucket/prefix`` or a folder; without it nothing happens.
+``python -m trainguard_collector -- python train.py`` does so for any command, `start` from inside a script. Without
+``TRAINGUARD_OUTPUT``, ``s3://bucket/prefix`` or a folder, nothing happens.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ __all__ = [
     "cProfileTimer",
     "start",
 ]
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _PROFILES = "trainguard_collector.recorder.profiles"
 _LAZY = {
@@ -48,7 +48,7 @@ _LAZY = {
     "TimeRange": _PROFILES,
     "cProfileTimer": _PROFILES,
 }
-"""Names that few processes need, and where they are: `start` alone imports none of it."""
+"""`start` alone imports none of them."""
 
 
 def __getattr__(name: str) -> Any:

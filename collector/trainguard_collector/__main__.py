@@ -6,9 +6,8 @@ import sys
 from typing import Optional
 
 from trainguard_collector.autostart import MARK
-from trainguard_collector.names import identify, is_first_process_of_node
+from trainguard_collector.names import identify, is_first_process_of_node, with_torchrun
 from trainguard_collector.settings import INTERVALS_MS, SettingError, Settings, read_settings
-from trainguard_collector.torchrun import with_torchrun
 from trainguard_collector.wrap import run
 
 
@@ -16,7 +15,7 @@ def main() -> int:
     """Run the command line; return the command's exit code, or 2 for options that cannot be used."""
     parser = argparse.ArgumentParser(
         prog="python -m trainguard_collector",
-        description="Run a command and sample the system metrics of its node meanwhile, for TrainGuard.",
+        description="Run a command and sample the system metrics of its node while it runs, for TrainGuard.",
         epilog="Without an output the command runs alone.",
     )
     parser.add_argument("--output", help="s3://bucket/prefix or a folder; by default TRAINGUARD_OUTPUT")

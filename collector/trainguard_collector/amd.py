@@ -41,8 +41,6 @@ def judge(fault: Exception) -> str:
 
 
 class _Amd:
-    """The metrics of one GPU, from fields of the library's answers (AMD SMI Python API reference)."""
-
     def __init__(self, smi: Any, handle: Any) -> None:
         self._smi, self._handle = smi, handle
 
@@ -97,7 +95,7 @@ class _Amd:
 
 
 def _number(answer: Any, *names: str) -> float:
-    """Return the first of these fields that is a number; the library writes "N/A" or the largest integer for none."""
+    """Return the first number of these fields; the library writes "N/A" or the largest integer for none."""
     for name in names:
         value: Optional[object] = answer.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 0xFFFFFFFF:

@@ -1,7 +1,4 @@
-"""Named parts of a script: in the recorder's timeline, as NVTX ranges, and in traces of torch's profiler.
-
-Each needs no other: without a recorder, a GPU or torch an annotation does nothing.
-"""
+"""Named parts of a script: in the recorder's timeline, as NVTX ranges, and in traces of torch's profiler."""
 
 import itertools
 import threading
@@ -16,7 +13,7 @@ from trainguard_collector.recorder.recorder import newest_recorder
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_NAME = 256
 MOST_OPEN = 1_000
-"""Annotations that `annotation_begin` may leave open; those that are begun beyond it are not recorded."""
+"""Annotations beyond it are not recorded."""
 
 
 class annotate:  # noqa: N801 - used as a function
@@ -66,8 +63,6 @@ class annotate:  # noqa: N801 - used as a function
 
 
 class _NvtxRange:
-    """An NVTX range that was pushed."""
-
     def __init__(self, nvtx: Any) -> None:
         self._nvtx = nvtx
 

@@ -1,7 +1,7 @@
 """Starts the sampler in an image where the collector is installed, by ``TRAINGUARD_OUTPUT`` alone.
 
-``trainguard_collector_start.pth`` calls `begin` at the start of each Python process in which that variable is set. The
-first one of a node that runs a script or a module is observed, with all that it starts.
+``trainguard_collector_start.pth`` calls `begin` in each Python process. The first one of a node that runs a script or a
+module is observed, with all that it starts.
 """
 
 import os
@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "TRAINGUARD_COLLECTOR_PID"
-"""Set in the environment of the process that is observed, and so of those that it starts."""
+"""In the environment of the observed process, and so of those that it starts."""
 
 DELAY = "TRAINGUARD_AUTOSTART"
-"""The variable that says after how many seconds samples begin; ``0`` switches this off."""
+"""Seconds after which samples begin; ``0`` switches this off."""
 
 DELAY_S = 15.0
-"""The default. A process that ends sooner writes nothing: it prepares a training job and is not the training."""
+"""A process that ends sooner writes nothing: it prepares a training job and is not the training."""
 
 TOOLS = frozenset({
     "aws", "black", "build", "compileall", "conda", "coverage", "ensurepip", "get_pip", "ipykernel_launcher",
@@ -26,7 +26,7 @@ TOOLS = frozenset({
     "pytest", "ruff", "setup", "site", "supervisord", "sysconfig", "tensorboard", "trainguard",
     "trainguard_collector", "twine", "uv", "venv", "virtualenv",
 })  # fmt: skip
-"""Programs in Python that train nothing; the collector's own command starts its sampler itself."""
+"""The collector's own command starts its sampler itself."""
 
 _begun = False
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})

@@ -1,8 +1,4 @@
-"""Callbacks that put a recorder into training loops that the script does not write itself.
-
-``hugging_face``, ``lightning`` and ``keras`` return a callback of that framework, which the script has imported. For
-any other loop, JAX's for example, there are `Recorder.step`, `Recorder.phase` and `Recorder.wrap`.
-"""
+"""Callbacks that put a recorder into training loops that the script does not write itself."""
 
 import sys
 from importlib import import_module
@@ -12,21 +8,10 @@ from trainguard_collector.recorder.recorder import Recorder
 
 
 def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:
-    """Return a callback for ``Trainer(callbacks=[…])`` of transformers.
+    """Return a callback for ``Trainer(callbacks=[…])`` of transformers; raises ImportError without it.
 
-    A step is the Trainer's: one update of the parameters, with all the batches that it accumulates. Evaluations and
-    checkpoints are phases, waits for data are recorded, and with ``watch`` what the Trainer logs is saved.
-
-    Parameters
-    ----------
-    recorder : Recorder
-    watch : bool
-        Record the model's tensors too; ``options`` are those of `Recorder.watch`.
-
-    Raises
-    ------
-    ImportError
-        When transformers is not installed.
+    A step is one update of the parameters, with all the batches that it accumulates. Evaluations and checkpoints are
+    phases. With ``watch`` the model's tensors are recorded; ``options`` are those of `Recorder.watch`.
     """
     base = import_module("transformers").TrainerCallback
 
@@ -70,13 +55,7 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
 
 
 def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:  # noqa: C901 - a method an event
-    """Return a callback for ``Trainer(callbacks=[…])`` of Lightning; parameters as those of `hugging_face`.
-
-    Raises
-    ------
-    ImportError
-        When neither lightning nor pytorch_lightning is installed.
-    """
+    """Return a callback for ``Trainer(callbacks=[…])`` of Lightning, as `hugging_face`; raises ImportError."""
     name = "pytorch_lightning" if "pytorch_lightning" in sys.modules else "lightning.pytorch"
     base = import_module(name).Callback
 
@@ -125,13 +104,7 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
 
 
 def keras(recorder: Recorder) -> Any:
-    """Return a callback for ``fit``, ``evaluate`` and ``predict`` of Keras 3, on any backend.
-
-    Raises
-    ------
-    ImportError
-        When keras is not installed.
-    """
+    """Return a callback for ``fit``, ``evaluate`` and ``predict`` of Keras 3; raises ImportError without it."""
     base = import_module("keras").callbacks.Callback
 
     class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
@@ -172,8 +145,6 @@ def keras(recorder: Recorder) -> Any:
 
 
 def _begins(recorder: Recorder, mode: str) -> Callable[..., None]:
-    """Return a method that begins a step of a mode."""
-
     def begin(*_: Any, **__: Any) -> None:
         recorder.begin_step(mode)
 
@@ -191,7 +162,7 @@ def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]
 
 
 def _log(recorder: Recorder, logs: Any) -> None:
-    """Save what a trainer logs: names with "loss" as losses, other numbers as metrics."""
+    """Save names with "loss" as losses, other numbers as metrics."""
     for name, value in (logs or {}).items():
         if _is_number(value):
             if "loss" in str(name):
@@ -201,7 +172,6 @@ def _log(recorder: Recorder, logs: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is one number: of Python, or an array with one entry."""
     if isinstance(value, (int, float)):
         return not isinstance(value, bool)
     return hasattr(value, "__float__") and getattr(value, "size", None) == 1

@@ -2,13 +2,12 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Optional
 
-from trainguard_collector.attempts import of_this_attempt
 from trainguard_collector.layout import end_key, job_file_key, status_folder, status_key, stream_end_key
-from trainguard_collector.lines import FORMAT_VERSION
+from trainguard_collector.metrics import FORMAT_VERSION
 from trainguard_collector.places import Place
 from trainguard_collector.settings import Settings
 
@@ -56,21 +55,18 @@ def current_job_file(place: Place, settings: Settings) -> Optional[bytes]:
         return None
 
 
-def _has_ended(existing: Optional[bytes]) -> bool:
-    try:
-        found = json.loads(existing or b"{}")
-    except ValueError:
-        return False
-    return isinstance(found, dict) and found.get("status") in _RANK
-
-
-def _kept(job: str, existing: Optional[bytes]) -> dict[str, Any]:
-    """Return the fields of a job's file that the collector says nothing of: somebody else has written them."""
+def _read(existing: Optional[bytes]) -> "dict[str, Any]":
     try:
         found = json.loads(existing or b"{}")
     except ValueError:
         return {}
-    if not isinstance(found, dict) or found.get("name") not in (None, job):
+    return found if isinstance(found, dict) else {}
+
+
+def _kept(job: str, existing: Optional[bytes]) -> "dict[str, Any]":
+    """Return the fields that the collector says nothing about: somebody else has written them."""
+    found = _read(existing)
+    if found.get("name") not in (None, job):
         return {}
     return {name: value for name, value in found.items() if name != "ended_at"}
 
@@ -94,10 +90,8 @@ def end_job(
 ) -> bool:
     """Write the end of the job unless another node still writes, or a later attempt runs; whether it was written.
 
-    ``streams`` names what this node wrote beside system metrics: each stream that some node wrote gets its end marker.
-
-    The node's own status object has been written before, with its outcome: of two nodes that end at the same time at
-    least one sees the other's. Where status objects cannot be read, the job's first node ends it.
+    Each of the ``streams`` of some node gets its end marker. The node's own status object is there before: of two nodes
+    that end at once, one sees the other's. Where status objects cannot be read, the job's first node ends it.
     """
     identity = settings.identity
     now = time.time()
@@ -133,13 +127,10 @@ def _texts(found: Any) -> "set[str]":
 
 
 def begin_job(place: Place, settings: Settings, started_at: float) -> bytes:
-    """Return the job's file for its start; end markers that an earlier attempt has left are deleted.
-
-    Without permission to delete they stay: TrainGuard goes by the status that the file gives.
-    """
+    """Return the job's file for its start; end markers of an earlier attempt are deleted, where that is allowed."""
     existing = current_job_file(place, settings)
     job = settings.identity.job
-    if _has_ended(existing):
+    if _read(existing).get("status") in _RANK:
         for key in (end_key(job), *(stream_end_key(job, stream) for stream in _STREAMS)):
             with suppress(Exception):
                 place.delete(key)
@@ -155,3 +146,44 @@ def _others(place: Place, settings: Settings) -> "list[Mapping[str, Any]]":
         if body is not None:
             found.append(json.loads(body))
     return found
+
+
+GONE_S = 180.0
+"""A node silent for so long, while another was started, was replaced."""
+
+Status = Mapping[str, Any]
+
+
+def of_this_attempt(own: Status, others: Iterable[Status], now: float) -> "Optional[list[Status]]":
+    """Return the other nodes' status objects that count for the end of this attempt; None when a later one runs.
+
+    Attempts have numbers on AWS Batch and Slurm. Elsewhere a node is of an earlier attempt, or replaced, when one of
+    this attempt was started after its last update, and it said how it ended or was silent for GONE_S. ``own`` is the
+    node that ends, ``now`` epoch seconds.
+    """
+    started, attempt, is_alone = _time(own, "started_at"), own.get("attempt"), own.get("nodes") == 1
+    same: list[Status] = []
+    unnumbered: list[Status] = []
+    for each in others:
+        if attempt is not None and each.get("attempt") is not None:
+            if each["attempt"] > attempt:
+                return None
+            if each["attempt"] == attempt:
+                same.append(each)
+        elif is_alone:
+            if _time(each, "started_at") > started:
+                return None
+        else:
+            unnumbered.append(each)
+    newest = max([started, *(_time(each, "started_at") for each in (*same, *unnumbered))])
+    return same + [each for each in unnumbered if not _is_past(each, newest, now)]
+
+
+def _is_past(status: Status, newest_start: float, now: float) -> bool:
+    updated = _time(status, "updated_at")
+    return updated < newest_start and ("outcome" in status or now - updated >= GONE_S)
+
+
+def _time(status: Status, name: str) -> float:
+    found = status.get(name)
+    return float(found) if isinstance(found, (int, float)) else 0.0

@@ -1,15 +1,147 @@
-"""NVIDIA GPUs, by NVML: handles are fetched once, and each metric of each GPU fails alone."""
+"""NVIDIA GPUs, by NVML, with the XID errors that the driver reports and, since Hopper, performance monitoring (GPM)."""
 
 import importlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Optional
 
-from trainguard_collector.gpm import Gpm, has_gpm
-from trainguard_collector.lines import Sample
-from trainguard_collector.metrics import LOST, NEVER, PASSING, Device, NotMeasuredError, Rates, Values
-from trainguard_collector.xid import Xids
+from trainguard_collector.metrics import LOST, NEVER, PASSING, Device, NotMeasuredError, Rates, Sample, Values
 
+_MOST_EVENTS = 64
+"""A GPU that fails sends more than anyone reads."""
+
+_MOST_CODES = 16
 _LOST = 15
+
+
+class Xids:
+    """Counts the events since the sampler started."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+        self._events: Any = None
+        self._newest = 0
+        self._counts: Counter[int] = Counter()
+
+    def read(self, _: float) -> Values:
+        """Yield the newest XID, 0 before the first, and how often each one came."""
+        if self._events is None:
+            self._events = self._register()
+        for _ in range(_MOST_EVENTS):
+            xid = self._next()
+            if xid is None:
+                break
+            self._newest = xid
+            if xid in self._counts or len(self._counts) < _MOST_CODES:
+                self._counts[xid] += 1
+        yield "XID", "", float(self._newest)
+        for xid, count in self._counts.items():
+            yield f"XIDCount{xid}", "", float(count)
+
+    def _register(self) -> Any:
+        nvml = self._nvml
+        events = nvml.nvmlEventSetCreate()
+        try:
+            nvml.nvmlDeviceRegisterEvents(self._handle, nvml.nvmlEventTypeXidCriticalError, events)
+        except Exception:
+            with suppress(Exception):
+                nvml.nvmlEventSetFree(events)
+            raise
+        return events
+
+    def _next(self) -> Optional[int]:
+        nvml = self._nvml
+        try:
+            return int(nvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+        except nvml.NVMLError as fault:
+            # A set says so of any lost GPU; which one it is, its own metrics say.
+            if fault.value in (nvml.NVML_ERROR_TIMEOUT, _LOST):
+                return None
+            raise
+
+
+_MEBI = 2.0**20
+_METRICS = {
+    "SMActivityPercent": ("NVML_GPM_METRIC_SM_UTIL", 1.0),
+    "SMOccupancyPercent": ("NVML_GPM_METRIC_SM_OCCUPANCY", 1.0),
+    "TensorActivityPercent": ("NVML_GPM_METRIC_ANY_TENSOR_UTIL", 1.0),
+    "DRAMActivityPercent": ("NVML_GPM_METRIC_DRAM_BW_UTIL", 1.0),
+}
+_TRAFFIC = {
+    "PCIeTransmittedBytesPerSecond": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", _MEBI),
+    "PCIeReceivedBytesPerSecond": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", _MEBI),
+    "NVLinkTransmittedBytesPerSecond": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", _MEBI),
+    "NVLinkReceivedBytesPerSecond": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", _MEBI),
+}
+
+
+def has_gpm(nvml: Any, handle: Any) -> bool:
+    """Whether a GPU has these metrics."""
+    try:
+        return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+    except Exception:
+        return False
+
+
+class Gpm:
+    """The metrics of one GPU or MIG instance; ``take`` fills a sample of NVML's, ``lack`` gets what is absent.
+
+    NVML API reference, "GPM Functions": percent, and MiB a second, of the time between two samples.
+    """
+
+    def __init__(
+        self,
+        nvml: Any,
+        take: Callable[[Any], object],
+        lack: Callable[[str, object], None],
+        *,
+        prefix: str = "",
+        with_traffic: bool = True,
+    ) -> None:
+        self._nvml, self._take, self._lack, self._prefix = nvml, take, lack, prefix
+        self._metrics = {**_METRICS, **_TRAFFIC} if with_traffic else dict(_METRICS)
+        self._samples: list[Any] = []
+        self._has_earlier = False
+        self._works = True
+
+    def measures(self, name: str) -> bool:
+        """Whether a series comes from here, as far as is known: the first value comes with the second reading."""
+        return self._works and name in self._metrics
+
+    def read(self, _: float) -> Iterator[tuple[str, str, float]]:
+        """Yield the means since the last reading; nothing the first time."""
+        nvml, self._works = self._nvml, False
+        while len(self._samples) < 2:
+            self._samples.append(nvml.nvmlGpmSampleAlloc())
+        earlier, now = self._samples
+        self._take(now)
+        has_earlier, self._has_earlier = self._has_earlier, True
+        self._samples = [now, earlier]
+        if has_earlier and self._metrics:
+            yield from self._between(earlier, now)
+        self._works = True
+
+    def _between(self, earlier: Any, now: Any) -> Iterator[tuple[str, str, float]]:
+        nvml, request = self._nvml, self._nvml.c_nvmlGpmMetricsGet_t()
+        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(self._metrics)
+        request.sample1, request.sample2 = earlier, now
+        for place, (constant, _) in enumerate(self._metrics.values()):
+            request.metrics[place].metricId = getattr(nvml, constant)
+        nvml.nvmlGpmMetricsGet(request)
+        for place, (name, (_, factor)) in enumerate(list(self._metrics.items())):
+            answer = request.metrics[place]
+            value = answer.value * factor
+            if answer.nvmlReturn:
+                del self._metrics[name]
+                if name in _METRICS:  # of traffic there are counters as well
+                    self._lack(f"{self._prefix}{name}", nvml.NVMLError(answer.nvmlReturn))
+            elif math.isfinite(value) and value >= 0.0:
+                yield f"{self._prefix}{name}", "", value
+
+
 _NEVER = frozenset({2, 3, 4, 13})
 """Invalid argument, not supported, no permission, function not found: a GPU that says so says so each time."""
 
@@ -70,8 +202,6 @@ def judge(fault: Exception) -> str:
 
 
 class _Nvidia:
-    """Fills the tables of a device's metrics."""
-
     def __init__(self, nvml: Any, handle: Any, device: Device) -> None:
         self._nvml, self._handle = nvml, handle
         self._rates = Rates()
@@ -200,14 +330,11 @@ class _Nvidia:
 
 
 class _Instance:
-    """A MIG instance of a GPU."""
-
     def __init__(self, nvml: Any, parent: Any, handle: Any, name: str) -> None:
         self._nvml, self._parent, self._handle, self._name = nvml, parent, handle, name
         self._number: Optional[int] = None
 
     def add_to(self, device: Device) -> None:
-        """Add its metrics to those of its GPU."""
         device.fast[self._name] = self._memory
         if has_gpm(self._nvml, self._parent):
             gpm = Gpm(self._nvml, self._take, device.lack, prefix=f"{self._name}.", with_traffic=False)

@@ -42,5 +42,5 @@ def stream_end_key(job: str, stream: str) -> str:
 
 
 def recorder_key(node: str, process: str) -> str:
-    """Return the key, below the job's folder, of what a process's recorder says of itself."""
+    """Return the key, below the job's folder, of what a process's recorder says about itself."""
     return f"collector/{node}.{process}.recorder.json"

@@ -1,21 +1,45 @@
-"""The metrics of one accelerator: each fails alone, and is given up when it will never come."""
+"""The line format, version 1: a JSON object a sample, in the order of the managed profiler's fields."""
 
-from collections.abc import Callable, Iterator
-from typing import Optional
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Optional
 
-from trainguard_collector.lines import Sample
+FORMAT_VERSION = 1
+
+
+class Sample(NamedTuple):
+    """A value of one series; ``dimension`` is empty for series that the managed profiler does not have per device."""
+
+    type: str
+    name: str
+    dimension: str
+    value: float
+
+
+def encode(samples: Iterable[Sample], node: str, at: float) -> bytes:
+    """Return one snapshot, taken at epoch second ``at``, as lines; what is no finite number is left out."""
+    tail = f',"NodeId":{json.dumps(node)},"Timestamp":{at:.6f}}}\n'
+    return "".join(
+        [
+            f'{{"Type":"{kind}","Name":"{name}","Dimension":"{dimension}","Value":{float(value):.2f}{tail}'
+            for kind, name, dimension, value in samples
+            if math.isfinite(value)
+        ]
+    ).encode()
+
 
 LOST, NEVER, PASSING = "lost", "never", "passing"
 """What an error means: for the device, for the metric, or for this reading alone."""
 
 _PATIENCE = 20
-"""After so many passing errors in a row a metric is given up."""
+"""Passing errors in a row after which a metric is given up."""
 
 Values = Iterator[tuple[str, str, float]]
-"""Name after the device's, dimension and value; a managed series has the device's own name and a dimension."""
+"""Name after the device's, dimension and value; a managed series has the device's own name."""
 
 Read = Callable[[float], Values]
-"""Gets the time in seconds, for rates."""
+"""Gets the time in seconds."""
 
 
 class NotMeasuredError(Exception):

@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -16,7 +16,7 @@ _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "
 _ROLE = re.compile(r"-(?:master|worker|launcher|replica)(?:-(?P<index>\d{1,4}))?$")
 _NUMBER = re.compile(r"-(?P<index>\d{1,4})$")
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
-"""What Kubernetes appends to the name of a pod that it makes by itself: five of the characters that it draws from."""
+"""Kubernetes appends five of these characters to the names of pods."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ def identify(
     resource_config: Path = RESOURCE_CONFIG,
     launcher: Optional[Launcher] = None,
 ) -> Identity:
-    """Return the names of job and node; ``TRAINGUARD_JOB`` and ``TRAINGUARD_NODE`` go before all else.
-
-    A job without a name is named by its host and by the time and process id of ``launcher``, else of this process.
-    """
+    """Return the names of job and node; a job without a name has that of its host, a time and a process id."""
     host = hostname or socket.gethostname()
     found = _sagemaker(environment, host, resource_config)
     for source in (_batch, _slurm, _kubernetes, _torchrun, _mpi):
@@ -72,10 +69,7 @@ def identify(
 
 
 def launched_by(environment: Mapping[str, str]) -> Optional[Launcher]:
-    """Return what launched a node's ranks; None where ranks have no common parent.
-
-    It stands for the job's start where the ranks of a node must find the same name, each by itself.
-    """
+    """Return the common parent of a node's ranks, which stands for the job's start; None without one."""
     if not any(name in environment for name in _LOCAL_RANKS):
         return None
     try:
@@ -153,9 +147,8 @@ def _kubernetes(environment: Mapping[str, str], host: str) -> Optional[Identity]
 def _pod(pod: str, environment: Mapping[str, str]) -> "tuple[str, Optional[int]]":
     """Return the job that a pod's name says, and the pod's number in it.
 
-    ``<job>-<number>-<suffix>`` is a pod of an indexed Job where ``JOB_COMPLETION_INDEX`` is that number; a date or a
-    version before a suffix belongs to the name. A number at the end counts after the name of a role, or where the
-    environment says that there are several pods: else it tells one run from another.
+    ``<job>-<number>-<suffix>`` is a pod of an indexed Job of that ``JOB_COMPLETION_INDEX``. A number at the end counts
+    after the name of a role, or where there are several pods: else it distinguishes runs.
     """
     job = _SUFFIX.sub("", pod)
     completed = _number(environment.get("JOB_COMPLETION_INDEX"))
@@ -169,7 +162,7 @@ def _pod(pod: str, environment: Mapping[str, str]) -> "tuple[str, Optional[int]]
 
 
 def _has_peers(environment: Mapping[str, str]) -> bool:
-    """Whether the environment says that a pod is one of several; a world of ranks of one pod does not."""
+    """Return whether a pod is one of several, which a world of ranks of one pod is not."""
     world = _number(environment.get("WORLD_SIZE")) or 0
     local = _number(environment.get("LOCAL_WORLD_SIZE")) or 1
     groups = (environment.get("GROUP_WORLD_SIZE"), environment.get("PET_NNODES"))
@@ -213,3 +206,66 @@ def _list(text: str) -> list[str]:
     except ValueError:
         return []
     return found if isinstance(found, list) else []
+
+
+_PROGRAM, _MODULES = "torchrun", ("torch.distributed.run", "torch.distributed.launch", "torchrun")
+_FLAGS = frozenset({
+    "-h", "--help", "-m", "--module", "--no-python", "--run-path", "--standalone", "--virtual-local-rank",
+})  # fmt: skip
+
+
+def with_torchrun(environment: Mapping[str, str], words: Sequence[str]) -> "dict[str, str]":
+    """Return the environment with the variables of torchrun's ranks, for the node on which its command line runs.
+
+    The environment goes before ``words``; options go before ``PET_…`` variables, as for torchrun itself.
+    """
+    arguments = _arguments(words)
+    if arguments is None:
+        return dict(environment)
+    options = _options(arguments)
+
+    def environment_or(name: str, default: str) -> str:
+        return options.get(f"--{name}") or environment.get(f"PET_{name.replace('-', '_').upper()}") or default
+
+    alone = "--standalone" in options
+    nodes = _size("1" if alone else environment_or("nnodes", "1"))
+    found = {"TORCHELASTIC_RUN_ID": "none" if alone else environment_or("rdzv-id", "none")}
+    if nodes is not None:
+        found["GROUP_WORLD_SIZE"] = str(nodes)
+    rank = "0" if nodes == 1 else environment_or("node-rank", "")
+    if rank.isdecimal():
+        found["GROUP_RANK"] = rank
+    return {**found, **environment}
+
+
+def _arguments(words: Sequence[str]) -> Optional[Sequence[str]]:
+    for number, word in enumerate(words):
+        if Path(word).name == _PROGRAM:
+            return words[number + 1 :]
+        if word == "-m" and words[number + 1 : number + 2] and words[number + 1] in _MODULES:
+            return words[number + 2 :]
+        if word.startswith("-m") and word[2:] in _MODULES:
+            return words[number + 1 :]
+        if word.endswith(".py") or word == "-m":
+            return None
+    return None
+
+
+def _options(arguments: Sequence[str]) -> "dict[str, str]":
+    found = {}
+    rest = iter(arguments)
+    for word in rest:
+        if not word.startswith("-") or word == "--":
+            break
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if not equals and name not in _FLAGS:
+            value = next(rest, "")
+        found[name] = value
+    return found
+
+
+def _size(text: str) -> Optional[int]:
+    """Return None where the number of nodes may change."""
+    least, _, most = text.partition(":")
+    return int(least) if least.isdecimal() and most in ("", least) and int(least) > 0 else None

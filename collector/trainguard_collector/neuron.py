@@ -1,4 +1,4 @@
-"""NeuronCores of Trainium and Inferentia, by ``neuron-monitor``: its reports come as lines of JSON from a process."""
+"""NeuronCores of Trainium and Inferentia, by ``neuron-monitor``."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
-from trainguard_collector.lines import Sample
+from trainguard_collector.metrics import Sample
 from trainguard_collector.parentage import end_with_parent
 
 _USUAL_PLACE = "/opt/aws/neuron/bin/neuron-monitor"
 _SHORTEST_PERIOD_S = 1.0
 _PERIODS_KEPT = 3.0
-"""A report is used for so many periods: without a newer one, nothing is known of the cores."""
+"""Without a newer report, nothing is known of the cores."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 _PIECE = 65_536
@@ -118,7 +118,7 @@ def _started(command: Sequence[str], period_s: float) -> "subprocess.Popen[bytes
 
 
 def _cores(report: Mapping[str, Any]) -> list[Sample]:
-    """Return utilization and memory of each core; programs that share a core add up."""
+    """Return samples of each core; programs that share one add up."""
     busy: dict[int, float] = {}
     used: dict[int, float] = {}
     for runtime in report["neuron_runtime_data"] or ():
@@ -153,7 +153,7 @@ def _add(totals: dict[int, float], core: str, value: object) -> None:
 
 
 def _part(of: Any, *names: str) -> dict[str, Any]:
-    """Return what lies below these names; an empty mapping where there is none."""
+    """Return what lies below these names, else an empty mapping."""
     for name in names:
         of = of.get(name) if isinstance(of, dict) else None
     return of if isinstance(of, dict) else {}

@@ -1,16 +1,9 @@
 """What training processes hand over on disk: timelines that they append to, and whole objects.
 
-A training process only writes to local files below the node's spool; the sampler sends them. Files of the folder:
-
-``<epoch ns>.<process>.<pid>.timeline``   lines of a process's events; its writer appends, the sampler takes
-``<epoch ns>.<worker>.<pid>.tensors``     tensors of one step, as `trainguard_collector.tensor_files` encodes them
-``<epoch ns>.<quoted key>.object``        an object of the job, whole; the key is relative to the job's folder
-``<epoch ns>.<quoted key>.plain``         the same, before it is compressed
-``<pid>.writer``                          a process that may still write
-``<stream>.stream``                       a stream that was written, so that a sampler that is started anew ends it, too
-
-Writer and sampler lock a timeline: the writer while it appends, the sampler while it withdraws the permission to write.
-The writer never waits: it keeps its lines until the next time, and begins a new file when the last one is withdrawn.
+Files: ``<epoch ns>.<process>.<pid>.timeline``; ``….tensors``, a step as `tensor_files` encodes it; ``<epoch ns>.<quoted
+key>.object``, and ``.plain`` before it is compressed; ``<pid>.writer``, a process that may write; ``<stream>.stream``.
+A timeline is locked by its writer to append, by the sampler to withdraw it; the writer never waits, and begins a new
+file.
 """
 
 import fcntl
@@ -21,19 +14,19 @@ from pathlib import Path
 from typing import Callable, Optional
 from urllib.parse import quote
 
-from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
+from trainguard_collector.spool import OBJECT, PLAIN, TENSORS, Budget
 
 TIMELINE = ".timeline"
 WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
 _WRITABLE = 0o200
 LARGEST_TIMELINE = 8 * 1024 * 1024
-"""A timeline that nobody takes grows no further: twice what a sampler lets it grow to."""
+"""Twice what a sampler lets a timeline grow to; one that nobody takes grows no further."""
 
 ROOM_STEP = 256 * 1024
-"""Each time that a timeline has grown by so much, there must be room for it in the spool."""
+"""Growth of a timeline after which there must be room for it in the spool."""
 
 SHARED = "w"
-"""Ends the name of a process that stands for several: the workers of one training process's loaders."""
+"""Ends the name of a process that stands for several: the workers of loaders."""
 
 _LONGEST_NAME = 250
 
@@ -52,13 +45,7 @@ class TimelineFile:
         self._end = self._room = 0
 
     def append(self, lines: bytes) -> bool:
-        """Append whole lines; whether they were taken. False: the sampler reads the file, try again later.
-
-        Raises
-        ------
-        OSError
-            When the disk does not take them, the file has grown to its limit, or the spool is full.
-        """
+        """Append whole lines; False while the sampler reads the file. Raises OSError for a full disk, file or spool."""
         for _ in range(2):
             if self._file is None:
                 self._open()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 from urllib.parse import unquote
 
-from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
 from trainguard_collector.layout import timeline_key
 from trainguard_collector.objects import (
     DRAFT,
@@ -23,10 +22,10 @@ from trainguard_collector.objects import (
     object_name,
     withdraw,
 )
+from trainguard_collector.spool import OBJECT, PLAIN, TENSORS, Budget
 from trainguard_collector.tensor_files import encode_step
 
 ROTATE_S, ROTATE_BYTES = 60.0, 4 * 1024 * 1024
-"""A timeline is sent when it is so old, or so large."""
 
 _STALE_DRAFT_S = 3_600.0
 _STREAMS = {"framework", "training"}
@@ -44,13 +43,8 @@ class Sendable(NamedTuple):
 class Outgoing:
     """Makes objects of what the processes of a node hand over.
 
-    Attributes
-    ----------
-    streams : set of str
-        Which streams were written, as their end markers name them: ``framework`` and ``training``; also by a sampler
-        before this one that was killed.
-    faults : dict of str to str
-        What could not be made an object, the newest of each kind.
+    ``streams`` were written, ``framework`` and ``training``, also by a sampler before this one. ``faults`` has the
+    newest of each kind.
     """
 
     def __init__(self, folder: Path, job: str, node: str, budget: Optional[Budget] = None) -> None:
@@ -159,7 +153,7 @@ class Outgoing:
             path.unlink(missing_ok=True)
 
     def _put_timeline(self, process: str, body: bytes, paths: "list[Path]") -> bool:
-        """Make an object of lines and delete the files that they are of; False where there is no room."""
+        """Make an object of lines and delete their files; False where there is no room."""
         found = timeline_object(body)
         if found is not None:
             content, end_us = found
@@ -190,14 +184,13 @@ class Outgoing:
         return self._budget is None or self._budget.make_room(max(more, 0))
 
     def _drop(self, path: Path) -> None:
-        """Delete what there is no room for."""
         path.unlink(missing_ok=True)
         self.faults["spool"] = f"no room for {path.suffix[1:]} in the spool"
         if self._budget is not None:
             self._budget.dropped_objects += 1
 
     def _note(self, stream: str) -> None:
-        """Remember a stream that was written, on disk as well."""
+        """Remember a stream, on disk as well."""
         if stream not in self.streams:
             self.streams.add(stream)
             with suppress(OSError):
@@ -211,7 +204,6 @@ class Outgoing:
 
 
 def _compress(path: Path) -> None:
-    """Compress a file into the object of the same name."""
     target = path.with_suffix(OBJECT)
     draft = path.with_suffix(DRAFT)
     with path.open("rb") as source, gzip.open(draft, "wb", compresslevel=5) as out:
@@ -221,10 +213,7 @@ def _compress(path: Path) -> None:
 
 
 def together_in_order(bodies: "list[bytes]") -> bytes:
-    """Return the lines of timelines of one origin: what names things first, then events as they ended.
-
-    A last line that is not whole is left out.
-    """
+    """Return the whole lines of timelines of one origin: names first, then events as they ended."""
     names: dict[bytes, None] = dict.fromkeys(bodies[0].splitlines()[:1])
     events = []
     for body in bodies:
@@ -246,7 +235,7 @@ def _process_of(path: Path) -> str:
 
 
 def timeline_object(body: bytes) -> "Optional[tuple[bytes, int]]":
-    """Return a timeline's lines as an object, and the end of its last event in epoch microseconds; None without events.
+    """Return a timeline as an object, and the end of its last event in epoch microseconds; None without events.
 
     The first line names the time that all others are relative to. A last line that is not whole is left out.
     """
@@ -258,7 +247,6 @@ def timeline_object(body: bytes) -> "Optional[tuple[bytes, int]]":
 
 
 def _origin_us(body: bytes) -> int:
-    """Return what the times of a timeline are relative to, by its first line."""
     first = body[: body.find(b"\n")].rstrip(b",")
     return int(json.loads(first)["args"]["start_time_since_epoch_in_micros"])
 
@@ -268,7 +256,7 @@ def _number(text: str) -> int:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process of this number runs; one that has ended and was not waited for does not."""
+    """Return False for a process that has ended and was not waited for."""
     if pid <= 0:
         return False
     with suppress(OSError):

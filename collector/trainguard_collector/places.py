@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Optional, Protocol, Union
 
 Body = Union[bytes, BinaryIO]
-"""An object's bytes, or a file of them, which is not held in memory."""
+"""A file is not held in memory."""
 
 
 class Place(Protocol):
@@ -14,9 +14,6 @@ class Place(Protocol):
 
     def put(self, key: str, body: Body) -> None:
         """Write an object, whole or not at all."""
-
-    def put_file(self, key: str, path: Path) -> None:
-        """Write an object from a file; raises FileNotFoundError when the file is gone."""
 
     def get(self, key: str) -> Optional[bytes]:
         """Return an object; None when there is none."""
@@ -45,18 +42,6 @@ class Folder:
             else:
                 with draft.open("wb") as file:
                     shutil.copyfileobj(body, file)
-            draft.replace(target)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-
-    def put_file(self, key: str, path: Path) -> None:
-        """Copy a file, by way of one of another name."""
-        target = self._path / key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            shutil.copyfile(path, draft)
             draft.replace(target)
         except OSError:
             draft.unlink(missing_ok=True)
@@ -97,11 +82,6 @@ class Bucket:
         """Write an object."""
         self._client.put_object(Bucket=self._bucket, Key=f"{self._prefix}{key}", Body=body)
 
-    def put_file(self, key: str, path: Path) -> None:
-        """Write an object from a file."""
-        with path.open("rb") as body:
-            self._client.put_object(Bucket=self._bucket, Key=f"{self._prefix}{key}", Body=body)
-
     def get(self, key: str) -> Optional[bytes]:
         """Return an object's bytes."""
         try:
@@ -126,3 +106,15 @@ class Bucket:
 def open_place(output: str) -> Place:
     """Return the place that ``output`` names; raises ImportError when it is in S3 and boto3 is not installed."""
     return Bucket(output) if output.startswith("s3://") else Folder(output)
+
+
+def send_file(place: Place, key: str, path: Path) -> bool:
+    """Write an object from a file and delete the file; False where it is gone, as its writer has made room."""
+    try:
+        body = path.open("rb")
+    except FileNotFoundError:
+        return False
+    with body:
+        place.put(key, body)
+    path.unlink(missing_ok=True)
+    return True

@@ -1,36 +1,65 @@
 """The sampler's process: samples until its parent says that the job is over, or is gone."""
 
 import json
+import math
 import os
 import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
 from trainguard_collector.accelerators import Accelerators
-from trainguard_collector.cgroup import Cgroup
-from trainguard_collector.clock import Clock, next_tick
 from trainguard_collector.ending import begin_job, end_job, status_object
-from trainguard_collector.host import Host
+from trainguard_collector.host import Cgroup, Host
 from trainguard_collector.layout import job_file_key, status_key
-from trainguard_collector.leftovers import Leftovers
-from trainguard_collector.lines import encode
+from trainguard_collector.metrics import encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.parentage import signal_when_parent_ends
 from trainguard_collector.places import Place, open_place
-from trainguard_collector.sender import Sender
+from trainguard_collector.sender import Leftovers, Sender
 from trainguard_collector.settings import Settings
 from trainguard_collector.spool import Spool, SpoolInUseError
+
+_SLEW = 0.01
+"""A clock that was set back is followed at this rate."""
+
+
+class Clock:
+    """Epoch seconds: jumps ahead with the system's clock, and follows it back slowly."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._at = monotonic()
+        self._offset = wall() - self._at
+
+    def now(self) -> float:
+        """Return the time now, never earlier than before."""
+        at, wall = self._monotonic(), self._wall()
+        behind = at + self._offset - wall
+        self._offset -= min(behind, _SLEW * (at - self._at)) if behind > 0.0 else behind
+        self._at = at
+        return at + self._offset
+
+    def monotonic(self) -> float:
+        """Return seconds of a clock that nobody sets, for rates."""
+        return self._monotonic()
+
+
+def next_tick(now: float, interval_s: float) -> float:
+    """Return the first whole multiple of the interval after ``now``."""
+    return (math.floor(now / interval_s + 1e-6) + 1) * interval_s
+
 
 SLOW_S = 10.0
 LONGEST_WAIT_FOR_WRITERS_S = 10.0
 _STATUS_S = 60.0
 _LONGEST_WAIT_S = 1.0
-"""The parent is looked for at least this often, however long the interval is."""
+"""The parent is looked for at least this often."""
 
 
 class Parent:
@@ -88,7 +117,7 @@ class Sampler:
             identity.job,
             identity.node,
             self._outgoing,
-            leftovers=Leftovers(Path(settings.spool, f"{identity.job}.{identity.node}"), open_place),
+            orphan_spools=Leftovers(Path(settings.spool, f"{identity.job}.{identity.node}"), open_place),
         )
         self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
         self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
@@ -145,7 +174,7 @@ class Sampler:
             self._note_status(at)
 
     def _note_status(self, at: float, **more: Any) -> None:
-        """Have the status object sent after what waits now: the counts in it are those of that moment."""
+        """Send the status after what waits now: the counts in it are those of that moment."""
         identity = self._settings.identity
         sampled = {
             "gpus": len(self._accelerators),
@@ -159,7 +188,6 @@ class Sampler:
         self._sender.note(status_key(identity.job, identity.node), body)
 
     def _counts(self) -> "dict[str, Any]":
-        """Return what was sent and what was lost until now."""
         sender, spool = self._sender, self._spool
         return {
             "sent_minutes": sender.sent_minutes,
@@ -167,7 +195,7 @@ class Sampler:
             "streams": sorted(self._outgoing.streams),
             "dropped_minutes": spool.dropped_minutes,
             "dropped_objects": spool.budget.dropped_objects,
-            "sent_leftovers": sender.sent_leftovers,
+            "sent_orphan_spools": sender.sent_orphan_spools,
             "lost_snapshots": spool.lost_snapshots,
             "missed_samples": self._missed,
             "failed_uploads": sender.failures,
@@ -190,7 +218,7 @@ class Sampler:
         self._spool.close()
 
     def _await_writers(self) -> None:
-        """Wait for other training processes of the node, which end a moment later than the one that is observed."""
+        """Wait for other training processes of the node, which end a moment later than the observed one."""
         until = self._clock.monotonic() + min(LONGEST_WAIT_FOR_WRITERS_S, self._settings.finish_s / 2.0)
         while self._outgoing.is_awaited(self._parent.pid) and self._clock.monotonic() < until:
             time.sleep(0.1)
@@ -233,7 +261,7 @@ def _outlasts(parent: Parent, settings: Settings) -> bool:
 
 
 def _watch(parent: Parent) -> None:
-    """End with the parent: the kernel sends a signal when it dies, and its number is compared before each sample."""
+    """Have the kernel send a signal when the parent dies; its number is compared before each sample."""
 
     def stop(*_: object) -> None:
         parent.outcome = parent.outcome or "stopped"

@@ -1,16 +1,113 @@
-"""Sends finished minutes from the spool, in a thread of the sampler's process: what is slow never delays a sample."""
+"""Sends finished minutes from the spool, in a thread, and then what earlier samplers of the same user could not."""
 
+import fcntl
+import json
+import os
 import random
 import threading
 import time
 from contextlib import suppress
-from typing import Callable, Optional, Union
+from pathlib import Path
+from typing import Callable, NamedTuple, Optional, Union
 
 from trainguard_collector.layout import system_key
-from trainguard_collector.leftovers import Leftovers
 from trainguard_collector.outgoing import Outgoing
-from trainguard_collector.places import Place
-from trainguard_collector.spool import Spool
+from trainguard_collector.places import Place, send_file
+from trainguard_collector.spool import ABOUT, LOCK, Spool, finish_parts, ready_minutes
+
+KEPT_S = 7 * 86_400.0
+"""A spool that cannot be sent is deleted when nothing was written for so long."""
+
+MOST_AT_ONCE = 20
+
+_OBJECTS = ".objects"
+
+
+class _About(NamedTuple):
+    output: str
+    job: str
+    node: str
+
+
+class Leftovers:
+    """Sends the spools beside ``folder`` that no sampler holds."""
+
+    def __init__(self, folder: Path, open_place: Callable[[str], Place]) -> None:
+        self._folder, self._open_place = folder, open_place
+
+    def send(self) -> int:
+        """Send up to MOST_AT_ONCE files; return how many were. Raises what the place raises."""
+        sent = 0
+        for folder in self._folders():
+            if sent >= MOST_AT_ONCE:
+                break
+            about = _released(folder)
+            if about is None:
+                _delete_if_old(folder)
+                continue
+            try:
+                sent += self._send(folder, about, MOST_AT_ONCE - sent)
+            except OSError:
+                _delete_if_old(folder)
+                raise
+        return sent
+
+    def _folders(self) -> "list[Path]":
+        own = {self._folder.name, f"{self._folder.name}{_OBJECTS}"}
+        found = [each for each in self._folder.parent.iterdir() if "." in each.name and each.name not in own]
+        return sorted(each for each in found if each.is_dir())
+
+    def _send(self, folder: Path, about: _About, most: int) -> int:
+        sent = 0
+        minutes = ready_minutes(folder)
+        outgoing = Outgoing(folder.with_name(f"{folder.name}{_OBJECTS}"), about.job, about.node)
+        is_written = outgoing.is_awaited(-1)
+        if not is_written:
+            outgoing.prepare(final=True)
+        objects = [] if is_written else outgoing.ready()
+        if minutes or objects:
+            place = self._open_place(about.output)
+            for path in minutes[:most]:
+                sent += send_file(place, system_key(about.job, about.node, int(path.stem)), path)
+            for key, path in objects[: most - sent]:
+                sent += send_file(place, key, path)
+        if not (is_written or ready_minutes(folder) or outgoing.ready()):
+            outgoing.close()
+            _delete(folder)
+        return sent
+
+
+def _released(folder: Path) -> Optional[_About]:
+    """Return where a spool belongs, with its minutes finished; None where a sampler holds it, or it does not say."""
+    try:
+        about = _About(**json.loads((folder / ABOUT).read_bytes()))
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except (OSError, ValueError, TypeError):
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finish_parts(folder)
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
+    return about
+
+
+def _delete_if_old(folder: Path) -> None:
+    """Delete what nobody can send: it was not touched for KEPT_S, and no process holds it."""
+    with suppress(OSError):
+        newest = max((each.stat().st_mtime for each in (folder, *folder.iterdir())), default=0.0)
+        if time.time() - newest > KEPT_S:
+            _delete(folder)
+
+
+def _delete(folder: Path) -> None:
+    with suppress(OSError):
+        for each in folder.iterdir():
+            each.unlink()
+        folder.rmdir()
+
 
 Note = Union[bytes, Callable[[Place], bytes]]
 _FIRST_WAIT_S = 1.0
@@ -29,12 +126,12 @@ class Sender:
         job: str,
         node: str,
         outgoing: Optional[Outgoing] = None,
-        leftovers: Optional[Leftovers] = None,
+        orphan_spools: Optional[Leftovers] = None,
     ) -> None:
         self._spool, self._open_place, self._job, self._node = spool, open_place, job, node
-        self._outgoing, self._leftovers = outgoing, leftovers
+        self._outgoing, self._orphan_spools = outgoing, orphan_spools
         self._looked_at = float("-inf")
-        self.sent_leftovers = 0
+        self.sent_orphan_spools = 0
         self._place: Optional[Place] = None
         self._wake = threading.Event()
         self._finish_by: Optional[float] = None
@@ -54,10 +151,7 @@ class Sender:
         self._wake.set()
 
     def note(self, key: str, body: Note) -> None:
-        """Send a small object after the minutes; a later one of the same key replaces it.
-
-        A function is given the place when the object is sent, and returns its bytes.
-        """
+        """Send a small object after the minutes, or what a function returns for the place; a later one replaces it."""
         self._notes[key] = body
         self._wake.set()
 
@@ -80,7 +174,7 @@ class Sender:
                 wait_s = _FIRST_WAIT_S
                 if is_last:
                     return
-                self._wake.wait(0.0 if self._send_leftovers() else None)
+                self._wake.wait(0.0 if self._send_orphan_spools() else None)
                 continue
             pause_s = random.uniform(0.5, 1.0) * wait_s  # noqa: S311 - spreads retries, keeps no secret
             wait_s = min(wait_s * 2.0, _LONGEST_WAIT_S)
@@ -92,19 +186,11 @@ class Sender:
             time.sleep(min(pause_s, 1.0, max(self._finish_by - time.monotonic(), 0.0)))
 
     def _send(self) -> bool:
-        """Send all that is there; whether it went well."""
         try:
             if self._place is None:
                 self._place = self._open_place()
             for path in self._spool.ready():
-                try:
-                    minute = path.open("rb")
-                except FileNotFoundError:
-                    continue
-                with minute:
-                    self._place.put(system_key(self._job, self._node, int(path.stem)), minute)
-                path.unlink(missing_ok=True)
-                self.sent_minutes += 1
+                self.sent_minutes += send_file(self._place, system_key(self._job, self._node, int(path.stem)), path)
             self._send_objects(self._place)
             for key, body in list(self._notes.items()):
                 self._send_note(self._place, key, body)
@@ -114,33 +200,29 @@ class Sender:
             return False
         return True
 
-    def _send_leftovers(self) -> bool:
+    def _send_orphan_spools(self) -> bool:
         """Send some of what other samplers have left, each ten minutes; whether there may be more of it."""
-        if self._leftovers is None or time.monotonic() - self._looked_at < _LOOK_EVERY_S:
+        if self._orphan_spools is None or time.monotonic() - self._looked_at < _LOOK_EVERY_S:
             return False
         sent = 0
         try:
-            sent = self._leftovers.send()
+            sent = self._orphan_spools.send()
         except Exception as fault:
-            self.faults["leftovers"] = f"{type(fault).__name__}: {fault}"[:300]
-        self.sent_leftovers += sent
+            self.faults["orphan_spools"] = f"{type(fault).__name__}: {fault}"[:300]
+        self.sent_orphan_spools += sent
         if not sent:
             self._looked_at = time.monotonic()
         return sent > 0
 
     def _send_objects(self, place: Place) -> None:
-        """Send what training processes handed over, in its order."""
         if self._outgoing is None:
             return
         self._outgoing.prepare(final=self._finish_by is not None)
         for key, path in self._outgoing.ready():
-            with suppress(FileNotFoundError):  # its writer made room
-                place.put_file(key, path)
-                path.unlink()
-                self.sent_objects += 1
+            self.sent_objects += send_file(place, key, path)
 
     def _send_note(self, place: Place, key: str, body: Note) -> None:
-        """Send a note, or keep it for the next time: a role that may not write one still writes the profile."""
+        """Send a note, or keep it: a role that may not write one still writes the profile."""
         for number in range(_NOTE_TRIES):
             time.sleep(random.uniform(0.0, 0.5) * number)  # noqa: S311 - spreads retries, keeps no secret
             try:

@@ -1,6 +1,11 @@
-"""The sampler of a script that starts it itself."""
+"""The sampler of a script that starts it itself, and how that script ends.
+
+Nothing else has the code of ``sys.exit`` in time. So it raises an exception of ours: destroyed with no frame of Python
+below, it has ended the process; where a frame goes on, somebody has caught it.
+"""
 
 import atexit
+import functools
 import json
 import multiprocessing
 import os
@@ -12,34 +17,77 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, NoReturn, Optional
 
 from trainguard_collector.autostart import MARK, command_line
-from trainguard_collector.exits import noted_code, watch_exit
-from trainguard_collector.names import identify, is_first_process_of_node, job_name, launched_by
+from trainguard_collector.names import identify, is_first_process_of_node, job_name, launched_by, with_torchrun
 from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import NODE_SETTINGS, end, say, spawn
-from trainguard_collector.torchrun import with_torchrun
+
+
+class _Noted:
+    """The newest call that was not caught: which exception it raised, and its code."""
+
+    def __init__(self) -> None:
+        self.is_watching = False
+        self.raised: Optional[int] = None
+        self.code = 0
+
+
+_noted = _Noted()
+
+
+class Exit(SystemExit):
+    """What ``sys.exit`` raises; no frame of this module may hold it, else nobody could tell when it was caught."""
+
+    def __init__(self, status: Any) -> None:
+        super().__init__(status)
+        _noted.raised, _noted.code = id(self), code_of(status)
+
+    def __del__(self) -> None:
+        try:
+            sys._getframe(1)
+        except ValueError:
+            return
+        if _noted.raised == id(self):
+            _noted.raised, _noted.code = None, 0
+
+
+def watch_exit() -> None:
+    """Take note of the codes that ``sys.exit`` is given from here on."""
+    if _noted.is_watching:
+        return
+    _noted.is_watching = True
+
+    @functools.wraps(sys.exit)
+    def exit_noted(status: Any = None, /) -> NoReturn:
+        raise Exit(status)
+
+    sys.exit = exit_noted
+
+
+def noted_code() -> int:
+    """Return the code with which ``sys.exit`` ends this process, 0 where it was not called or was caught."""
+    return _noted.code
+
+
+def code_of(status: Any) -> int:
+    """Return the exit code that a process has for what ``sys.exit`` was given: 0 for None, 1 for a text."""
+    if status is None:
+        return 0
+    return int(status) & 0xFF if isinstance(status, int) else 1
+
 
 _FINISH_S = 25.0
 
 
 def start(output: Optional[str] = None, *, interval_ms: Optional[int] = None, job: Optional[str] = None) -> bool:
-    """Start the sampler of this node; whether it was started here.
+    """Start the sampler of this node; whether it was started here. It raises nothing: a fault is one line on stderr.
 
-    Does nothing in processes that this one starts (data loaders' workers), in all but a node's first process, and
-    without an output. Where a sampler runs already, arguments that differ from its own have no effect, which is one
-    line on standard error; one that ``TRAINGUARD_OUTPUT`` alone has started, and that still waits, takes them and
-    begins at once. It raises nothing: what is wrong is one line on standard error.
-
-    Parameters
-    ----------
-    output : str, optional
-        ``s3://bucket/prefix`` or a folder; by default ``TRAINGUARD_OUTPUT``.
-    interval_ms : int, optional
-        100, 200, 500, 1000, 5000 or 60000; by default ``TRAINGUARD_INTERVAL_MS``, else 500.
-    job : str, optional
-        The job's name; by default ``TRAINGUARD_JOB``, else what started the job says.
+    Does nothing in processes that this one starts, in all but a node's first process, and without an output. A running
+    sampler ignores other arguments, with a line on standard error; one of ``TRAINGUARD_OUTPUT`` alone that still waits
+    takes them. ``output`` is ``s3://bucket/prefix`` or a folder, ``interval_ms`` 100, 200, 500, 1000, 5000 or 60000;
+    defaults are of the environment, else 500 ms.
     """
     return _tried(output, interval_ms, job, 0.0)
 
@@ -65,7 +113,7 @@ class _Running:
         self.owner, self.sampler, self.waits_until = os.getpid(), sampler, time.monotonic() + delay_s
 
     def finish(self) -> None:
-        """Let the sampler send what is left; a forked process that ends is not the one that is observed."""
+        """Let the sampler send what is left; a forked process that ends is not the observed one."""
         if os.getpid() != self.owner:
             return
         has_failed = getattr(sys, "last_value", None) is not None
@@ -77,7 +125,6 @@ class _Running:
 
 
 _running: "list[_Running]" = []
-"""The one that this process has started, at most."""
 
 
 def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str], delay_s: float) -> bool:

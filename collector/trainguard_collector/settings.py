@@ -1,7 +1,8 @@
-"""What the collector is told: options of its command, arguments of ``start``, and the environment."""
+"""The collector's settings, from options, arguments of ``start`` and the environment; and what the job runs on."""
 
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -11,7 +12,63 @@ from pathlib import Path
 from typing import Any, Optional
 
 from trainguard_collector.names import Identity
-from trainguard_collector.resources import find_resources
+
+ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
+"""On EC2 it holds the instance's id."""
+
+MOST_INSTANCES = 64
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+_BATCH_JOB = re.compile(r"[A-Za-z0-9-]{1,64}(:[0-9]{1,5})?")
+_SHARED = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
+"""Under these, instances belong to a cluster and not to a job."""
+
+_NAMING = ("TRAINGUARD_JOB", "TORCHELASTIC_RUN_ID", "GROUP_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""By these, nodes may find one job's name."""
+
+
+def find_resources(
+    environment: Mapping[str, str], identity: Identity, *, asset_tag: Path = ASSET_TAG
+) -> "Optional[dict[str, Any]]":
+    """Return the field ``resources`` of ``job.json``; empty where nothing is known, None for what is unusable.
+
+    ``TRAINGUARD_RESOURCES``, JSON or instances with commas, goes first. A job of several nodes never runs on this
+    instance alone: all are stopped, or none.
+    """
+    given = environment.get("TRAINGUARD_RESOURCES", "").strip()
+    if given:
+        return _given(given)
+    if identity.in_sagemaker:
+        return {}
+    job = environment.get("AWS_BATCH_JOB_ID", "").split("#")[0]
+    if job:
+        return {"batch_job": job} if _BATCH_JOB.fullmatch(job) else {}
+    if any(name in environment for name in _SHARED) or not _is_alone(environment, identity):
+        return {}
+    try:
+        instance = asset_tag.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {"instances": [instance]} if _INSTANCE.fullmatch(instance) else {}
+
+
+def _is_alone(environment: Mapping[str, str], identity: Identity) -> bool:
+    """Return True where the nodes are counted, or no other node could have found the job's name."""
+    return identity.nodes == 1 or (identity.nodes is None and not any(environment.get(name) for name in _NAMING))
+
+
+def _given(text: str) -> "Optional[dict[str, Any]]":
+    try:
+        found = json.loads(text) if text.startswith("{") else {"instances": [each.strip() for each in text.split(",")]}
+    except ValueError:
+        return None
+    if set(found) == {"batch_job"}:
+        job = found["batch_job"]
+        return found if isinstance(job, str) and _BATCH_JOB.fullmatch(job) else None
+    instances = found.get("instances")
+    if set(found) != {"instances"} or not isinstance(instances, list) or not 0 < len(instances) <= MOST_INSTANCES:
+        return None
+    return found if all(isinstance(each, str) and _INSTANCE.fullmatch(each) for each in instances) else None
+
 
 INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
 DEFAULT_INTERVAL_MS = 500
@@ -65,13 +122,7 @@ def read_settings(
     output: Optional[str] = None,
     interval_ms: Optional[int] = None,
 ) -> Optional[Settings]:
-    """Return the settings; an argument goes before its variable. None when there is no output: the collector is off.
-
-    Raises
-    ------
-    SettingError
-        When one of them cannot be used.
-    """
+    """Return the settings; an argument goes before its variable. None without an output. Raises SettingError."""
     place = output or environment.get("TRAINGUARD_OUTPUT", "")
     if not place:
         return None
@@ -111,10 +162,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def default_spool() -> str:
-    """Return the folder of this user's spools, in the folder for temporary files.
-
-    Where another user of the machine has made that one, who could change what is in it, it is in the home folder.
-    """
+    """Return the folder of this user's spools: for temporary files, else the home folder where another user owns it."""
     folder = Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}")
     with suppress(OSError):
         folder.mkdir(mode=0o700)
@@ -135,7 +183,6 @@ def _job_settings(text: str) -> dict[str, Any]:
 
 
 def _tags(text: str) -> dict[str, str]:
-    """Return the tags of a job outside SageMaker, such as its owner: texts of ``job.json``."""
     found = _named(text)
     if found is not None and all(isinstance(each, str) and _is_setting(name, each) for name, each in found.items()):
         return found

@@ -1,29 +1,22 @@
-"""The names of SageMaker Profiler's SDK: a script that uses them needs one changed import.
+"""The names of SageMaker Profiler's SDK: ``import smprof`` becomes ``from trainguard_collector import smprof``.
 
-``import smprof`` (formerly ``smppy``) becomes ``from trainguard_collector import smprof``. Between `start_profiling`
-and `stop_profiling` torch's profiler runs; the trace is handed over as a kernel trace of the job. At most 300 steps
-should lie between them: a trace lies in memory until it is stopped.
+torch's trace is handed over as a kernel trace of the job. At most 300 steps should lie between `start_profiling` and
+`stop_profiling`: a trace lies in memory until it is stopped.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any, Optional
 
 from trainguard_collector.annotations import annotate, annotation_begin, annotation_end
 from trainguard_collector.recorder.harmless import harmless, imported_torch
 from trainguard_collector.recorder.recorder import Recorder, newest_recorder
+from trainguard_collector.recorder.windows import hand_over_trace
 
 __all__ = ["Config", "SMProfiler", "annotate", "annotation_begin", "annotation_end"]
 
 
 class Config:
-    """What is profiled.
-
-    Attributes
-    ----------
-    profiler : dict of str to str
-        ``EnableCuda``: ``"1"`` (the default where there is a GPU) or ``"0"``. Other keys are passed over.
-    """
+    """What is profiled: ``EnableCuda`` is ``"1"`` (the default where there is a GPU) or ``"0"``."""
 
     def __init__(self) -> None:
         self.profiler: Mapping[str, Any] = {"EnableCuda": "1"}
@@ -82,17 +75,9 @@ class SMProfiler:
             return
         recorder = self._of_process()
         profile.stop()
-        draft = recorder.handover.draft("trace.json")
-        try:
-            profile.export_chrome_trace(str(draft))
-            name = f"{recorder.settings.identity.node}.{recorder.rank.process}.{time.time_ns() // 1_000_000}"
-            key = f"kernel-traces/profiling-{self._number}/{name}.pt.trace.json.gz"
-            recorder.handover.put_to_compress(key, draft)
-            self._number += 1
-        finally:
-            draft.unlink(missing_ok=True)
+        hand_over_trace(recorder, profile, f"profiling-{self._number}")
+        self._number += 1
 
     def _of_process(self) -> Recorder:
-        """Return the script's recorder, or one of our own."""
         self._recorder = newest_recorder() or self._recorder or Recorder()
         return self._recorder

@@ -11,7 +11,7 @@ from pathlib import Path
 from trainguard_collector.settings import Settings
 
 NODE_SETTINGS = "TRAINGUARD_COLLECTOR_SETTINGS"
-"""Set in the environment of the process that is observed, and so of those that it starts."""
+"""In the environment of the observed process, and so of those that it starts."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[1])
 _DYING_S = 2.0
@@ -24,8 +24,7 @@ _CODE = (
 def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     """Start the sampler, in a session of its own so that the terminal's signals do not reach it.
 
-    Its standard input takes one line: how the observed process ended. A module of the user's folder cannot take the
-    place of one that it imports.
+    Its standard input takes one line. No module of the user's folder can take the place of one that it imports.
     """
     here = (str(Path.cwd()), "", ".", str(Path(sys.argv[0] or ".").resolve().parent) if sys.argv else "")
     path = [entry for entry in sys.path if entry not in here]
@@ -46,7 +45,7 @@ def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
 
 
 def _environment() -> "dict[str, str]":
-    """Return the sampler's: it starts no other, and its few threads that seldom run need no heaps of their own."""
+    """Return the sampler's environment: it starts no other, and its few threads need no heaps of their own."""
     own = {name: value for name, value in os.environ.items() if name != "TRAINGUARD_OUTPUT"}
     return {"MALLOC_ARENA_MAX": "1", **own}
 

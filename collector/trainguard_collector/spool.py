@@ -1,18 +1,117 @@
-"""The minutes of a node on disk until they are where they belong: bounded, the oldest dropped first."""
+"""The minutes of a node on disk until they are where they belong: bounded, the oldest dropped first.
+
+All spools of a user, ``<job>.<node>`` and ``<job>.<node>.objects``, have their room together.
+"""
 
 import fcntl
 import json
 import os
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from trainguard_collector.budget import MINUTE, Budget
+MINUTE = ".json"
+TENSORS, OBJECT, PLAIN = ".tensors", ".object", ".plain"
+_SECOND_NS = 1_000_000_000
+_COUNT_EVERY_S = 10.0
+"""How often other processes' files are counted, and whenever the limit seems to be reached."""
+
+
+class _File(NamedTuple):
+    at_ns: int
+    path: str
+    size: int
+
+
+class Budget:
+    """Keeps the spools beside ``folder`` within ``max_bytes``; dropped files are counted here.
+
+    ``counts_each_time`` is for a process that writes seldom.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int, *, counts_each_time: bool = False) -> None:
+        self._folder, self._max_bytes = folder, max_bytes
+        self._every_s = 0.0 if counts_each_time else _COUNT_EVERY_S
+        self._lock = threading.Lock()
+        self._size = 0
+        self._counted_at = float("-inf")
+        self.dropped_minutes = 0
+        self.dropped_objects = 0
+
+    def make_room(self, more: int) -> bool:
+        """Count ``more`` bytes that will be written, and delete what is oldest; whether there is room for them."""
+        with self._lock:
+            self._size += more
+            is_known = time.monotonic() - self._counted_at < self._every_s
+            if is_known and self._size <= self._max_bytes:
+                return True
+            files, self._size = self._files(), more
+            self._counted_at = time.monotonic()
+            self._size += sum(each.size for each in files)
+            for each in sorted(each for each in files if each.at_ns >= 0):
+                if self._size <= self._max_bytes:
+                    break
+                self._drop(each)
+            return self._size <= self._max_bytes
+
+    def forget(self) -> None:
+        """Count again the next time: other processes have written."""
+        with self._lock:
+            self._counted_at = float("-inf")
+
+    def drop_oldest(self) -> bool:
+        """Delete the oldest file that may be deleted; whether there was one."""
+        with self._lock:
+            oldest = min((each for each in self._files() if each.at_ns >= 0), default=None)
+            return oldest is not None and self._drop(oldest)
+
+    def _drop(self, file: _File) -> bool:
+        try:
+            Path(file.path).unlink()
+        except OSError:
+            return False
+        self._size -= file.size
+        if file.path.endswith(MINUTE):
+            self.dropped_minutes += 1
+        else:
+            self.dropped_objects += 1
+        return True
+
+    def _files(self) -> "list[_File]":
+        """Return files of the spools; a time below 0 is of one that is written, or not the spool's to delete."""
+        found = []
+        for folder in self._folders():
+            with suppress(OSError):
+                for entry in os.scandir(folder):
+                    with suppress(OSError):
+                        found.append(_File(_time_of(entry.name), entry.path, entry.stat().st_size))
+        return found
+
+    def _folders(self) -> "list[str]":
+        own = str(self._folder)
+        with suppress(OSError):
+            return [
+                own,
+                *(each.path for each in os.scandir(self._folder.parent) if "." in each.name and each.path != own),
+            ]
+        return [own]
+
+
+def _time_of(name: str) -> int:
+    """Return epoch nanoseconds; -1 of an unfinished file."""
+    stem = name.split(".", 1)[0]
+    if not stem.isdecimal():
+        return -1
+    if name == f"{stem}{MINUTE}":
+        return int(stem) * _SECOND_NS
+    return int(stem) if name.endswith((TENSORS, OBJECT, PLAIN)) else -1
+
 
 _PART, _READY = ".part", MINUTE
 ABOUT, LOCK = "about", "lock"
-"""Where the spool belongs, for a sampler of another job that finds it; and what the sampler holds that writes it."""
+"""Where the spool belongs, for a sampler of another job, and the lock of its writer."""
 
 _TRIES, _BETWEEN_S = 5, 0.05
 """A sampler of another job holds the lock for a moment, to finish what was left."""
@@ -23,11 +122,7 @@ class SpoolInUseError(Exception):
 
 
 class Spool:
-    """A folder with one file a minute; one sampler at a time holds it.
-
-    What an earlier sampler of the same job and node left is sent as well. A minute that it left unfinished is gone on
-    with, from the end of its last whole line.
-    """
+    """A folder with one file a minute, held by one sampler at a time; what an earlier one left is sent as well."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
@@ -136,7 +231,6 @@ def _locked(folder: Path) -> int:
 
 
 def _finish(part: Path) -> None:
-    """Give a minute the name of a finished one, or delete it when it is empty."""
     with suppress(OSError):
         if part.stat().st_size:
             part.replace(part.with_suffix(_READY))

@@ -1,7 +1,6 @@
 """Tensors of a step to an event file and its index, in the layout of the SageMaker hook (``debug-output``).
 
-A training process hands over what is quick to write: a line about the step, a line about its tensors, and their bytes.
-The sampler makes frames of them, of which neither numpy nor protobuf is needed.
+A training process hands over what is quick to write; the sampler makes frames of it, without numpy or protobuf.
 """
 
 import json
@@ -18,7 +17,7 @@ DTYPES = {
     "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "complex64": 8, "int64": 9, "bool": 10,
     "complex128": 18, "float16": 19,
 }  # fmt: skip
-"""Numbers of types in a file, by their names in torch and numpy."""
+"""Numbers by their names in torch and numpy."""
 
 _FOOTER = struct.pack("<I", 0x062DC0B3)
 """The hook writes this constant in place of the payload's checksum."""
@@ -38,10 +37,7 @@ class Entry(NamedTuple):
 
 
 class Reductions(NamedTuple):
-    """Reductions of tensors: a float32 for each name and kind, name by name; the hook makes a tensor of each.
-
-    One of these stands for many of `Entry`: a training process writes few words for many numbers.
-    """
+    """Reductions of tensors: a float32 for each name and kind, name by name; the hook makes a tensor of each."""
 
     names: "list[str]"
     kinds: "list[str]"
@@ -64,7 +60,6 @@ def entries_line(entries: "Sequence[Union[Entry, Reductions]]") -> bytes:
 
 
 def _entries(line: bytes) -> "list[Entry]":
-    """Return the tensors that a second line names."""
     found: list[Entry] = []
     for each in json.loads(line):
         found += Reductions(*each).entries() if len(each) == len(Reductions._fields) else [Entry(*each)]
@@ -72,13 +67,7 @@ def _entries(line: bytes) -> "list[Entry]":
 
 
 def encode_step(path: Path) -> None:
-    """Write the event file and the index of what ``path`` holds beside it, as objects, and delete it.
-
-    Raises
-    ------
-    ValueError
-        When the file is not what a training process writes, or is cut off.
-    """
+    """Make event file and index of what ``path`` holds, and delete it; raises ValueError for damaged contents."""
     with path.open("rb") as file:
         about = json.loads(file.readline())
         entries = _entries(file.readline())
@@ -101,7 +90,7 @@ def encode_step(path: Path) -> None:
 
 
 def _write_frames(out: BinaryIO, source: BinaryIO, entries: "list[Entry]", about: "dict[str, Any]") -> str:
-    """Write a frame for each tensor: length, its checksum, an Event, footer; return their entries of the index."""
+    """Write length, its checksum, an Event and footer for each tensor; return the entries of the index."""
     step = int(about["step"])
     start = b"\x09" + struct.pack("<d", float(about["at"])) + (_number(2, step) if step else b"")
     plugins = _plugins(MODES[about["mode"]], str(int(about["mode_step"])))
@@ -130,10 +119,7 @@ def _write_frames(out: BinaryIO, source: BinaryIO, entries: "list[Entry]", about
 def _head(
     tag: int, size: int, dtype: int, shape: "tuple[int, ...]", start: bytes, plugins: int
 ) -> "tuple[int, tuple[bytes, ...]]":
-    """Return a frame's length, and what lies around the tensor's name in all that comes before its bytes.
-
-    Frames of tensors of one kind differ in the name alone. ``tag`` and ``size`` are bytes of the name and the tensor.
-    """
+    """Return a frame's length, and what lies around the tensor's name; frames of one kind differ in the name alone."""
     names = [_part(2, [_number(1, n), *_part(2, [_NAME, b"_%d" % n], tag)], tag) for n in shape]
     dimensions = _part(2, [part for each in names for part in each], tag)
     tensor = [_number(1, dtype), *dimensions, _varint(4 << 3 | 2) + _varint(size)]
@@ -172,7 +158,6 @@ def _header(length: int) -> bytes:
 
 
 def _crc32c(content: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of a few bytes."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc ^= byte

@@ -27,8 +27,8 @@ _MOST_RESTARTS = 3
 def run(command: Sequence[str], settings: Optional[Settings]) -> int:
     """Run the command and return its exit code; ends by the signal that ended the command.
 
-    Signals go to the command. When this process is killed, the command is killed as well: a launcher that kills what it
-    started means the command. Without settings there is no sampler.
+    Signals go to the command, which is killed with this process: a launcher means the command. Without settings there
+    is no sampler.
     """
     received: list[int] = []
     child: list[int] = []

@@ -1,4 +1,4 @@
-"""Runs a training under the collector, and waits for what the deployed stack says of it."""
+"""Runs a training under the collector, and waits for what the deployed stack says about it."""
 
 import json
 import os
@@ -22,22 +22,16 @@ SETTINGS = {"LowGPUUtilization_window_s": 15, "LowGPUUtilization_patience_s": 15
 """The rule waits for 17 minutes by default; the training lasts for less than two."""
 
 FIRING_RULE = "LowGPUUtilization"
-TICK_S = 3.0
+SCHEDULE_S = 3.0
 _LOOK_EVERY_S = 0.5
 _END_S = 180.0
-"""A collector that has not ended so long after the training is not waited for."""
+"""A collector that has not ended by then is not waited for, seconds."""
 
 
 def run(*, folder: Path, screen: Screen) -> bool:
-    """Run the demonstration with logs below ``folder``; return whether all was seen that must be.
-
-    Raises
-    ------
-    emulator.errors.EmulatorError, demo.live.stage.StageError
-        When the stage cannot be set.
-    """
-    screen.say("starting the emulator, and synthesising the template that goes to AWS meanwhile")
-    with deployment(folder, lambda_python=Path(sys.executable), minute_s=TICK_S, told=screen.phase) as deployed:
+    """Run the demonstration, logs below ``folder``; return whether all was seen. Raises EmulatorError, StageError."""
+    screen.say("starting the emulator, and synthesising the template for AWS in parallel")
+    with deployment(folder, lambda_python=Path(sys.executable), minute_s=SCHEDULE_S, on_phase=screen.phase) as deployed:
         job = f"collected-{time.strftime('%H%M%S', time.gmtime())}"
         code = train(deployed, job=job, folder=folder, screen=screen)
         watcher = Watcher(deployed)
@@ -110,8 +104,8 @@ def verdict(report: Mapping[str, Any] | None) -> str:
     """Return the report's verdict as lines."""
     if report is None:
         return "there is no report"
-    said = report.get("verdict") or {}
-    return "\n".join(str(said[name]) for name in ("health", "change", "cost") if said.get(name))
+    summary = report.get("verdict") or {}
+    return "\n".join(str(summary[name]) for name in ("health", "change", "cost") if summary.get(name))
 
 
 def judge(

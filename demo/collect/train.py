@@ -1,8 +1,4 @@
-"""Trains a small network with numpy, for as long as told: ``python train.py SECONDS DEVICE``.
-
-Its data loader is slow: each batch is read from disk, decompressed and normalised in the training's own process. How
-long the network itself computes goes into the file DEVICE.
-"""
+"""Trains a small network with numpy and a slow data loader: ``python train.py SECONDS DEVICE``."""
 
 import mmap
 import struct

@@ -21,7 +21,7 @@ RECORDINGS = Path(__file__).resolve().parents[2] / "events" / "jobs"
 START_BEFORE_NOW_MINUTES = 27
 """The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
 
-TICK_S = 3.0
+SCHEDULE_S = 3.0
 _LOOK_EVERY_S = 0.3
 
 
@@ -52,25 +52,15 @@ def cast_jobs(now: float) -> Cast:
 
 
 def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
-    """Run the demonstration; return whether all was seen that must be.
+    """Run the demonstration, with logs in ``folder``; return whether all was seen that must be.
 
-    Parameters
-    ----------
-    folder : Path
-        For logs and all that is written on the way.
-    screen : Screen
-    keep : bool
-        Whether to wait at the end, with the emulator running, until the person interrupts.
-
-    Raises
-    ------
-    emulator.errors.EmulatorError, demo.live.stage.StageError
-        When the stage cannot be set.
+    ``keep`` waits at the end, with the emulator running, until an interrupt. Raises EmulatorError or StageError when
+    the stage cannot be set.
     """
-    screen.say("starting the emulator, and synthesising the template that goes to AWS meanwhile")
+    screen.say("starting the emulator, and synthesising the template for AWS in parallel")
     with ExitStack() as stack:
         deployed = stack.enter_context(
-            deployment(folder, lambda_python=Path(sys.executable), minute_s=TICK_S, told=screen.phase)
+            deployment(folder, lambda_python=Path(sys.executable), minute_s=SCHEDULE_S, on_phase=screen.phase)
         )
         cast = cast_jobs(time.time())
         show = Show(deployed=deployed, cast=cast, screen=screen, folder=folder)
@@ -115,7 +105,7 @@ class Show:
         return self._judge()
 
     def _upload(self) -> None:
-        """Upload until every job has ended, going as fast as the evaluation allows."""
+        """Upload until every job has ended, as fast as the evaluation allows."""
         quiet = Quiet(time.monotonic)
         self._look()
         while self._running:
@@ -146,7 +136,6 @@ class Show:
         self._look()
 
     def _look(self) -> None:
-        """Take in and show what has changed."""
         self._held.clear()
         for feed in self._cast.feeds:
             self._progress[feed.job] = self._watcher.progress(feed.job)
@@ -162,7 +151,7 @@ class Show:
             self._screen.alert(document)
 
     def _end_jobs(self) -> None:
-        """Let a job that is stopped cease to upload, and one that has uploaded everything end by itself."""
+        """Let a stopped job cease to upload, and one that has uploaded everything end by itself."""
         for feed in self._cast.feeds:
             if feed.job not in self._running:
                 continue
@@ -205,7 +194,6 @@ class Show:
         return str(copy)
 
     def _awaited(self) -> str:
-        """Say how far each job is, for a stack that does not go on."""
         parts = []
         for feed in self._cast.feeds:
             applied = self._progress[feed.job].applied(feed.uploaded)

@@ -8,7 +8,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
 CAUSE, SYMPTOM = "Dataloader", "LowGPUUtilization"
-"""Rules that fire for a slow loader. Whichever is first may stop the job, and then the other may never fire."""
+"""Whichever fires first may stop the job, and then the other may never fire."""
 
 QUIET_STATUSES = frozenset({"OK", "NOT_APPLICABLE"})
 
@@ -23,24 +23,8 @@ _NOT_OPTED_IN = "not opted in"
 class JobSeen:
     """What was seen of one job.
 
-    Attributes
-    ----------
-    job : str
-        Its name.
-    status : str
-        TrainingJobStatus.
-    cut_short : bool
-        Whether its uploads ended before its recording did.
-    alerts : sequence of mapping
-        The documents that the subscriber received.
-    stop_calls : sequence of mapping
-        The StopTrainingJob calls that SageMaker got, with ``error``.
-    rows : mapping
-        Its rows of RuleState, by RuleTarget.
-    report : mapping or None
-        The report in the bucket; None when there is none that can be read.
-    report_uri, page_uri : str
-        Where it and its page lie, or would lie.
+    ``cut_short``: its uploads ended before its recording. ``stop_calls`` have an ``error`` if refused. ``rows`` are by
+    RuleTarget. ``report`` is None when there is none that can be read.
     """
 
     job: str
@@ -132,22 +116,22 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
     rule, rules = leading.get("rule", CAUSE), _rules(seen.alerts)
     expected = sorted({CAUSE, SYMPTOM} & set(rules)) or [CAUSE]
     made = sorted(map(_made, seen.alerts), reverse=True)
-    told = (leading.get("alert_id"), leading.get("action"))
+    alerted = (leading.get("alert_id"), leading.get("action"))
     led = [(alert.get("report_uri"), alert.get("report_page")) for alert in seen.alerts]
     row = seen.rows.get(rule, {})
     outcome = "stopped" if stopped else "not stopped: not opted in"
-    unsaid = [name for name in _MEANING if not row.get(name)]
+    missing = [name for name in _MEANING if not row.get(name)]
     top = (seen.report or {}).get("findings") or [{}]
     return [
         Check(seen.job, "alerts, by rule", expected, sorted(rules)),
         Check(seen.job, "alerts say that the job was stopped", [stopped, *[False] * (len(expected) - 1)], made),
         Check(seen.job, f"{rule}: Status", "FIRED", row.get("Status")),
         Check(seen.job, f"{rule}: Action", outcome, _outcome(row.get("Action"))),
-        Check(seen.job, f"{rule}: AlertId and Action, as alerted", told, (row.get("AlertId"), row.get("Action"))),
+        Check(seen.job, f"{rule}: AlertId and Action, as alerted", alerted, (row.get("AlertId"), row.get("Action"))),
         Check(seen.job, f"{rule}: ReportUri", seen.page_uri, row.get("ReportUri")),
         Check(seen.job, "alerts tell what it has cost", True, _FREE not in (leading.get("cost") or _FREE)),
         Check(seen.job, "alerts lead to the report", [(seen.report_uri, seen.page_uri)] * len(expected), led),
-        Check(seen.job, f"{rule}: columns of what it means that are empty", [], unsaid),
+        Check(seen.job, f"{rule}: columns of what it means that are empty", [], missing),
         Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", _column(seen, PROFILER_REPORT, "Status")),
         *_reported(seen, expected),
         Check(seen.job, "report: first finding", expected[0], top[0].get("rule")),
@@ -166,7 +150,7 @@ def _reported(seen: JobSeen, fired: list[str]) -> list[Check]:
 
 
 def _blank(report: Mapping[str, Any]) -> list[object]:
-    """Return the nodes of whose GPUs nothing is shown, or None for a report without nodes."""
+    """Return nodes without values of GPUs, or None for a report without nodes."""
     nodes = (report.get("timelines") or {}).get("nodes") or [{"node": None, "gpus": []}]
     return [node["node"] for node in nodes if not any(any(_means(gpu)) for gpu in node["gpus"])]
 
@@ -184,7 +168,7 @@ def _made(alert: Mapping[str, Any]) -> bool:
 
 
 def _outcome(action: object) -> object:
-    """Return in a word what a row's Action says; the text itself when it says neither."""
+    """Return a row's Action in a word; the text itself when it says neither."""
     text = str(action)
     if text.startswith(_STOPPED):
         return "stopped"

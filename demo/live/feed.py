@@ -5,33 +5,15 @@ from dataclasses import dataclass, field
 
 from demo.recording import Recording
 from demo.uploads import RecordedObject
+from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
 
 AHEAD_S = 240.0
-"""How far uploads may be ahead of the evaluation, in event time. A node's first minute is applied when its third is
-there, 3 min after the start, so less than that would wait for ever."""
+"""A node's first minute is applied when its third is there, 3 min after the start: less would wait for ever."""
 
 
 class JobFeed:
-    """What one job uploads, in order, until it ends or is stopped.
-
-    Parameters
-    ----------
-    job : str
-        The training job's name.
-    recording : Recording
-        What it does.
-    start : int
-        Epoch second, on the minute, at which it starts.
-
-    Attributes
-    ----------
-    uploaded : list of str
-        Keys, in the order of their upload.
-    stopped : bool
-        Whether `stop` cut it short.
-    """
+    """What one job uploads from ``start``, an epoch second on the minute, until it ends or is stopped."""
 
     def __init__(self, *, job: str, recording: Recording, start: int) -> None:
         self.job = job
@@ -69,13 +51,7 @@ class JobFeed:
         return (self._last_at - self.start) / 60
 
     def take(self) -> RecordedObject:
-        """Return the upcoming object, which is uploaded now.
-
-        Raises
-        ------
-        StopIteration
-            When the job has uploaded everything.
-        """
+        """Return the upcoming object, which is uploaded now; raises StopIteration when there is none."""
         if self.upcoming is None:
             raise StopIteration(self.job)
         taken = self.upcoming
@@ -85,10 +61,9 @@ class JobFeed:
         return taken
 
     def stop(self) -> None:
-        """Stop the job between its last upload and the next.
+        """Stop the job between its last upload and the next; a job at its end is left as it is.
 
-        What comes is what a stopped job still writes: the open minute of each node, the events so far, the marks of
-        the end. A job that has nothing more to upload, or was stopped before, is left as it is.
+        A stopped job still writes the open minute of each node, the events so far, and the marks of the end.
         """
         if self.upcoming is None or self.stopped:
             return
@@ -102,15 +77,7 @@ class JobFeed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the evaluation of a job has come.
-
-    Attributes
-    ----------
-    system_through : mapping
-        Event time, epoch seconds, up to which each node's system metrics are judged.
-    cursors : mapping
-        Last applied position of each lane of each node, by node: seconds of lane ``minute``, else microseconds.
-    """
+    """How far a job is evaluated: epoch seconds by node, and positions by node and lane, s for ``minute``, else µs."""
 
     system_through: Mapping[str, float] = field(default_factory=dict)
     cursors: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -133,28 +100,16 @@ class Progress:
 
 
 def is_fire_under_way(rows: Mapping[str, Mapping[str, object]]) -> bool:
-    """Whether a rule has fired and what it led to is not recorded yet; ProfilerReport leads to nothing of its own.
-
-    Parameters
-    ----------
-    rows : mapping
-        A job's rows of RuleState, by RuleTarget.
-    """
+    """Whether a fire's effect is not recorded yet; ProfilerReport has none. ``rows`` are by RuleTarget."""
     fired = {target.partition("#")[0] for target, row in rows.items() if row.get("Status") == "FIRED"}
     return any("Action" not in rows.get(rule, {}) for rule in fired - {PROFILER_REPORT})
 
 
 def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress], held: Collection[str] = ()) -> JobFeed | None:
-    """Return the feed whose upcoming object is the next of all to be uploaded; None when all must wait or are done.
+    """Return the feed with the next object of all to be uploaded; None when all must wait or are done.
 
-    Parameters
-    ----------
-    feeds : iterable of JobFeed
-    progress : mapping
-        How far the evaluation of each job has come.
-    held : collection of str
-        Jobs that wait for the outcome of a fire. It takes seconds, in which a job in real time uploads nothing; at the
-        pace of a demonstration the job would be at its end before it is stopped.
+    ``held`` jobs wait for the outcome of a fire: at the pace of a demonstration they would be at their end before they
+    are stopped.
     """
     ready = [
         (feed.upcoming.appears_at, feed.job, feed) for feed in feeds if feed.upcoming and _may(feed, progress, held)
@@ -163,7 +118,7 @@ def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress], held: 
 
 
 def _may(feed: JobFeed, progress: Mapping[str, Progress], held: Collection[str]) -> bool:
-    # A stopped job's last objects come at once, as they do when a container is told to end.
+    # A stopped job's last objects come at once, as they do when a container gets SIGTERM.
     if feed.stopped:
         return True
     through = progress.get(feed.job, Progress()).through(feed.nodes)

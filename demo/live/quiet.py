@@ -1,23 +1,15 @@
-"""How long nothing has changed: a busy machine is slow, and only a stack in which nothing moves any more is stuck."""
+"""How long nothing has changed: a busy machine is slow, only a stack in which nothing moves is stuck."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 GIVES_UP_AFTER_S = 240.0
-"""A cold start, or an evaluation, of a machine with several times the work that it can do takes a minute and more."""
+"""A cold start, or an evaluation, of an overloaded machine takes a minute and more."""
 
 
 @dataclass(slots=True)
 class Quiet:
-    """Measures for how long the same was seen.
-
-    Parameters
-    ----------
-    clock : callable
-        Seconds of a clock that only goes forward.
-    limit_s : float
-        After so long it is over.
-    """
+    """Measures for how long the same was seen, in seconds of a clock that only goes forward."""
 
     clock: Callable[[], float]
     limit_s: float = GIVES_UP_AFTER_S

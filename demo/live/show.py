@@ -35,21 +35,14 @@ _COLUMNS = {
     "Action": 0,
     "Reason": 0,
 }
-"""Columns of RuleState in the order in which they are shown, and from which width of the terminal on."""
+"""In the order in which they are shown, and from which width of the terminal on."""
 
 _SENTENCES = {"Action": 2, "Reason": 3}
 """The columns that share what width the others leave, and in what proportion."""
 
 
 class Screen:
-    """Prints what happens.
-
-    Parameters
-    ----------
-    console : Console
-    clock : callable
-        Seconds that only grow.
-    """
+    """Prints what happens."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console

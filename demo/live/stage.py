@@ -40,7 +40,7 @@ _READS = {
 }
 
 Notified = Callable[[str, float], None]
-"""Takes what was done, and how many seconds it took."""
+"""Takes a phase, and its seconds."""
 
 
 class StageError(RuntimeError):
@@ -49,16 +49,7 @@ class StageError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The stack as it is deployed.
-
-    Attributes
-    ----------
-    emulator : Emulator
-    outputs : mapping
-        The stack's outputs.
-    alert_queue : str
-        URL of a queue that is subscribed to the alerts.
-    """
+    """The stack as it is deployed; ``alert_queue`` is the URL of a queue that gets the alerts."""
 
     emulator: Emulator
     outputs: Mapping[str, str]
@@ -72,10 +63,7 @@ class Deployment:
     def create_training_job(
         self, feed: JobFeed, *, may_be_stopped: bool, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create the training job whose profile ``feed`` uploads, as its owner would.
-
-        ``settings`` are parameters of rules, ``<Rule>_<parameter>``.
-        """
+        """Create the training job of ``feed``; ``settings`` are parameters of rules, ``<Rule>_<parameter>``."""
         tags = [{"Key": f"trainguard:{name}", "Value": value} for name, value in (settings or {}).items()]
         self.emulator.client("sagemaker").create_training_job(
             TrainingJobName=feed.job,
@@ -93,26 +81,12 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Notified) -> Iterator[Deployment]:
+def deployment(folder: Path, *, lambda_python: Path, minute_s: float, on_phase: Notified) -> Iterator[Deployment]:
     """Run the emulator with the stack deployed, for the time of a ``with`` block.
 
-    Parameters
-    ----------
-    folder : Path
-        For logs and all that is written on the way; what an earlier run left there is replaced or used again.
-    lambda_python : Path
-        Interpreter of the functions.
-    minute_s : float
-        Seconds between two ticks.
-    told : callable
-        Is told of each phase.
-
-    Raises
-    ------
-    emulator.errors.EmulatorError
-        When the emulator cannot be installed or started, or the stack cannot be deployed.
-    StageError
-        When the template cannot be written.
+    ``minute_s`` is seconds between two scheduler runs. What an earlier run left in ``folder`` is replaced or used
+    again. Raises EmulatorError when the emulator or the stack cannot be set up; StageError when the template cannot be
+    written.
     """
     # The assembly stays from run to run: the command line keeps the archives of its assets in it.
     assembly = folder / "cdk.out"
@@ -122,44 +96,30 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Noti
     with ThreadPoolExecutor(1) as pool:
         synthesis = pool.submit(_timed, lambda: synthesise(assembly))
         _, took_s = _timed(install)
-        told("emulator installed", took_s)
+        on_phase("emulator installed", took_s)
         began_s = time.monotonic()
         with running_emulator(
             state_dir=folder / "emulator", lambda_python=lambda_python, log=folder / "localstack.log", minute_s=minute_s
         ) as emulator:
-            told(f"{emulator.version} started at {emulator.endpoint}", time.monotonic() - began_s)
+            on_phase(f"{emulator.version} started at {emulator.endpoint}", time.monotonic() - began_s)
             wake(emulator)
-            told("template synthesised meanwhile", synthesis.result()[1])
+            on_phase("template synthesised in parallel", synthesis.result()[1])
             outputs, took_s = _timed(lambda: deploy(emulator, assembly=assembly, home=folder / "home"))
-            told("stack deployed", took_s)
+            on_phase("stack deployed", took_s)
             queue = subscribe(emulator, outputs["AlertTopicArn"])
             yield Deployment(emulator=emulator, outputs=outputs, alert_queue=queue)
 
 
 def synthesise(assembly: Path, *, context: Mapping[str, object] | None = None, root: Path = _ROOT) -> None:
-    """Write the template that goes to AWS, with the declared overlay for an emulator.
+    """Write the template that goes to AWS, with the overlay for an emulator, in a process of its own.
 
-    It is written in a process of its own: importing CDK takes a second, in which the emulator can start.
-
-    Parameters
-    ----------
-    assembly : Path
-        Where to.
-    context : mapping, optional
-        Settings of the deployment.
-    root : Path, optional
-        The checkout to synthesise; by default the one that runs.
-
-    Raises
-    ------
-    StageError
-        When the application ended with an error.
+    Importing CDK takes a second, in which the emulator can start. Raises StageError.
     """
-    told = {
+    on_phase = {
         "CDK_OUTDIR": str(assembly.resolve()),
         "CDK_CONTEXT_JSON": json.dumps({"emulator": "true", **(context or {})}),
     }
-    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **told}, folder=root)
+    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **on_phase}, folder=root)
     if done.returncode != 0:
         raise StageError(f"python -m infra.app ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
     _drop_stale_assets(assembly)

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from demo.live.expect import JobSeen, StackSeen
 from demo.live.feed import JobFeed, Progress
 from demo.live.stage import Deployment
-from trainguard.links import ReportLinks, report_links
+from trainguard.core.links import ReportLinks, report_links
 
 _DEAD_LETTER_QUEUES = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
 _MACHINES = ("FireStateMachineArn", "ReportStateMachineArn", "KernelsStateMachineArn")
@@ -18,13 +18,7 @@ _COUNTED = tuple(f"ApproximateNumberOfMessages{state}" for state in ("", "NotVis
 
 
 class Watcher:
-    """Reads what the stack shows.
-
-    Attributes
-    ----------
-    alerts : dict
-        The documents received so far, by job.
-    """
+    """Reads what the stack shows."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.alerts: dict[str, list[Mapping[str, Any]]] = {}

@@ -23,7 +23,7 @@ def data_flow() -> Canvas:
     evaluate = canvas.box(680, 40, 190, 52, "evaluate_objects\none parse, all rules", "function")
     node = canvas.box(680, 160, 190, 52, "NodeState\ncursor, state, outbox", "store")
     rows = canvas.box(680, 280, 190, 52, "RuleState\nwhat people read", "store")
-    tick = canvas.box(460, 220, 150, 52, "look_after_job\ntick asks, for each", "function")
+    reconciler = canvas.box(460, 220, 150, 52, "reconcile_job\nscheduler asks, for each", "function")
     sagemaker = canvas.box(20, 160, 150, 52, "SageMaker\njob state changes", "outside")
     lifecycle = canvas.box(240, 160, 150, 52, "job_lifecycle", "function")
     jobs = canvas.box(240, 280, 150, 52, "Jobs\nsettings, status", "store")
@@ -53,20 +53,22 @@ def data_flow() -> Canvas:
         evaluate.at("top"), (775, 18), (315, 18), bucket.at("top"), text="GET; LIST before a gap", at=(545, 14)
     )
     canvas.arrow(node.at("bottom"), rows.at("top"), text="rows that changed", at=(718, 252))
-    canvas.arrow(tick.at("right", 0.3), (645, 236), (645, 186), node.at("left"), text="")
-    canvas.arrow(tick.at("right", 0.7), (645, 256), (645, 306), rows.at("left"))
-    canvas.arrow(tick.at("top"), queue.at("bottom"), text="tasks: close, flush", at=(475, 150))
+    canvas.arrow(reconciler.at("right", 0.3), (645, 236), (645, 186), node.at("left"), text="")
+    canvas.arrow(reconciler.at("right", 0.7), (645, 256), (645, 306), rows.at("left"))
+    canvas.arrow(reconciler.at("top"), queue.at("bottom"), text="tasks: close, flush", at=(475, 150))
     canvas.arrow(rows.at("left", 0.85), verdict.at("right", 0.2))
-    canvas.arrow(tick.at("left", 0.3), (418, 236), (418, 126), poll.at("right"))
+    canvas.arrow(reconciler.at("left", 0.3), (418, 236), (418, 126), poll.at("right"))
     canvas.arrow(poll.at("top"), bucket.at("bottom"))
-    canvas.arrow(tick.at("left"), (425, 246), (425, 306), jobs.at("right"))
+    canvas.arrow(reconciler.at("left"), (425, 246), (425, 306), jobs.at("right"))
     canvas.arrow(sagemaker.at("right"), lifecycle.at("left"), text="event", at=(192, 180))
     canvas.arrow(lifecycle.at("bottom"), jobs.at("top"))
     canvas.arrow(lifecycle.at("right", 0.3), (425, 176), (425, 76), queue.at("left", 0.7), text="")
     canvas.arrow(
         node.at("right"), (888, 186), (888, 375), (600, 375), fire.at("top", 0.74), text="outbox", at=(840, 370)
     )
-    canvas.arrow(tick.at("bottom", 0.3), (505, 360), (315, 360), report.at("top"), text="the job's end", at=(408, 355))
+    canvas.arrow(
+        reconciler.at("bottom", 0.3), (505, 360), (315, 360), report.at("top"), text="the job's end", at=(408, 355)
+    )
     canvas.arrow(fire.at("right"), alert.at("left"))
     canvas.arrow(digest.at("top"), alert.at("bottom"))
     canvas.arrow(fire.at("bottom"), stop.at("top"))
@@ -117,63 +119,50 @@ def fire_machine() -> Canvas:
     """Return the fire state machine: no step keeps another from running."""
     canvas = Canvas(
         "One fire",
-        "MarkFired, then two branches side by side: decide, warn and wait where there is a grace time, record the"
-        " decision, stop, record what came of it, tell now or after quiet hours; and build the report and record its"
-        " place. What was not sent is sent again at the end, where a redrive begins; what else failed is named.",
+        "MarkFired, then two branches side by side: decide, stop, warn and wait where there is a grace time and decide"
+        " again, alert now or after quiet hours, record; and build the report and record its place. What was not sent"
+        " is sent again at the end, where a redrive begins; what else failed is named.",
         900,
-        545,
+        485,
     )
-    mark = canvas.box(20, 160, 100, 46, "MarkFired\nor NameFire")
-    canvas.room(150, 20, 735, 270, "act")
-    decide = canvas.box(165, 50, 135, 46, "DecideStop\nopt-in, switch, age", "function")
-    record = canvas.box(450, 50, 140, 46, "RecordDecision\nto stop, before it")
-    stop = canvas.box(610, 50, 140, 46, "StopTrainingJob\nLookAtJob if it fails", "outside")
-    stopped = canvas.box(770, 50, 105, 46, "RecordStop\nRuleState")
-    prepare = canvas.box(165, 124, 135, 46, "RecordWarning\nComposeWarning", "function")
-    warn = canvas.box(320, 116, 140, 62, "PublishWarning\nChatWarning\nEmitWarning", "people")
-    grace = canvas.box(480, 124, 110, 46, "grace time\nwait for its end", "outside")
-    again = canvas.box(610, 124, 140, 46, "DecideAgain\nas all is then", "function")
-    compose = canvas.box(165, 218, 135, 46, "ComposeAlert\nwhat came of it", "function")
-    emit = canvas.box(320, 218, 110, 46, "EmitEvent\nevent bus", "people")
-    quiet = canvas.box(450, 218, 140, 46, "RecordWaiting\nquiet hours: wait", "outside")
-    publish = canvas.box(610, 218, 140, 46, "PublishAlert\nPublishChat", "people")
-    outcome = canvas.box(770, 218, 108, 46, "RecordOutcome\nor RecordNews")
-    canvas.room(150, 305, 330, 80, "report")
-    build = canvas.box(165, 328, 135, 46, "BuildReport\nfrom state", "function")
-    place = canvas.box(330, 328, 135, 46, "RecordReport\nRuleState")
-    resend = canvas.box(530, 322, 160, 58, "PublishAlertAgain\nPublishChatAgain\nwhat was not sent", "people")
-    sent = canvas.box(725, 322, 145, 58, "RecordSent\nor RecordSentNews\nin the rule's row")
-    done = canvas.box(530, 418, 160, 46, "Done")
-    failed = canvas.box(725, 412, 145, 58, "SomeStepFailed\nnames each step;\nan alarm fires", "outside")
-    canvas.arrow(mark.at("right", 0.3), (136, 174), (136, 73), decide.at("left"))
-    canvas.arrow(mark.at("right", 0.7), (136, 192), (136, 351), build.at("left"))
-    canvas.arrow(decide.at("right"), record.at("left"), text="now")
-    canvas.arrow(record.at("right"), stop.at("left"))
-    canvas.arrow(decide.at("top"), (232.5, 38), (822.5, 38), stopped.at("top"), text="not at all", at=(375, 35))
-    canvas.arrow(decide.at("bottom"), prepare.at("top"), text="grace", at=(256, 113))
-    canvas.arrow(prepare.at("right"), warn.at("left"))
-    canvas.arrow(warn.at("right"), grace.at("left"))
-    canvas.arrow(grace.at("right"), again.at("left"))
-    canvas.arrow(again.at("top"), (680, 110), (520, 110), record.at("bottom"))
-    canvas.arrow(stop.at("right"), stopped.at("left"))
-    canvas.arrow(stopped.at("bottom"), (822.5, 196), (232.5, 196), compose.at("top"))
-    canvas.arrow(compose.at("right"), emit.at("left"))
-    canvas.arrow(emit.at("right"), quiet.at("left"), later=True)
-    canvas.arrow(quiet.at("right"), publish.at("left"), later=True)
-    canvas.arrow(emit.at("bottom"), (375, 280), (680, 280), publish.at("bottom"), text="now", at=(520, 276))
-    canvas.arrow(publish.at("right"), outcome.at("left"))
+    mark = canvas.box(20, 120, 110, 46, "MarkFired\nrecord_fire", "function")
+    canvas.room(160, 20, 725, 196, "act")
+    decide = canvas.box(180, 50, 140, 46, "DecideStop\nopt-in, switch, age", "function")
+    stop = canvas.box(360, 50, 160, 46, "StopJob\nrecord, stop, record", "function")
+    send = canvas.box(570, 44, 140, 58, "SendAlert\nor SendBareAlert,\nwhere it cannot run", "people")
+    record = canvas.box(755, 50, 115, 46, "RecordAlert\nrecord_fire", "function")
+    warn = canvas.box(360, 140, 160, 46, "Warn\nof a stop to come", "people")
+    grace = canvas.box(180, 140, 140, 46, "grace time\nwait for its end", "outside")
+    quiet = canvas.box(570, 140, 140, 46, "quiet hours\nwait for their end", "outside")
+    canvas.room(160, 236, 330, 76, "report")
+    build = canvas.box(180, 254, 130, 46, "BuildReport\nfrom state", "function")
+    place = canvas.box(345, 254, 130, 46, "RecordReport\nrecord_fire", "function")
+    unsent = canvas.box(540, 252, 150, 46, "SendUnsent\nwhat was not sent", "people")
+    sent = canvas.box(735, 252, 135, 46, "RecordSent\nrecord_fire", "function")
+    done = canvas.box(540, 344, 150, 46, "Done")
+    failed = canvas.box(735, 338, 135, 58, "StepFailed\nnames each step;\nan alarm fires", "outside")
+    canvas.arrow(mark.at("right", 0.3), (146, 134), (146, 73), decide.at("left"))
+    canvas.arrow(mark.at("right", 0.7), (146, 152), (146, 277), build.at("left"))
+    canvas.arrow(decide.at("right"), stop.at("left"))
+    canvas.arrow(stop.at("right"), send.at("left"))
+    canvas.arrow(stop.at("bottom"), warn.at("top"), text="grace", at=(466, 122))
+    canvas.arrow(warn.at("left"), grace.at("right"))
+    canvas.arrow(grace.at("top"), decide.at("bottom"), text="decide again", at=(294, 122))
+    canvas.arrow(send.at("right"), record.at("left"))
+    canvas.arrow(record.at("bottom"), (812.5, 163), quiet.at("right"), later=True)
+    canvas.arrow(quiet.at("top"), send.at("bottom"), later=True)
     canvas.arrow(build.at("right"), place.at("left"))
-    canvas.arrow((480, 351), resend.at("left"))
-    canvas.arrow((610, 290), resend.at("top"))
-    canvas.arrow(resend.at("right"), sent.at("left"))
-    canvas.arrow(sent.at("bottom", 0.2), (754, 399), (610, 399), done.at("top"))
-    canvas.arrow(sent.at("bottom", 0.5), failed.at("top", 0.5))
+    canvas.arrow((490, 275), unsent.at("left"))
+    canvas.arrow((615, 216), unsent.at("top"))
+    canvas.arrow(unsent.at("right"), sent.at("left"))
+    canvas.arrow(sent.at("bottom", 0.2), (762, 322), (615, 322), done.at("top"))
+    canvas.arrow(sent.at("bottom", 0.6), failed.at("top", 0.6))
     canvas.words(
         20,
-        494,
+        428,
         "Steps are retried; what fails for good is noted and passed by: the alert goes out although the stop failed,"
-        "\nand says so. What is told later, an escalation or an end, and faults of settings begin at ComposeAlert."
-        "\nAn alert that could not be sent fails the execution where it is sent again: a redrive repeats that alone."
+        "\nand says so. Follow-ups, an escalation or an end, and faults of settings begin at SendAlert."
+        "\nAn alert that was not sent fails the execution in SendUnsent: a redrive repeats that alone."
         "\nThe execution's name is made of rule, fire and job: a second start of one fire is refused.",
     )
     return canvas
@@ -236,14 +225,14 @@ def ownership() -> Canvas:
     """Return who writes which state."""
     canvas = Canvas(
         "Who owns which state",
-        "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; look_after_job writes the job's own"
+        "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; reconcile_job writes the job's own"
         " item and rows; the fire state machine writes columns of its own in a row.",
         900,
         330,
     )
     lifecycle = canvas.box(20, 30, 190, 46, "job_lifecycle\na job's events", "function")
     evaluate = canvas.box(20, 106, 190, 46, "evaluate_objects\na node's objects", "function")
-    tick = canvas.box(20, 182, 190, 46, "look_after_job\ntick asks every minute", "function")
+    reconciler = canvas.box(20, 182, 190, 46, "reconcile_job\nscheduler asks every minute", "function")
     fire = canvas.box(20, 258, 190, 46, "fire state machine\na fire", "box")
     jobs = canvas.box(400, 30, 220, 46, "Jobs\na job: settings, status, episodes", "store")
     node = canvas.box(400, 94, 220, 46, "NodeState: algo-1#system\nversion, cursor, state, outbox", "store")
@@ -269,8 +258,8 @@ def ownership() -> Canvas:
         later=True,
     )
     canvas.arrow(node.at("right", 0.6), (640, 122), (640, 149), of_node.at("left"))
-    canvas.arrow(tick.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(300, 182))
-    canvas.arrow(tick.at("right", 0.8), (360, 219), (360, 240), of_job.at("left", 0.24))
+    canvas.arrow(reconciler.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(300, 182))
+    canvas.arrow(reconciler.at("right", 0.8), (360, 219), (360, 240), of_job.at("left", 0.24))
     canvas.arrow(fire.at("right"), of_job.at("left", 0.72), text="columns of its own", at=(430, 275))
     return canvas
 

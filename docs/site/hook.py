@@ -2,18 +2,19 @@
 
 A page links to code by its path in the repository, such as ``../infra/config.py``. The site has only what is below
 ``docs``: every file outside of it that a page links to becomes a page of the site, and the links are bent to it. The
-repository's README is the site's first page. The navigation may have patterns, so that a new decision joins it unasked.
+repository's README is the site's first page.
 """
 
 import posixpath
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from docs.site.reference import KERNELS_PAGE, PAGE, kernel_rules, reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
@@ -26,27 +27,11 @@ _LINK = re.compile(r"(\]\(\s*<?)([^)\s>#]+)((?:#[^)\s>]*)?>?(?:\s+\"[^\"]*\")?\s
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|/")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages in the place of each pattern in the navigation, in the order of their names."""
-    config.nav = _expanded(config.nav)
-    return config
-
-
-def _expanded(nav: Any) -> Any:
-    if isinstance(nav, dict):
-        return {title: _expanded(below) for title, below in nav.items()}
-    if not isinstance(nav, list):
-        return nav
-    entries: list[Any] = []
-    for entry in nav:
-        is_pattern = isinstance(entry, str) and "*" in entry
-        pages = sorted((ROOT / DOCS).glob(entry)) if is_pattern else []
-        entries += [page.relative_to(ROOT / DOCS).as_posix() for page in pages] if is_pattern else [_expanded(entry)]
-    return entries
-
-
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add a page for each file outside of ``docs`` that is linked to, and for each that those link to."""
+    """Add the references that are made of the code, and a page for each file outside of ``docs`` that is linked to.
+
+    Files that those link to are pages, too.
+    """
     waiting = ["README.md", *(repository_path(file.src_uri) for file in files.documentation_pages())]
     seen = set(waiting)
     while waiting:
@@ -57,6 +42,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             linked = {target for target in _targets(path) if (ROOT / target).is_file() and target not in seen}
             waiting += sorted(target for target in linked if not target.startswith(DOCS))
             seen |= linked
+    files.append(File.generated(config, PAGE, content=reference()))
+    files.append(File.generated(config, KERNELS_PAGE, content=kernel_rules()))
     return files
 
 

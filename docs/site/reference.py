@@ -1,25 +1,28 @@
-"""Writes the reference of the command line from what ``--help`` shows: ``python -m docs.site.reference``.
+"""The references that are made of the code: the command line, as ``--help`` shows it, and the rules over kernel traces.
 
 The texts are those of the commands and options themselves, in their order. Nothing of a terminal is in them, neither
-width nor colour, so the page is the same wherever it is written.
+width nor colour, so the page is the same wherever it is made.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from docs.site.documents import field_lines
 from trainguard.cli.main import app
+from trainguard.kernels.rules.registry import KERNEL_RULES
 
-PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
+PAGE = "reference/cli.md"
+KERNELS_PAGE = "reference/kernels.md"
+"""Their places in the site's sources, in which no file of them lies."""
 
 _PROGRAM = "trainguard"
 _HEAD = """\
 # Command line reference
 
 Every command with its arguments and options, as its `--help` shows them; [the command line](../cli.md) says what they
-are for. `make reference` writes this page from the commands: change their help, not the page.
+are for.
 """
 
 
@@ -31,6 +34,13 @@ def reference() -> str:
     context = typer.Context(whole, info_name=_PROGRAM)
     sections = [_section(_PROGRAM, whole, context), *_sections(whole, context)]
     return "\n".join([_HEAD, *sections]).rstrip() + "\n"
+
+
+def kernel_rules() -> str:
+    """Return the page of the rules over kernel traces."""
+    rows = [f"| `{rule.name}` | {_plain(rule.spec.fires_when)} |" for rule in KERNEL_RULES]
+    head = "# Rules of kernel profiles\n\n[Kernel profiles](../kernels.md) says how their findings are ranked."
+    return "\n".join([head, "", "| rule | fires when |", "|---|---|", *rows]) + "\n"
 
 
 def _sections(group: TyperGroup, above: typer.Context) -> Iterator[str]:
@@ -60,19 +70,11 @@ def _section(title: str, command: TyperCommand | TyperGroup, context: typer.Cont
     heading, *examples = (command.epilog or "").split("\n")
     if examples and not isinstance(command, TyperGroup):
         lines += [heading, "", "```console", *(f"$ {each.strip()}" for each in examples), "```", ""]
+    for fields in field_lines(title):
+        lines += [fields, ""]
     return "\n".join(lines)
 
 
 def _plain(text: str) -> str:
     """Return text in which Markdown sees no HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
-
-
-def main() -> None:
-    """Write the page."""
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(reference(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -28,7 +28,7 @@ _REGION = re.compile(r"[a-z0-9]+\.lambda-url\.(?P<region>[a-z0-9-]+)\.on\.aws")
 
 
 def ask(job: str, *, timeout_s: float = TIMEOUT_S, now: float | None = None) -> dict[str, Any] | None:
-    """Return the verdict on a job; None where there is none to be had within ``timeout_s`` seconds.
+    """Return the verdict on a job; None where there is none within ``timeout_s`` seconds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Slurm's EpilogSlurmctld: writes into the accounting what TrainGuard says of the job that has just ended.
+"""Slurm's EpilogSlurmctld: writes into the accounting what TrainGuard says about the job that has just ended.
 
     EpilogSlurmctld=/etc/slurm/trainguard_epilog.sh    # exec python3 /opt/trainguard/slurm_epilog.py
 

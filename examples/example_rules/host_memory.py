@@ -5,8 +5,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.finding import Progress
-from trainguard.records import Status
+from trainguard.core.finding import Progress
+from trainguard.core.records import Status
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult

@@ -1,5 +1,8 @@
 """The fire path: decide, stop where opted in, alert, and report; no branch waits for or fails another."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from aws_cdk import Stack, Tokenization
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -14,7 +17,6 @@ from infra.constructs import fire_machine
 from infra.constructs.canary import no_canary
 from infra.constructs.delivery import DeliveryLog
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
-from infra.constructs.fire_alerts import EVENT_SOURCE
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import (
     allow,
@@ -27,18 +29,20 @@ from infra.constructs.policy import (
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
+from trainguard.aws.alert_channels import EVENT_SOURCE
+from trainguard.aws.dynamodb_sent_alerts import ALERTS
 
 STOPS_OF_ALL_JOBS = "*"
 """Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""
 
 
 class Actions(Construct):
-    """Two topics for alerts, the stop switch, two functions, and the state machine that calls them.
+    """Two topics for alerts, the stop switch, a function for each step, and the state machine that calls them.
 
     Attributes
     ----------
     alerts : aws_sns.Topic
-        What rules say; alarms about TrainGuard itself go elsewhere.
+        Of rules; alarms about TrainGuard itself go elsewhere.
     delivery : DeliveryLog
         Alerts that their subscribers did not get.
     chat : aws_sns.Topic
@@ -46,10 +50,7 @@ class Actions(Construct):
     stop_switch : aws_ssm.StringParameter
         ``enabled``, ``dry-run`` or ``disabled``, for the whole stack.
     stop_switch_override : str
-        Name of the parameter beside it that operators write, and the stack neither makes nor writes: an update of the
-        stack may write the value of its own parameter again.
-    state_machine_arn, state_machine_name : str
-        The fire state machine.
+        Name of the operators' parameter, which the stack never writes: an update may write its own again.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class Actions(Construct):
         )
         self.stop_switch_override = f"/{platform.config.stack_name}/stop-switch-override"
         self.decide_stop = self._build_decide_stop()
-        self.compose_alert = self._build_compose_alert()
+        self.record_fire = self._build_step("RecordFire", "record_fire", [self._write_rows()])
+        self.stop_job = self._build_step("StopJob", "stop_job", self._stop_statements())
+        self.send_alert = self._build_send_alert()
         machine = self._build_state_machine()
         self.state_machine_arn = machine.attr_arn
         self.state_machine_name = machine.attr_name
@@ -140,51 +143,74 @@ class Actions(Construct):
             {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": STOPS_OF_ALL_JOBS}},
         )
 
-    def _build_compose_alert(self) -> TrainGuardFunction:
+    def _build_step(
+        self,
+        construct_id: str,
+        folder: str,
+        statements: Sequence[iam.PolicyStatement],
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> TrainGuardFunction:
         return TrainGuardFunction(
             self,
-            "ComposeAlert",
+            construct_id,
             platform=self._platform,
             spec=FunctionSpec(
-                folder="compose_alert",
-                statements=[],
-                environment={},
+                folder=folder,
+                statements=statements,
+                environment={"RULE_STATE_TABLE": self._storage.rule_state.table_name, **environment},
                 timeout_s=30,
                 memory_mib=512,
             ),
         )
 
-    def _build_state_machine(self) -> sfn.CfnStateMachine:
-        return state_machine(
-            self,
-            "Fire",
-            platform=self._platform,
-            definition=fire_machine.definition(self._platform.config.stoppable),
-            substitutions={
-                "AlertTopicArn": self.alerts.topic_arn,
-                "ChatTopicArn": self.chat.topic_arn,
-                "RuleStateTable": self._storage.rule_state.table_name,
-                "DecideStopArn": self.decide_stop.function.function_arn,
-                "ComposeAlertArn": self.compose_alert.function.function_arn,
-                "BuildReportArn": self._build_report.function.function_arn,
-            },
-            statements=self._fire_statements(),
-        )
+    def _write_rows(self) -> iam.PolicyStatement:
+        return allow("WriteRows", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn])
 
-    def _fire_statements(self) -> list[iam.PolicyStatement]:
-        functions = (self.decide_stop, self.compose_alert, self._build_report)
+    def _stop_statements(self) -> list[iam.PolicyStatement]:
+        """Return the rights of `stop_job`, which alone may stop; it reads a row to find a stop that was made."""
         return [
-            allow("InvokeFunctions", ["lambda:InvokeFunction"], [part.function.function_arn for part in functions]),
-            allow("PublishAlerts", ["sns:Publish"], [self.alerts.topic_arn, self.chat.topic_arn]),
-            allow(
-                "EmitFindings",
-                ["events:PutEvents"],
-                [Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")],
-                {"StringEquals": {"events:source": EVENT_SOURCE}},
-            ),
-            allow("RecordOutcomes", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
+            self._write_rows(),
+            allow("ReadRow", ["dynamodb:GetItem"], [self._storage.rule_state.table_arn]),
             stop_opted_in_training_jobs(self),
             allow("LookAtTrainingJobs", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
             *stop_opted_in_resources(self, self._platform.config.stoppable),
             *look_at_resources(self._platform.config.stoppable),
         ]
+
+    def _build_send_alert(self) -> TrainGuardFunction:
+        """Build the function that handles the most foreign text: it may send alerts, and write into no rule's row."""
+        bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
+        claim = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALERTS}}
+        statements = [
+            allow("PublishAlerts", ["sns:Publish"], [self.alerts.topic_arn, self.chat.topic_arn]),
+            allow("EmitFindings", ["events:PutEvents"], [bus], {"StringEquals": {"events:source": EVENT_SOURCE}}),
+            allow(
+                "ClaimAlerts",
+                ["dynamodb:GetItem", "dynamodb:UpdateItem"],
+                [self._storage.rule_state.table_arn],
+                claim,
+            ),
+        ]
+        topics = {"ALERT_TOPIC_ARN": self.alerts.topic_arn, "CHAT_TOPIC_ARN": self.chat.topic_arn}
+        return self._build_step("SendAlert", "send_alert", statements, topics)
+
+    def _build_state_machine(self) -> sfn.CfnStateMachine:
+        functions = {
+            "RecordFireArn": self.record_fire,
+            "DecideStopArn": self.decide_stop,
+            "StopJobArn": self.stop_job,
+            "SendAlertArn": self.send_alert,
+            "BuildReportArn": self._build_report,
+        }
+        arns = {name: part.function.function_arn for name, part in functions.items()}
+        return state_machine(
+            self,
+            "Fire",
+            platform=self._platform,
+            definition=fire_machine.definition(),
+            substitutions={**arns, "AlertTopicArn": self.alerts.topic_arn},
+            statements=[
+                allow("InvokeFunctions", ["lambda:InvokeFunction"], [*arns.values()]),
+                allow("PublishBareAlerts", ["sns:Publish"], [self.alerts.topic_arn]),
+            ],
+        )

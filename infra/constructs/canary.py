@@ -1,4 +1,4 @@
-"""The canary: a synthetic job a week that proves that the deployment detects, tells and reports."""
+"""The canary: a synthetic job a week that proves that the deployment detects, alerts and reports."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -10,11 +10,10 @@ from constructs import Construct
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
-from trainguard.canary.call import LOOKED_AFTER_MINUTES
+from trainguard.stack.canary.call import LOOKED_AFTER_MINUTES
 
 CANARY_PREFIX = "trainguard-canary-"
 CANARY_KIND = "canary"
-"""Value of the attribute ``Kind`` of its alerts."""
 
 PLANTED_HOUR_UTC = 6
 
@@ -27,15 +26,10 @@ def no_canary() -> sns.SubscriptionFilter:
 
 
 class Canary(Construct):
-    """One function behind a schedule: it plants, and looks a quarter of an hour later what came of it.
+    """One function behind a schedule: it plants, and checks a quarter of an hour later.
 
     The schedule calls twice a day, although a canary is planted once a week: an alarm notices its silence. CloudWatch
     looks back for seven days at most, which is too short for a call a week.
-
-    Attributes
-    ----------
-    function : TrainGuardFunction
-        It may write and delete the objects of canaries, and read their rows, and nothing else.
     """
 
     def __init__(

@@ -22,13 +22,7 @@ SCRATCH_MIB = 10_240
 
 
 class Captures(Construct):
-    """Three functions, and the state machine that judges captures with them.
-
-    Attributes
-    ----------
-    state_machine_arn, state_machine_name : str
-        The state machine.
-    """
+    """Three functions, and the state machine that judges captures with them."""
 
     def __init__(
         self,
@@ -115,7 +109,7 @@ class Captures(Construct):
                 statements=[
                     allow("ReadAndDeleteDigests", ["s3:GetObject", "s3:DeleteObject"], work),
                     allow("WriteCapture", ["s3:PutObject"], [f"{bucket}/{KERNELS}", f"{bucket}/{NEWEST}"]),
-                    # Without a condition on prefixes: S3 calls a digest that is missing forbidden, else.
+                    # Without a condition on prefixes, else S3 answers 403 to a missing digest.
                     allow("ListCaptures", ["s3:ListBucket"], [bucket]),
                     allow("SendTask", ["sqs:SendMessage"], [task_queue.queue_arn]),
                     allow("DescribeJob", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),

@@ -11,7 +11,7 @@ from infra.config import DeploymentConfig
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
-from trainguard.adapters.late_verdicts import LATE_S
+from trainguard.aws.late_verdicts import LATE_S
 
 _COLUMNS = 24
 _HEIGHT = 6
@@ -52,7 +52,7 @@ class Chart:
 
 
 class Dashboard(Construct):
-    """The dashboard; its widgets stand in rows of one thought each."""
+    """The dashboard; its widgets stand in rows of one topic each."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Dashboard(Construct):
 
     def _verdicts(self) -> list[Chart]:
         evaluation = self._parts.evaluation
-        evaluate, tick, look = evaluation.evaluate_objects, evaluation.tick, evaluation.look_after_job
+        evaluate, scheduler, look = evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job
         lag = [
             product_metric("EvaluationLagSeconds", evaluate, statistic=statistic, label=statistic)
             for statistic in ("p50", "p90", "Maximum")
@@ -96,10 +96,10 @@ class Dashboard(Construct):
             Chart(
                 "Jobs evaluated each minute",
                 [
-                    product_metric("ActiveJobs", tick, statistic="Maximum", label="active"),
-                    product_metric("TickFailures", look, label="evaluations that failed"),
-                    product_metric("TickFailures", tick, label="evaluations that Lambda refused"),
-                    product_metric("TicksUnfinished", tick, label="ticks without time for all"),
+                    product_metric("ActiveJobs", scheduler, statistic="Maximum", label="active"),
+                    product_metric("ReconcileFailures", look, label="evaluations that failed"),
+                    product_metric("ReconcileFailures", scheduler, label="evaluations that Lambda refused"),
+                    product_metric("SchedulerUnfinished", scheduler, label="runs without time for all"),
                     look.function.metric(
                         "AsyncEventsDropped", period=PERIOD, statistic="Sum", label="evaluations that were dropped"
                     ),
@@ -133,7 +133,7 @@ class Dashboard(Construct):
                     alerts.metric_number_of_notifications_filtered_out(period=PERIOD, label="filtered out"),
                 ],
             ),
-            Chart("Stops", [product_metric(name, actions.compose_alert) for name in STOPS]),
+            Chart("Stops", [product_metric(name, actions.send_alert) for name in STOPS]),
         ]
 
     def _machines(self) -> list[Chart]:

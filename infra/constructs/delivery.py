@@ -19,17 +19,10 @@ _LOGGED = (
     sns.LoggingProtocol.FIREHOSE,
     sns.LoggingProtocol.APPLICATION,
 )
-"""The protocols for which SNS logs deliveries."""
 
 
 class DeliveryLog(Construct):
-    """The role by which SNS logs failed deliveries of a topic, and the log.
-
-    Attributes
-    ----------
-    log_group : aws_logs.LogGroup
-        The log, under the one name by which SNS finds it.
-    """
+    """The role by which SNS logs failed deliveries of a topic, and the log, under SNS's name for it."""
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, topic: sns.Topic) -> None:
         super().__init__(scope, construct_id)

@@ -1,4 +1,4 @@
-"""The keys that the deployment names: the stack's own, and an existing bucket's; what a role needs to use them."""
+"""The keys that the deployment names: the stack's own, and an existing bucket's; a role's rights to use them."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -40,18 +40,17 @@ def own_key(scope: Construct, config: DeploymentConfig) -> kms.IKey | None:
 def encrypt_with_key_of_sns(topic: sns.Topic) -> None:
     """Encrypt a topic with the key that AWS manages for SNS, which costs nothing and serves the account's roles.
 
-    The key is named by its short name: in an account that never encrypted a topic it does not exist, and SNS has it
-    made for that name alone. CDK would write the alias's ARN, by which nothing is found there, and nothing published.
+    It is named by its short name: in an account that never encrypted a topic SNS has it made for that name alone. CDK
+    would write the alias's ARN, by which nothing is found there.
     """
     cast("sns.CfnTopic", topic.node.default_child).kms_master_key_id = "alias/aws/sns"
 
 
 def use_keys(config: DeploymentConfig, statements: Sequence[iam.PolicyStatement]) -> list[iam.PolicyStatement]:
-    """Return the statements that a role with ``statements`` needs on keys beside them, if it needs any.
+    """Return the statements on keys that a role with ``statements`` needs.
 
-    Who reads what a key encrypts decrypts; who writes it needs data keys, and decrypts them to check. A key serves
-    through the services whose data the statements speak of, and never directly. The key of an existing bucket serves
-    through S3 alone; all that the stack makes is encrypted with the stack's own.
+    A reader decrypts; a writer needs data keys, and decrypts them to check. A key serves through the services whose
+    data the statements name, never directly. The key of an existing bucket serves through S3 alone.
     """
     actions = {action for statement in statements for action in statement.actions} & (_WRITES | _READS)
     of_bucket = {action for action in actions if config.profile_key_arn and action.startswith("s3:")}

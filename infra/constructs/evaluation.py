@@ -17,22 +17,22 @@ from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
-from trainguard.families.installed import FAMILIES
+from trainguard.engine.installed import FAMILIES
 
 EVALUATOR_TIMEOUT_S = 60
 BATCH_SIZE = 100
 
 MESSAGE_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.batching_window_s
-"""For how long a message stays hidden once received: six evaluations, as Lambda asks for, and the batch's window."""
+"""A message stays hidden once received for six evaluations, as Lambda recommends, and the batch's window."""
 
-_TICK_TIMEOUT_S = 60
+_SCHEDULER_TIMEOUT_S = 60
 _LOOK_TIMEOUT_S = 60
 _LEAST_EVENT_AGE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What an evaluation may start: state machines, by their ARNs, and the function that polls sources of jobs."""
+    """State machines, by their ARNs, and the function that polls sources of jobs, which an evaluation may start."""
 
     fire_arn: str
     report_arn: str
@@ -41,7 +41,7 @@ class Machines:
 
 
 class Evaluation(Construct):
-    """`evaluate_objects` behind the evaluation queue, `tick` behind a clock, and `look_after_job` behind `tick`."""
+    """`evaluate_objects` behind its queue, `scheduler` behind a clock, and `reconcile_job` behind `scheduler`."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Evaluation(Construct):
         self._settings = settings
         self._machines = machines
         self.evaluate_objects = self._build_evaluate_objects(ingest.evaluation_queue)
-        self.look_after_job = self._build_look_after_job(ingest)
-        self.tick = self._build_tick(ingest)
+        self.reconcile_job = self._build_reconcile_job(ingest)
+        self.scheduler = self._build_scheduler(ingest)
 
     def _build_evaluate_objects(self, evaluation_queue: sqs.Queue) -> TrainGuardFunction:
         evaluate = TrainGuardFunction(
@@ -111,14 +111,14 @@ class Evaluation(Construct):
         )
         return evaluate
 
-    def _build_look_after_job(self, ingest: Ingest) -> TrainGuardFunction:
+    def _build_reconcile_job(self, ingest: Ingest) -> TrainGuardFunction:
         config = self._platform.config
         look = TrainGuardFunction(
             self,
-            "LookAfterJob",
+            "ReconcileJob",
             platform=self._platform,
             spec=FunctionSpec(
-                folder="look_after_job",
+                folder="reconcile_job",
                 statements=[
                     allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [self._storage.jobs.table_arn]),
                     allow(
@@ -131,12 +131,13 @@ class Evaluation(Construct):
                 ],
                 environment=self._environment(ingest.evaluation_queue) | self._poll_environment(),
                 timeout_s=_LOOK_TIMEOUT_S,
-                memory_mib=config.look_after_memory_mb,
+                memory_mib=config.reconcile_memory_mb,
                 failures=ingest.event_dead_letters,
-                concurrency=config.look_after_concurrency,
+                concurrency=config.reconcile_concurrency,
             ),
         )
-        # The next tick asks for the look again. Given as an ARN: CDK would add to the role what it holds already.
+        # The next scheduler run asks for the look again. Given as an ARN: CDK would add to the role what it holds
+        # already.
         kept = sqs.Queue.from_queue_arn(look, "Failures", ingest.event_dead_letters.queue_arn)
         look.function.configure_async_invoke(
             max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S),
@@ -145,28 +146,28 @@ class Evaluation(Construct):
         )
         return look
 
-    def _build_tick(self, ingest: Ingest) -> TrainGuardFunction:
-        tick = TrainGuardFunction(
+    def _build_scheduler(self, ingest: Ingest) -> TrainGuardFunction:
+        scheduler = TrainGuardFunction(
             self,
-            "Tick",
+            "Scheduler",
             platform=self._platform,
             spec=FunctionSpec(
-                folder="tick",
+                folder="scheduler",
                 statements=[
                     allow("FindActiveJobs", ["dynamodb:Query"], [self._storage.active_jobs_arn]),
-                    allow("LookAfterJobs", ["lambda:InvokeFunction"], [self.look_after_job.function.function_arn]),
+                    allow("ReconcileJobs", ["lambda:InvokeFunction"], [self.reconcile_job.function.function_arn]),
                 ],
                 environment={
                     "JOBS_TABLE": self._storage.jobs.table_name,
-                    "LOOK_AFTER_JOB_FUNCTION": self.look_after_job.function.function_name,
+                    "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
                 },
-                timeout_s=_TICK_TIMEOUT_S,
-                memory_mib=self._platform.config.tick_memory_mb,
+                timeout_s=_SCHEDULER_TIMEOUT_S,
+                memory_mib=self._platform.config.scheduler_memory_mb,
                 dead_letters=ingest.event_dead_letters,
             ),
         )
-        # The next tick does all that a failed one left, so a repeat would only compete with it.
-        tick.function.configure_async_invoke(max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S), retry_attempts=0)
+        # The next run of the scheduler does all that a failed one left, so a repeat would only compete with it.
+        scheduler.function.configure_async_invoke(max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S), retry_attempts=0)
         events.Rule(
             self,
             "EveryMinute",
@@ -174,17 +175,16 @@ class Evaluation(Construct):
             schedule=events.Schedule.rate(Duration.minutes(1)),
             targets=[
                 targets.LambdaFunction(
-                    tick.function,
+                    scheduler.function,
                     dead_letter_queue=ingest.event_dead_letters,
                     max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S),
                     retry_attempts=1,
                 )
             ],
         )
-        return tick
+        return scheduler
 
     def _polling(self) -> list[iam.PolicyStatement]:
-        """Return the right to have the sources of jobs polled, where the deployment reads any."""
         poll = self._machines.poll_source
         return [] if poll is None else [allow("PollSources", ["lambda:InvokeFunction"], [poll.function.function_arn])]
 
@@ -193,7 +193,6 @@ class Evaluation(Construct):
         return {} if poll is None else {"POLL_SOURCE_FUNCTION": poll.function.function_name}
 
     def _evaluation_statements(self, evaluation_queue: sqs.Queue) -> list[iam.PolicyStatement]:
-        """Return the rights of both the evaluators and `look_after_job`: they run the same engine."""
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [evaluation_queue.queue_arn]),

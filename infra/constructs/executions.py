@@ -1,4 +1,4 @@
-"""Tells people of executions that failed, by EventBridge: that costs nothing, and an alarm would read three metrics."""
+"""Notifies people about executions that failed, by EventBridge: free, where an alarm would read three metrics."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ BAD_ENDS = ("FAILED", "TIMED_OUT", "ABORTED")
 class FailedExecutions(Construct):
     """A rule that publishes each execution of some state machines with a bad end to a topic.
 
-    Executions of a machine's own Distributed Map belong to another machine by ARN: the machine decides what they mean.
+    Executions of a machine's own Distributed Map have another machine's ARN, and are not among them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One metric for what goes wrong in the functions; filters on their logs add it up, and cost nothing while all is well.
+"""One metric of faults in the functions; filters on their logs cost nothing while all is well.
 
 A line that the journal marks as a fault carries its points. A function that dies leaves no such line: the words are
 those of Lambda and of its Python runtime.
@@ -12,25 +12,22 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.function import TrainGuardFunction
-from trainguard.adapters.fault_points import AT_ONCE, FAULT_FIELD
+from trainguard.aws.fault_points import AT_ONCE, FAULT_FIELD
 
 FAULTS = "Faults"
-"""The metric: points of faults, of all functions together."""
+"""Points of faults, of all functions together."""
 
 FAULTS_WITHIN = Duration.minutes(15)
 
 MARKED = f"{{ $.{FAULT_FIELD} >= 1 }}"
 DIED = r"%^\[ERROR\]\s|^[0-9]\S+\s\S+\sTask\stimed\sout\safter\s|^RequestId.\s\S+\sError.\sRuntime\sexited\s%"
-"""How an invocation ends that raised, ran out of time or of memory. Each begins a line: no job's name or key can."""
+"""End of an invocation that raised, ran out of time or of memory. Each begins a line: no job's name or key can."""
 
 
 class Faults(Construct):
     """Two filters on the log of each function, and one on the log of alerts that were not delivered.
 
-    Attributes
-    ----------
-    points : aws_cloudwatch.Metric
-        Points of all faults, summed over a quarter of an hour.
+    ``points`` of all faults are summed over a quarter of an hour.
     """
 
     def __init__(

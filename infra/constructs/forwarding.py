@@ -1,4 +1,4 @@
-"""Findings for a central account: what the fire path puts on this account's bus goes on to another one."""
+"""Findings for a central account: events of the fire path on this account's bus go on to another one."""
 
 from aws_cdk import Aws
 from aws_cdk import aws_events as events
@@ -41,7 +41,7 @@ class Forwarding(Construct):
             self,
             "Findings",
             description="Forwards TrainGuard's findings of this account to the central bus",
-            # A finding that some other account forwarded to this one is not sent on, and a canary is nobody's finding.
+            # Neither another account's forwarded findings nor a canary's are sent on.
             event_pattern=events.EventPattern(
                 source=[EVENT_SOURCE],
                 account=[Aws.ACCOUNT_ID],

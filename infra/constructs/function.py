@@ -1,4 +1,4 @@
-"""The one place for what all functions have in common."""
+"""Everything that all functions have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
 @dataclass(frozen=True, slots=True)
 class FunctionPlatform:
-    """What every function of the stack is built from."""
+    """Common parts of every function of the stack."""
 
     config: DeploymentConfig
     overlay: Overlay
@@ -40,7 +40,7 @@ def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
 def log_group(
     scope: Construct, construct_id: str, config: DeploymentConfig, *, name: str | None = None
 ) -> logs.LogGroup:
-    """Return a log group with the deployment's retention, under a name that CloudFormation gives if none is given."""
+    """Return a log group with the deployment's retention; CloudFormation names it by default."""
     group = logs.LogGroup(
         scope,
         construct_id,
@@ -48,7 +48,7 @@ def log_group(
         removal_policy=removal_policy(config),
         encryption_key=own_key(scope, config),
     )
-    # The L2 construct takes a constant for each number, and none that a parameter of the template could give.
+    # The L2 construct accepts no parameter of the template for a number.
     cast("logs.CfnLogGroup", group.node.default_child).retention_in_days = config.log_retention_days
     return group
 
@@ -61,33 +61,29 @@ def role_with(
     principal: iam.ServicePrincipal,
     statements: Sequence[iam.PolicyStatement],
 ) -> iam.Role:
-    """Return a role for ``principal`` that holds ``statements``, and what they need of keys, in an inline policy."""
+    """Return a role for ``principal`` with ``statements``, and their rights on keys, in an inline policy."""
     policy = iam.PolicyDocument(statements=[*statements, *use_keys(config, statements)])
     return iam.Role(scope, construct_id, assumed_by=principal, inline_policies={"Permissions": policy})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSpec:
-    """What is particular to one function.
+    """Properties of one function.
 
     Attributes
     ----------
     folder : str
         Its folder in `lambdas/`, which is also its name in logs and metrics.
     statements : sequence of aws_iam.PolicyStatement
-        What it may do, besides writing its log, and its traces where the deployment has them.
-    environment : mapping
-        Its own variables.
-    timeout_s, memory_mib : int
-        Limits of one invocation.
+        Without those for its log, and for its traces.
     dead_letters : aws_sqs.IQueue, optional
         Keeps an event whose every attempt failed, for functions that are invoked asynchronously.
     failures : aws_sqs.IQueue, optional
         In place of ``dead_letters``: keeps such an event together with why it failed.
     concurrency : int, optional
-        Executions that are reserved for the function, and its highest number of them; none by default.
+        Executions that are reserved for the function, and its highest number of them.
     scratch_mib : int, optional
-        Its disk, in MiB; Lambda's own default where none is given.
+        Its disk, by default Lambda's.
     """
 
     folder: str
@@ -104,18 +100,7 @@ class FunctionSpec:
 class TrainGuardFunction(Construct):
     """A function of `lambdas/`, with its own role and its own log group.
 
-    CDK adds nothing to the role, so the permissions that the constructs name are the permissions that are deployed.
-
-    Attributes
-    ----------
-    service_name, metrics_namespace : str
-        Under which its metrics are found; the namespace is the stack's, so that several stacks do not mix.
-    log_group : aws_logs.LogGroup
-        Where it writes its log.
-    log_group_name : str
-        The name of that.
-    memory_mib : int
-        What an invocation is billed for.
+    CDK adds nothing to the role. ``metrics_namespace`` is the stack's, so that several stacks do not mix.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, spec: FunctionSpec) -> None:

@@ -12,25 +12,23 @@ from constructs import Construct, IDependable
 from infra.config import BY_QUEUE, DeploymentConfig
 from infra.constructs.encryption import own_key
 from infra.constructs.storage import Storage
+from trainguard.core.records import FIRST_FAMILY
 from trainguard.engine.family import Family, ObjectEvents
-from trainguard.families.installed import FAMILIES
-from trainguard.records import FIRST_FAMILY
+from trainguard.engine.installed import FAMILIES
 
 JOB_FILES = ObjectEvents(ends=("/job.json",))
-"""The file by which a job outside SageMaker says what it is; it is of no family."""
 
 _MOST_RECEIVES = 5
 _DEAD_LETTER_DAYS = 14
 
 
 class Ingest(Construct):
-    """The queue of new objects, what sends to it, and the two queues for what could not be handled.
+    """The queue of new objects, its senders, and the two queues for what could not be handled.
 
-    The stack's own bucket notifies the queue, and costs nothing. An existing bucket's events come through EventBridge,
-    and so do those of an own bucket whose run files of Weights & Biases wake a function. The rules are in each of these
-    stacks: events that are under way while a deployment changes from one to the other are not lost, and a rule costs
-    nothing. Where an existing bucket notifies the queue there is no rule, as its events may go to EventBridge for
-    others: each object would send two messages.
+    The stack's own bucket notifies the queue, at no cost. Events of an existing bucket, or for run files of Weights &
+    Biases, come through EventBridge. Stacks with either way have the rules: no event is lost when a deployment changes
+    from one to the other. Where an existing bucket notifies the queue there is no rule: each object would send two
+    messages.
 
     Attributes
     ----------

@@ -1,10 +1,10 @@
 """The state machine that judges a capture of kernel traces, in Amazon States Language with JSONata.
 
-A function plans which traces are to be read, a Map has each of them digested, and a function joins the ranks. Few
-traces go through an inline Map, many through a Distributed Map. The capture's verdict names a trace whose function
-fails at every attempt; every other fault fails the execution, and the evaluator asks for another one.
+A function plans which traces are to be read, a Map has each of them digested, and a function joins the ranks. The
+capture's verdict names a trace whose function fails at every attempt; every other fault fails the execution, and the
+evaluator asks for another one.
 
-The input is a `trainguard.report.captures.plan.CaptureCall`. The variables:
+The input is a `trainguard.stack.captures.plan.CaptureCall`. The variables:
 
 ======= ========================================================================
 call    the input
@@ -12,7 +12,7 @@ plan    answer of `plan_capture`: ``count``, ``bucket``, ``key``, and ``items``
 ======= ========================================================================
 """
 
-from infra.constructs.states import CALL, RETRY_CALL, State, choice
+from infra.constructs.states import CALL, RETRY, State, choice
 
 DIGESTS_AT_ONCE = 40
 """As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
@@ -23,10 +23,9 @@ JOIN_TIMEOUT_S = 910
 """Each longer than its function may run."""
 
 MAP_LABEL = "Traces"
-"""Part of the names of a Distributed Map's executions."""
 
 EXECUTION_TIMEOUT_S = 2 * 3600
-"""After `trainguard.families.kernels.session.AGAIN_S` the evaluator asks for another one."""
+"""After `trainguard.engine.kernels.session.AGAIN_S` the evaluator asks for another one."""
 
 
 def definition() -> State:
@@ -67,14 +66,14 @@ def _call(function: str, timeout_s: int, payload: str) -> State:
         "Resource": f"arn:${{Partition}}:states:::{CALL}",
         "Arguments": {"FunctionName": f"${{{function}Arn}}", "Payload": payload},
         "TimeoutSeconds": timeout_s,
-        "Retry": RETRY_CALL,
+        "Retry": RETRY,
     }
 
 
 def _map(processor: State, *, of: str, **where_from: object) -> State:
-    """Return a Map over the traces; whatever becomes of them, the ranks are joined.
+    """Return a Map over the traces; the ranks are joined in any case.
 
-    Step Functions wants names of states to be unique in the whole machine: those in this map end in ``of``.
+    Step Functions wants unique names of states: those in this map end in ``of``.
     """
     digest, digested = f"DigestTrace{of}", f"Digested{of}"
     states = {

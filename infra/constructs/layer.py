@@ -6,7 +6,7 @@ from constructs import Construct
 from infra.bundling import PROJECT_ROOT, layer_folder
 from infra.overlay import Overlay
 from infra.rules_package import read_rules_package
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 from trainguard.pricing.table import read_prices
 
 
@@ -23,8 +23,7 @@ def runtime(overlay: Overlay) -> lambda_.Runtime:
 class RulesLayer(lambda_.LayerVersion):
     """The package `trainguard`, numpy, msgspec and Powertools, as one layer that every function shares.
 
-    Raises RulesPackageError when the deployment's own rules, at ``rules_package``, cannot be deployed, and
-    PriceTableError when the file ``prices``, which goes in place of the packaged price table, is no such table.
+    Raises RulesPackageError for ``rules_package``, and PriceTableError for the file ``prices``.
     """
 
     def __init__(

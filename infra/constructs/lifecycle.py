@@ -1,4 +1,4 @@
-"""What follows a training job from its first status to its last."""
+"""Follows a training job from its first status to its last."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events

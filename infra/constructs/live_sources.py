@@ -1,4 +1,4 @@
-"""The function that brings running jobs' data from other services, and what it may read."""
+"""The function that brings running jobs' data from other services, and its rights."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,12 +15,10 @@ from infra.constructs.policy import allow, describe_training_jobs
 from infra.constructs.storage import Storage
 
 LIVE_KEYS = ("*/profiler-output/system/*", "*/tensorboard-output/live-source/*", "*/live-source/*.json")
-"""Keys of a job that are written: minutes of system metrics, files of scalars, and how far a source is read."""
 
 RUN_FILE_KEYS = "*/wandb/*.wandb"
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
-"""The log group of ``logs`` without a name."""
 
 _BY_COLONS = ArnFormat.COLON_RESOURCE_NAME
 _TIMEOUT_S = 60
@@ -29,12 +27,7 @@ _EVENT_AGE_S = 300
 
 
 class LiveSources(Construct):
-    """`poll_source`, which `look_after_job` asks for polls and which S3 wakes for run files of W&B.
-
-    Attributes
-    ----------
-    function : TrainGuardFunction
-    """
+    """`poll_source`, which `reconcile_job` asks for polls and which S3 starts for run files of W&B."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage, ingest: Ingest
@@ -70,7 +63,7 @@ class LiveSources(Construct):
         )
         if RUN_FILES in services:
             self._wake_by_run_files(storage.bucket_name, ingest)
-        # The next tick asks for what a failed poll left.
+        # The next run of the scheduler asks for what a failed poll left.
         self.function.function.configure_async_invoke(max_event_age=Duration.seconds(_EVENT_AGE_S), retry_attempts=0)
 
     def _wake_by_run_files(self, bucket_name: str, ingest: Ingest) -> None:
@@ -97,7 +90,7 @@ class LiveSources(Construct):
         )
 
     def _reading(self, services: Mapping[str, Sequence[str]]) -> list[iam.PolicyStatement]:
-        """Return what reading the services that AWS guards takes; others have tokens or none."""
+        """Return the rights to read services that AWS guards; others have tokens or none."""
         stack = Stack.of(self)
         statements = []
         workspaces = [

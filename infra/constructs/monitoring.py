@@ -1,7 +1,7 @@
-"""Alarms about TrainGuard itself, on a topic of their own: who reads alerts about training need not hear of queues.
+"""Alarms about TrainGuard itself, on a topic of their own.
 
-Each alarm has a section of its name in the runbook, `docs/operations.md`. An alarm costs money for each metric that it
-reads, whether anything happens or not: what EventBridge or a log can say is said without one.
+Each has a section of the runbook, `docs/operations.md`. An alarm costs money for each metric that it reads: EventBridge
+and logs come first.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,15 @@ from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
 from infra.constructs.verdict import VerdictEndpoint
 from infra.constructs.weekly_digest import WeeklyDigest
-from trainguard.adapters.fault_points import AT_ONCE
+from trainguard.aws.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"
 EXECUTIONS_FAIL = "ExecutionsFail"
-"""The one notice that is no alarm; it has a section of the runbook as alarms have."""
 
 MESSAGE_AGE_LIMIT_S = 900
-"""Older than two visibility timeouts: a message that failed once and came back is no reason to wake anybody."""
+"""Older than two visibility timeouts: a message that failed once and came back is no reason for an alarm."""
 
-_TICKS_EXPECTED = 3
+_SCHEDULER_RUNS_EXPECTED = 3
 _CANARY_PERIOD = Duration.hours(6)
 _CANARY_PERIODS = 5
 
@@ -52,7 +51,7 @@ _MISSING_IS_BREACHING = cloudwatch.TreatMissingData.MISSING
 
 @dataclass(frozen=True, slots=True)
 class WatchedParts:
-    """What the alarms watch and the dashboard shows."""
+    """Parts of the stack for the alarms and the dashboard."""
 
     storage: Storage
     ingest: Ingest
@@ -72,11 +71,13 @@ class WatchedParts:
         reports, actions = self.reports, self.actions
         return (
             self.evaluation.evaluate_objects,
-            self.evaluation.tick,
-            self.evaluation.look_after_job,
+            self.evaluation.scheduler,
+            self.evaluation.reconcile_job,
             self.lifecycle.job_lifecycle,
+            actions.record_fire,
             actions.decide_stop,
-            actions.compose_alert,
+            actions.stop_job,
+            actions.send_alert,
             reports.plan_report,
             reports.digest_profile,
             reports.build_report,
@@ -89,7 +90,7 @@ class WatchedParts:
 
     @property
     def table_names(self) -> dict[str, str]:
-        """Names of the tables by what people call them."""
+        """Names of the tables by their titles."""
         storage = self.storage
         return {
             "Jobs": storage.jobs.table_name,
@@ -99,15 +100,7 @@ class WatchedParts:
 
 
 class Monitoring(Construct):
-    """The alarms, each of which tells the operations topic when it goes into ALARM, and when it is OK again.
-
-    Attributes
-    ----------
-    operations : aws_sns.Topic
-        Where alarms go.
-    alarms : list of aws_cloudwatch.Alarm
-        All of them.
-    """
+    """The alarms, each of which notifies the operations topic when it goes into ALARM, and when it is OK again."""
 
     def __init__(
         self,
@@ -121,7 +114,7 @@ class Monitoring(Construct):
         self.alarms: list[cloudwatch.Alarm] = []
         self.operations = self._build_operations(config, parts.ingest.event_dead_letters)
         self._build_queue_alarms(parts)
-        self._build_tick_alarm(parts)
+        self._build_scheduler_alarm(parts)
         self._build_fault_alarm(config, parts)
         if parts.canary:
             self._build_canary_alarm(parts.canary)
@@ -179,7 +172,7 @@ class Monitoring(Construct):
 
     def _build_fault_alarm(self, config: DeploymentConfig, parts: WatchedParts) -> None:
         evaluation = parts.evaluation
-        watched = [evaluation.evaluate_objects, evaluation.tick, evaluation.look_after_job]
+        watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job]
         watched.append(parts.lifecycle.job_lifecycle)
         if parts.canary:
             watched.append(parts.canary.function)
@@ -198,26 +191,26 @@ class Monitoring(Construct):
             threshold=AT_ONCE,
         )
 
-    def _build_tick_alarm(self, parts: WatchedParts) -> None:
+    def _build_scheduler_alarm(self, parts: WatchedParts) -> None:
         self._alarm(
-            "TickDoesNotRun",
-            "The tick runs less often than it should: gaps, silent nodes and unsent fires wait",
-            parts.evaluation.tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
-            threshold=_TICKS_EXPECTED,
+            "SchedulerDoesNotRun",
+            "The scheduler runs less often than it should: gaps, silent nodes and unsent fires wait",
+            parts.evaluation.scheduler.function.metric_invocations(period=PERIOD, statistic="Sum"),
+            threshold=_SCHEDULER_RUNS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=2,
             missing=_MISSING_IS_BAD,
         )
 
     def _build_canary_alarm(self, canary: Canary) -> None:
-        """Alert when the canary's schedule does not call; that a canary failed is a fault among the others.
+        """Alert when the canary's schedule does not call; a failed canary is a fault among the others.
 
-        Then the state is insufficient data: a deployment whose first call is still to come begins in that state, and
-        an alarm sends no message about its first state.
+        Then the state is insufficient data: a new deployment begins in that state, and an alarm sends no message about
+        its first state.
         """
         self._alarm(
             "CanaryDoesNotRun",
-            "The canary was not called for 30 hours: nobody knows whether the deployment detects and alerts",
+            "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
             canary.function.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,
@@ -235,15 +228,12 @@ class Monitoring(Construct):
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
     ) -> None:
-        """Make an alarm that sends each change of its state to the operations topic.
-
-        CloudWatch sends the same description with all of them, so it says which of them means what.
-        """
-        told = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_BREACHING else "ALARM"
+        """Make an alarm that sends each change of its state to the operations topic, all with the same description."""
+        states = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_BREACHING else "ALARM"
         alarm = cloudwatch.Alarm(
             self,
             name,
-            alarm_description=f"{told}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{name.lower()}",
+            alarm_description=f"{states}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{name.lower()}",
             metric=metric,
             threshold=threshold,
             comparison_operator=comparison,

@@ -13,8 +13,8 @@ from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.function import TrainGuardFunction
 from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, services_by_kind
 from infra.constructs.storage import Storage
-from trainguard.families.installed import FAMILIES
-from trainguard.families.training.family import TRAINING_HEALTH
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ _UNTRACED = (
     "A trace an invocation costs a fifth of all that a node costs; logs and metrics say where time goes, and "
     "-c tracing=active has them sent."
 )
-_LOOKS_AT_RESOURCES = "decide_stop"
-"""The function whose role may describe what is stopped outside SageMaker."""
+_LOOK_AT_RESOURCES = frozenset({"decide_stop", "stop_job"})
+"""Their roles may describe what is stopped outside SageMaker."""
 
 _OWN_EXECUTIONS = "Executions of the machine's own Distributed Map, whose names Step Functions gives."
 
@@ -81,11 +81,13 @@ _UNLOGGED_BUCKET = Accepted(
 )
 
 ACCEPTED = (
-    Accepted("Actions/ComposeAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
     Accepted("Actions/DecideStop/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted("Actions/DecideStop/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-    Accepted("Actions/FireRole/Resource", _ALL, _LOG_DELIVERY + _AND_LOOKS),
-    Accepted("Actions/FireRole/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
+    Accepted("Actions/FireRole/Resource", _ALL, _LOG_DELIVERY),
+    Accepted("Actions/RecordFire/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+    Accepted("Actions/SendAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+    Accepted("Actions/StopJob/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
+    Accepted("Actions/StopJob/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
     Accepted("Captures/JoinCapture/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
@@ -98,16 +100,16 @@ ACCEPTED = (
         "Serverless::Serverless-LambdaEventSourceMappingDestination",
         "Lambda offers failure destinations for streams; an SQS source has its queue's redrive policy instead.",
     ),
-    Accepted("Evaluation/LookAfterJob/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
+    Accepted("Evaluation/ReconcileJob/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
-        "Evaluation/LookAfterJob/Function/Resource",
+        "Evaluation/ReconcileJob/Function/Resource",
         _NO_DLQ,
         "Its failure destination keeps an event that failed, with the reason; a dead-letter queue would keep it twice.",
     ),
     Accepted(
-        "Evaluation/Tick/Function/EventInvokeConfig/Resource",
+        "Evaluation/Scheduler/Function/EventInvokeConfig/Resource",
         _NO_ASYNC_DESTINATION,
-        "The function's dead-letter queue keeps a failed tick; a destination beside it would keep it twice.",
+        "The function's dead-letter queue keeps a failed scheduler run; a destination beside it would keep it twice.",
     ),
     Accepted(
         "Ingest/DoorbellDeadLetters/Resource",
@@ -173,7 +175,6 @@ _DIGEST = (
 
 
 def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> tuple[Accepted, ...]:
-    """Return what stands of the function that polls sources, as far as ``config`` has it."""
     services = services_by_kind(config.live_sources)
     if not services:
         return ()
@@ -188,15 +189,14 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> tuple[Ac
         Accepted(
             "LiveSources/PollSource/Function/EventInvokeConfig/Resource",
             _NO_ASYNC_DESTINATION,
-            "The function's dead-letter queue keeps a failed event; the next tick asks for what it left.",
+            "The function's dead-letter queue keeps a failed event; the next scheduler run asks for what it left.",
         ),
     )
 
 
 def _findings_of_roles(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
-    """Yield what stands of each function's role that may do on * what knows no resources."""
     for part in functions:
-        looks = part.service_name == _LOOKS_AT_RESOURCES
+        looks = part.service_name in _LOOK_AT_RESOURCES
         if config.traced or config.subnet_ids or (looks and config.stoppable):
             _, _, path = str(part.node.path).partition("/")
             for rule in (_ALL, _STAR):
@@ -204,7 +204,6 @@ def _findings_of_roles(config: DeploymentConfig, functions: Sequence[TrainGuardF
 
 
 def _findings_without_traces(functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
-    """Yield what stands of a deployment that sends no traces."""
     for part in functions:
         _, _, path = str(part.node.path).partition("/")
         yield Accepted(f"{path}/Function/Resource", "Serverless::Serverless-LambdaTracing", _UNTRACED)
@@ -249,9 +248,9 @@ def findings_that_stand(
             for keys in family.reads
         ),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
-        Accepted("Evaluation/LookAfterJob/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
+        Accepted("Evaluation/ReconcileJob/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", settings, named),
-        Accepted("Evaluation/LookAfterJob/Role/Resource", settings, named),
+        Accepted("Evaluation/ReconcileJob/Role/Resource", settings, named),
         Accepted("Lifecycle/JobLifecycle/Role/Resource", settings, named),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}:*"), _OWN_EXECUTIONS),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}/Digests:*"), _OWN_EXECUTIONS),
@@ -261,7 +260,7 @@ def findings_that_stand(
     asked = (*(_VERDICT if config.verdict_endpoint else ()), *(_DIGEST if config.weekly_digest else ()))
     live = _findings_of_live_sources(config, bucket)
     stopped = (_wildcard(_STOPPED[kind]) for kind in config.stoppable)
-    stops = tuple(Accepted("Actions/FireRole/Resource", each, _ANY_JOB_STOP) for each in stopped)
+    stops = tuple(Accepted("Actions/StopJob/Role/Resource", each, _ANY_JOB_STOP) for each in stopped)
     deliveries = Accepted(
         "Actions/Delivery/Role/Resource",
         _wildcard(f"{_LOG_GROUPS}:sns/<AWS::Region>/<AWS::AccountId>/{stack_name}-*"),

@@ -11,30 +11,24 @@ from infra.config import DeploymentConfig
 from infra.constructs.policy import allow
 
 GATEWAY_SERVICES = ("s3", "dynamodb")
-"""What is reached through route tables, at no cost."""
+"""Reached through route tables, at no cost."""
 
-INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm")
-"""What the functions call through interface endpoints, or a NAT gateway; Lambda itself writes their logs and traces."""
+INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm", "sns", "events")
+"""Reached through interface endpoints, or a NAT gateway; Lambda itself writes logs and traces."""
 
 _HTTPS = 443
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where functions run: ids of subnets and of security groups."""
+    """Ids of the functions' subnets and security groups."""
 
     subnet_ids: tuple[str, ...]
     security_group_ids: tuple[str, ...]
 
 
 class Network(Construct):
-    """What the stack makes in a VPC that it is given by id: a security group, gateway endpoints, or neither.
-
-    Attributes
-    ----------
-    placement : Placement or None
-        Where functions run; None is outside any VPC.
-    """
+    """The stack's parts in a given VPC: a security group, gateway endpoints, or neither; else ``placement`` is None."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
         super().__init__(scope, construct_id)
@@ -46,7 +40,7 @@ class Network(Construct):
             self._build_gateway_endpoints(config)
 
     def _build_security_group(self, config: DeploymentConfig) -> str:
-        """Make a group that lets nothing in, and HTTPS out: the functions speak to services of AWS alone."""
+        """Make a group that lets nothing in, and HTTPS out: the functions call services of AWS alone."""
         https = ec2.CfnSecurityGroup.EgressProperty(
             ip_protocol="tcp", from_port=_HTTPS, to_port=_HTTPS, cidr_ip="0.0.0.0/0", description="Services of AWS"
         )

@@ -1,4 +1,4 @@
-"""What the deployment costs an hour, as metric math over what it used: the larger parts of the bill, not all of it."""
+"""Cost of the deployment an hour, as metric math over its use: the larger parts of the bill."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from infra.constructs.storage import ACTIVE_JOBS_INDEX
 UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
 
 TRANSITIONS = 12
-"""State transitions of an execution, about."""
+"""Of an execution, about."""
 
 _HOUR = Duration.hours(1)
 _MIB_MS_IN_GIB_S = 1_024 * 1_000
@@ -25,16 +25,13 @@ _MIB_MS_IN_GIB_S = 1_024 * 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What was used within an hour, and what a unit of it costs."""
-
     metric: cloudwatch.IMetric
     price: float
     units: int = 1
-    """How many units the metric counts at once."""
 
 
 def cost_an_hour(parts: WatchedParts) -> cloudwatch.MathExpression:
-    """Return the expression that adds up prices of what was used within each hour, in the price table's currency."""
+    """Return the expression that adds up prices of each hour's use, in the price table's currency."""
     used = list(_used(parts))
     terms = (f"FILL(c{number}, 0) * {_factor(each)}" for number, each in enumerate(used))
     return cloudwatch.MathExpression(
@@ -52,7 +49,7 @@ def unit_prices() -> dict[str, float]:
 
 
 def _factor(used: _Used) -> str:
-    """Return what the metric is multiplied by; ``units`` stand for themselves, as a parameter may give them."""
+    """Return the factor of the metric; ``units`` stand for themselves, as a parameter may give them."""
     price = _decimal(used.price)
     return price if used.units == 1 else f"{Tokenization.stringify_number(used.units)} * {price}"
 

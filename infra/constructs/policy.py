@@ -1,4 +1,4 @@
-"""Words for permissions: one statement a purpose, each with a name that a person finds again in the console."""
+"""Statements of permissions: one a purpose, each with a name that a person finds again in the console."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""Saved queries of CloudWatch Logs Insights: what a person looks for when a verdict, or the lack of one, puzzles.
-
-The words of the messages are those that the functions log; a test compares them with the code.
-"""
+"""Saved queries of CloudWatch Logs Insights about verdicts; a test compares their words with the log messages."""
 
 from collections.abc import Mapping
 

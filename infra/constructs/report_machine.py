@@ -1,13 +1,12 @@
 """The report state machine, in Amazon States Language with JSONata.
 
 An execution makes the full report of one job: a function plans which nodes and days are to be read, a Map has each of
-them digested, and a function puts the digests together. Few items go through an inline Map, many through a Distributed
-Map, whose children are executions of their own: so neither payloads nor the history outgrow their limits. A digest
-that fails at every attempt is missing in the report, which says so; every other fault fails the execution at its end.
+them digested, and a function puts the digests together. Many items go through a Distributed Map, so that neither
+payloads nor the history outgrow their limits. A digest that fails at every attempt is missing in the report, which says
+so; every other fault fails the execution at its end.
 
 The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned, or not be
-put together, is built from state, which is better than none; on request it would replace a full one by less. The
-variables:
+put together, is built from state; on request it would replace a full one by less. The variables:
 
 =========== ======================================================================================================
 job, run    the job's name; this execution's name, under which the parts lie
@@ -20,7 +19,7 @@ report      answer of `build_report`
 """
 
 from infra.constructs.fire_machine import REPORT_TIMEOUT_S
-from infra.constructs.states import CALL, ERROR_TEXT, RETRY_CALL, State, choice, invoke, listed
+from infra.constructs.states import CALL, ERROR_TEXT, RETRY, State, choice, invoke, listed
 
 DIGESTS_AT_ONCE = 40
 """As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
@@ -30,7 +29,6 @@ PLAN_TIMEOUT_S = 310
 """Each longer than its function may run."""
 
 MAP_LABEL = "Digests"
-"""Part of the names of a Distributed Map's executions."""
 
 _EXECUTION_TIMEOUT_S = 24 * 3600
 
@@ -132,10 +130,7 @@ def _building_states() -> State:
 
 
 def _map(name: str, processor: State, *, of: str, **where_from: object) -> State:
-    """Return a Map over the items; what becomes of it, the report is built.
-
-    Step Functions wants names of states to be unique in the whole machine: those in this map end in ``of``.
-    """
+    """Return a Map; the report is built in any case. Its states' names end in ``of``: names are unique in a machine."""
     states = _digesting_states(of)
     return {
         "Type": "Map",
@@ -163,7 +158,7 @@ def _digesting_states(of: str) -> State:
             "Resource": f"arn:${{Partition}}:states:::{CALL}",
             "Arguments": {"FunctionName": "${DigestProfileArn}", "Payload": "{% $states.input %}"},
             "TimeoutSeconds": DIGEST_TIMEOUT_S,
-            "Retry": RETRY_CALL,
+            "Retry": RETRY,
             "Output": "{% $states.result.Payload %}",
             "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": digested}],
             "Next": left,

@@ -9,7 +9,7 @@ from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuard
 from infra.constructs.policy import allow
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
-from trainguard.families.training.family import TRAINING_HEALTH
+from trainguard.engine.training.family import TRAINING_HEALTH
 
 _REPORTS = "*/rule-output/TrainGuardReport/"
 _PARTS = f"{_REPORTS}parts/*"
@@ -19,15 +19,7 @@ _READ_BY_DIGESTS = ("*/profiler-output/*", *TRAINING_HEALTH.reads, _KEYS, _RUN_P
 
 
 class Reports(Construct):
-    """Three functions, and the state machine that makes full reports of them.
-
-    Attributes
-    ----------
-    build_report : TrainGuardFunction
-        The one that the fire path calls, too.
-    state_machine_arn, state_machine_name : str
-        The report state machine.
-    """
+    """Three functions, one of which the fire path calls too, and the state machine that makes full reports of them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage) -> None:
         super().__init__(scope, construct_id)

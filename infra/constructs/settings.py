@@ -12,15 +12,7 @@ from infra.constructs.policy import allow
 
 
 class Settings(Construct):
-    """The stack's default settings, and the path below which people put others.
-
-    Attributes
-    ----------
-    default : aws_ssm.StringParameter
-        The document that holds for every job.
-    path : str
-        Beginning of the names of the parameters that a job may name in a tag.
-    """
+    """The stack's default settings for every job, and the path of those that a job may name in a tag."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
         super().__init__(scope, construct_id)
@@ -46,7 +38,6 @@ class Settings(Construct):
 
 
 def _defaults(config: DeploymentConfig) -> dict[str, object]:
-    """Return the document that a new stack begins with."""
     defaults: dict[str, object] = {"evaluate": _evaluate(config)}
     if config.evaluation_every_s is not None:
         defaults["evaluation_every_s"] = config.evaluation_every_s
@@ -54,7 +45,7 @@ def _defaults(config: DeploymentConfig) -> dict[str, object]:
 
 
 def _evaluate(config: DeploymentConfig) -> str | list[str]:
-    """Return whom the default evaluates: who writes into a bucket of the stack's own has asked for it."""
+    """Return the jobs of the default: all in a bucket of the stack's own, as its writers have asked for it."""
     if config.evaluate is None:
         return "tagged" if config.profile_bucket else "all"
     return config.evaluate.split(",") if "*" in config.evaluate else config.evaluate

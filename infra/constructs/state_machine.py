@@ -1,4 +1,4 @@
-"""What all state machines have in common: Standard, logged, with a role of their own; traced where asked for."""
+"""Common parts of all state machines: Standard, logged, with a role of their own; traced where asked for."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def state_machine(
     statements: Sequence[iam.PolicyStatement],
     name: str | None = None,
 ) -> sfn.CfnStateMachine:
-    """Return a state machine whose role may do what ``statements`` say, write its log, and send any traces."""
+    """Return a state machine with a role for ``statements``, its log, and any traces."""
     executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(platform.config, construct_id))
     this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
@@ -80,10 +80,7 @@ def state_machine(
 
 
 def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, str]]:
-    """Return a definition with one placeholder for each integration's ARN, and the ARNs by the placeholders' names.
-
-    cfn-lint accepts a placeholder for an ARN, and takes an ARN with a placeholder in it for a wrong one.
-    """
+    """Return a definition with a placeholder for each ARN, which cfn-lint accepts, and the ARNs by placeholder."""
     arns: dict[str, str] = {}
 
     def placeholder(match: re.Match[str]) -> str:
@@ -97,8 +94,8 @@ def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, st
 def _log_name(config: DeploymentConfig, construct_id: str) -> str:
     """Return a name that CloudWatch Logs lets services write to without a line of its own in a policy.
 
-    That policy is the account's, of 5,120 characters in all: where many machines log, no other could be made. The end
-    is the stack's own, so that a log that outlived its stack is in the way of no other.
+    That policy is the account's, of 5,120 characters in all. The end is the stack's own, so that a log that outlived
+    its stack is in the way of no other.
     """
     stack_uuid = Fn.select(2, Fn.split("/", Aws.STACK_ID))
     return f"/aws/vendedlogs/states/{config.stack_name}-{construct_id}-{stack_uuid}"

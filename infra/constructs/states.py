@@ -1,11 +1,6 @@
-"""States in Amazon States Language with JSONata, as both machines put them together.
+"""Common states in Amazon States Language; ``${…}`` is CloudFormation's, ``{% … %}`` is JSONata."""
 
-A task catches its own errors, notes them in a variable and goes on, so that no step keeps another from running; all but
-those that a redrive is to repeat.
-``${…}`` are names and ARNs that CloudFormation puts in; ``{% … %}`` is JSONata.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 State = dict[str, Any]
@@ -13,20 +8,9 @@ State = dict[str, Any]
 TASK_TIMEOUT_S = 60
 _CAUSE_CHARACTERS = 300
 
-RETRY = [
-    {
-        "ErrorEquals": ["States.TaskFailed"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxAttempts": 3,
-        "JitterStrategy": "FULL",
-    }
-]
-
 CALL = "lambda:invoke"
-"""The integration that calls a function."""
 
-RETRY_CALL = [
+RETRY = [
     {
         "ErrorEquals": ["Lambda.TooManyRequestsException"],
         "IntervalSeconds": 5,
@@ -35,7 +19,13 @@ RETRY_CALL = [
         "MaxAttempts": 30,
         "JitterStrategy": "FULL",
     },
-    *RETRY,
+    {
+        "ErrorEquals": ["States.TaskFailed"],
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxAttempts": 3,
+        "JitterStrategy": "FULL",
+    },
 ]
 """An account may run fewer functions than want to run at once, digests for one: then they queue."""
 
@@ -54,56 +44,20 @@ def choice(condition: str, *, then: str, otherwise: str) -> State:
 
 
 def listed(*expressions: str) -> str:
-    """Return an expression for the list of those texts that are not empty.
-
-    The outer brackets keep a list of one or none a list; `$filter` alone would give a text, or nothing.
-    """
+    """Return an expression for the list of the texts that are not empty; `$filter` alone may give no list."""
     return f"{{% [$filter([{', '.join(expressions)}], function($text) {{ $text != '' }})] %}}"
 
 
-def task(
-    name: str,
-    *,
-    resource: str,
-    arguments: Mapping[str, object],
-    fault: str | None,
-    following: str,
-    failed: str | None = None,
-    timeout_s: int = TASK_TIMEOUT_S,
-) -> State:
-    """Return a task that goes on to ``following``, after a failure with the variable ``fault`` set.
-
-    After a failure it goes on to ``failed`` where one is given. Without a ``fault`` its failure is the execution's.
-    """
-    state: State = {
+def call(function: str, payload: object, *, following: str, timeout_s: int = TASK_TIMEOUT_S) -> State:
+    """Return the task that calls a function, whose ARN CloudFormation puts in for ``<function>Arn``."""
+    return {
         "Type": "Task",
-        "Resource": f"arn:${{Partition}}:states:::{resource}",
-        "Arguments": dict(arguments),
+        "Resource": f"arn:${{Partition}}:states:::{CALL}",
+        "Arguments": {"FunctionName": f"${{{function}Arn}}", "Payload": payload},
         "TimeoutSeconds": timeout_s,
-        "Retry": RETRY_CALL if resource == CALL else RETRY,
+        "Retry": RETRY,
         "Next": following,
     }
-    if fault is not None:
-        noted = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}"}
-        state["Catch"] = [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": failed or following}]
-    return state
-
-
-def passing(state: State, errors: Sequence[str], *, following: str) -> State:
-    """Return a task for which ``errors`` are no fault: they are not retried, and lead to ``following``."""
-    named = {"ErrorEquals": list(errors)}
-    return {
-        **state,
-        "Retry": [{**named, "MaxAttempts": 0}, *state["Retry"]],
-        "Catch": [{**named, "Next": following}, *state["Catch"]],
-    }
-
-
-def keeping(variable: str, state: State, *, answer: object, otherwise: object) -> State:
-    """Return a task with ``variable`` set: to ``answer`` when it succeeded, to ``otherwise`` when it failed."""
-    (catch,) = state["Catch"]
-    caught = {**catch, "Assign": {**catch["Assign"], variable: otherwise}}
-    return {**state, "Assign": {variable: answer}, "Catch": [caught]}
 
 
 def invoke(
@@ -117,12 +71,9 @@ def invoke(
     timeout_s: int = TASK_TIMEOUT_S,
 ) -> State:
     """Return a task that keeps a function's answer in the variable ``answer``, or ``otherwise`` when it failed."""
-    called = task(
-        name,
-        resource=CALL,
-        arguments={"FunctionName": f"${{{name}Arn}}", "Payload": payload},
-        fault=fault,
-        following=following,
-        timeout_s=timeout_s,
-    )
-    return keeping(answer, called, answer="{% $states.result.Payload %}", otherwise=otherwise)
+    kept = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}", answer: otherwise}
+    return {
+        **call(name, payload, following=following, timeout_s=timeout_s),
+        "Assign": {answer: "{% $states.result.Payload %}"},
+        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": kept, "Next": following}],
+    }

@@ -1,4 +1,4 @@
-"""Where profiles and state live: one bucket and the three tables that people read."""
+"""Storage of profiles and state: one bucket and the three tables that people read."""
 
 from typing import cast
 
@@ -16,17 +16,7 @@ ACTIVE_JOBS_INDEX = "ActiveJobs"
 
 
 class Storage(Construct):
-    """Profile bucket and tables.
-
-    Attributes
-    ----------
-    bucket_name, bucket_arn : str
-        The bucket that training jobs write their profiles to.
-    bucket : aws_s3.Bucket or None
-        The dedicated bucket; None when the deployment uses an existing one.
-    jobs, rule_state, node_state : aws_dynamodb.Table
-        The tables.
-    """
+    """Profile bucket and tables; ``bucket`` is None when the deployment uses an existing one."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
         super().__init__(scope, construct_id)
@@ -52,8 +42,8 @@ class Storage(Construct):
     def send_new_objects(self, queue: sqs.IQueue, *, once: IDependable | None) -> None:
         """Have the dedicated bucket send a message to the queue for each new object.
 
-        S3 tries the queue when it is told of it: ``once`` is the queue's policy, which must not name the bucket. The
-        methods of the L2 construct would deploy a custom resource.
+        S3 tries the queue when the notification is configured: ``once`` is the queue's policy, which must not name the
+        bucket. The methods of the L2 construct would deploy a custom resource.
         """
         to_queue = s3.CfnBucket.QueueConfigurationProperty(event="s3:ObjectCreated:*", queue=queue.queue_arn)
         self._notify(s3.CfnBucket.NotificationConfigurationProperty(queue_configurations=[to_queue]), once)

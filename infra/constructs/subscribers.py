@@ -1,4 +1,4 @@
-"""Who gets mails of a topic."""
+"""Mail subscriptions of a topic."""
 
 from collections.abc import Mapping
 
@@ -16,11 +16,7 @@ def subscribe_address(
     undelivered: sqs.IQueue,
     filter_policy: Mapping[str, sns.SubscriptionFilter] | None = None,
 ) -> None:
-    """Subscribe a mail address; messages that SNS cannot deliver go to the queue ``undelivered``.
-
-    The subscription is named after its address, so that another address is another subscription. An address that a
-    parameter of the template gives is not known here.
-    """
+    """Subscribe a mail address under an id of its own; ``undelivered`` gets what SNS cannot deliver."""
     sns.Subscription(
         topic,
         _ADDRESS_BY_PARAMETER if Token.is_unresolved(address) else address,

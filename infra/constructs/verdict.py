@@ -9,15 +9,9 @@ from infra.constructs.storage import Storage
 
 
 class VerdictEndpoint(Construct):
-    """The function and its URL.
+    """The function, which only reads jobs and rows, and its URL.
 
-    Attributes
-    ----------
-    function : TrainGuardFunction
-        It may read jobs and rows, and nothing else.
-    url : str
-        Where it answers; a caller needs ``lambda:InvokeFunctionUrl`` and ``lambda:InvokeFunction`` on the function, and
-        signs its requests.
+    A caller needs ``lambda:InvokeFunctionUrl`` and ``lambda:InvokeFunction`` on the function, and signs its requests.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage) -> None:

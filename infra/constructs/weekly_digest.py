@@ -1,4 +1,4 @@
-"""What was wasted, once a week by mail and chat: a function behind a schedule."""
+"""A weekly digest of waste by mail and chat: a function behind a schedule."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -16,13 +16,7 @@ _MOST_AGE = Duration.hours(6)
 
 
 class WeeklyDigest(Construct):
-    """The function and its schedule: Mondays, for the week that ended the night before.
-
-    Attributes
-    ----------
-    function : TrainGuardFunction
-        It may read jobs and rows, and publish on the topics of alerts.
-    """
+    """The function, which reads jobs and rows and publishes, and its schedule: Mondays, for the week before."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""What lets training jobs of other accounts write profiles into the stack's bucket, and keeps them from all else there.
-
-Each account writes below a prefix of its own, its id: so no account reaches the objects of another one, or of this one.
-"""
+"""Lets training jobs of other accounts write profiles into the stack's bucket, below their account's id."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,11 +9,10 @@ from aws_cdk import aws_s3 as s3
 
 from infra.config import DeploymentConfig
 from infra.constructs.canary import CANARY_PREFIX
-from trainguard.families.installed import FAMILIES
+from trainguard.engine.installed import FAMILIES
 
 WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.written), "*/job.json")
-"""Keys of a job below an account's prefix, the first folder of all keys: what families of rules judge, and the files by
-which jobs outside this account's SageMaker say what they are."""
+"""Keys of a job below an account's prefix, the first folder of all keys: the families' objects, and job files."""
 
 KEPT_FROM_WRITERS = ("*/rule-output/*", f"*/{CANARY_PREFIX}*")
 """Keys that those wildcards would let through: results, and the names of canaries."""
@@ -27,11 +23,10 @@ _CUSTOMER_ALGORITHM = "s3:x-amz-server-side-encryption-customer-algorithm"
 
 
 def let_accounts_write(bucket: s3.Bucket, config: DeploymentConfig) -> None:
-    """Put into the bucket's policy what the accounts that ``config`` names may do, and what no other account may.
+    """Put into the bucket's policy the rights of ``config``'s accounts, and refusals for all other accounts.
 
-    Objects belong to this account whoever writes them, as the bucket has no ACLs. One that names a key of another
-    account, or that S3 keeps no key for, could not be read here, and is refused. What no family reads is refused in one
-    statement for all accounts: a policy takes 20 KB.
+    An object that names a key of another account, or that S3 keeps no key for, could not be read here, and is refused.
+    Other keys than the families' are refused in one statement for all accounts: a policy takes 20 KB.
     """
     for account in config.writer_accounts:
         bucket.add_to_resource_policy(

@@ -14,7 +14,7 @@ FOLDER = PROJECT_ROOT / "build" / "release"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the release and say where it is; return 0, or 2 when a setting or the package is at fault."""
+    """Build the release and print its place; return 0, or 2 when a setting or the package is at fault."""
     parser = argparse.ArgumentParser(prog="make release", description="Build a release.", allow_abbrev=False)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: build/release")

@@ -1,4 +1,4 @@
-"""Archives whose bytes depend on what a folder holds, and neither on when nor by whom it was written."""
+"""Archives whose bytes depend on the content of a folder alone."""
 
 import hashlib
 import stat
@@ -13,19 +13,7 @@ _READABLE = (stat.S_IFREG | 0o644) << 16
 
 
 def write_archive(target: Path, folder: Path, *, below: str = "") -> None:
-    """Write the files of a folder as a ZIP archive.
-
-    The same files give the same bytes with the same zlib; another zlib may compress them to other ones.
-
-    Parameters
-    ----------
-    target : Path
-        The archive.
-    folder : Path
-        Its files are in the archive by their paths from here, in order of these.
-    below : str, optional
-        Put before each path, with a slash at its end.
-    """
+    """Write a folder as a ZIP archive, the same bytes for the same files and zlib; ``below`` ends in a slash."""
     files = sorted((file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file())
     with zipfile.ZipFile(target, "w") as archive:
         for name, file in files:

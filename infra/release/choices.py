@@ -16,15 +16,7 @@ Make: TypeAlias = Callable[[DeploymentConfig], Template]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is in the stack where a condition holds, and the settings with which it is not.
-
-    Attributes
-    ----------
-    condition : str
-        Its name in the template.
-    settings : tuple of str
-        The fields of `DeploymentConfig` that decide.
-    """
+    """Parts of the stack under a condition; ``settings`` are the fields of `DeploymentConfig` that decide."""
 
     condition: str
     settings: tuple[str, ...]
@@ -133,7 +125,7 @@ def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -
     keyed = chosen(whole, make(with_key), plain)
     without = Choice(OWN_KEY, ("kms_key_arn",)).without
     unkeyed = chosen(*(make(without(config)) for config in (full, with_key, existing)))
-    # The stack's own bucket has the rules, too: what the choice of notifications changes, an existing one shows.
+    # Only an existing bucket shows what the notifications change: the stack's own has the rules in any case.
     notified = make(replace(existing, profile_notifications=BY_QUEUE))
     return merge(TAKES_EVENTS, merge(OWN_KEY, keyed, keyed, unkeyed), plain, notified)
 

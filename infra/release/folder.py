@@ -33,22 +33,7 @@ def project_version() -> str:
 
 
 def write_release(out: Path, context: Mapping[str, object]) -> Path:
-    """Write the release into a folder of its name below ``out``, and beside that its archive; return the folder.
-
-    Parameters
-    ----------
-    out : Path
-        Made if it is missing; an earlier build of the same release in it is replaced.
-    context : mapping
-        Context values: defaults of parameters, and what holds for each stack of the release.
-
-    Raises
-    ------
-    DeploymentConfigError
-        When a context value cannot be used, or not in a release.
-    ReleaseError
-        When the package cannot be built.
-    """
+    """Write the release and its archive below ``out``, return its folder; DeploymentConfigError, ReleaseError."""
     config = DeploymentConfig.from_context(context)
     target = out / f"trainguard-{project_version()}"
     shutil.rmtree(target, ignore_errors=True)
@@ -73,7 +58,6 @@ def _write_assets(template: ReleaseTemplate, target: Path) -> None:
 
 
 def _build(target: Path, project: Path, *kinds: str) -> None:
-    """Build a package into the folder: by default its wheel and its source."""
     command = [find_uv(), "build", "--quiet", "--no-create-gitignore", *kinds, "--out-dir", str(target), str(project)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- no shell, own words
     if done.returncode != 0:

@@ -1,8 +1,4 @@
-"""Two templates of one stack as one template with a condition: where they differ, the condition chooses.
-
-CDK makes the templates, so that whatever a setting changes is described in one place, the constructs. The templates
-differ in few places: resources that one of them lacks, and values.
-"""
+"""Merges two templates of one stack into one with a condition: where they differ, the condition chooses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,10 +19,7 @@ class _Statements(dict[str, Json]):
 
 
 def named(value: Json) -> Json:
-    """Return a template in which statements of policies, a list, stand by their names, so that each is compared.
-
-    The name of a statement is its Sid, or all that it says.
-    """
+    """Return a template with the statements of policies by Sid or content, so that each is compared."""
     if isinstance(value, dict):
         return {key: named(part) for key, part in value.items()}
     if not isinstance(value, list):
@@ -37,7 +30,7 @@ def named(value: Json) -> Json:
 
 
 def listed(value: Json) -> Json:
-    """Return what `named` was given, with the statements as a list again."""
+    """Return a template for `named` with the statements as a list again."""
     if isinstance(value, _Statements):
         return [listed(part) for part in value.values()]
     if isinstance(value, dict):
@@ -46,21 +39,9 @@ def listed(value: Json) -> Json:
 
 
 def merge(condition: str, merged: Template, holds: Template, fails: Template) -> Template:
-    """Return ``merged`` with one more condition.
+    """Return ``merged``, which is ``holds`` after earlier conditions, with one more condition.
 
-    Parameters
-    ----------
-    condition : str
-        Name of the condition.
-    merged : mapping
-        What ``holds`` has become by earlier conditions; ``holds`` itself for the first.
-    holds, fails : mapping
-        The template where the condition holds, and where it does not; both as `named` returns them.
-
-    Raises
-    ------
-    MergeError
-        When a difference is none that a condition expresses, or lies where an earlier condition chooses already.
+    All are as `named` returns them. Raises MergeError for a difference that no condition expresses.
     """
     sections = {**merged}
     resources = dict(merged["Resources"])

@@ -1,8 +1,4 @@
-"""The parameters of a release's template: the settings of `infra.config` that are chosen when the stack is created.
-
-A parameter is named after its setting: ``ProfileBucket`` is ``profile_bucket``. A setting that the release was built
-with is its parameter's default. What has no parameter is the same in each stack of the release.
-"""
+"""The parameters of a release's template, ``ProfileBucket`` for the setting ``profile_bucket`` of `infra.config`."""
 
 import re
 from dataclasses import dataclass, replace
@@ -25,8 +21,6 @@ class Parameter:
 
     Attributes
     ----------
-    name : str
-        Its name in the template.
     setting : str or None
         The field of `DeploymentConfig` that it gives; None for where the assets lie.
     group, label, says : str
@@ -34,10 +28,10 @@ class Parameter:
     kind : {"String", "Number"}
         CloudFormation's type.
     pattern : str or None
-        What a text matches as a whole.
+        Pattern of the whole text.
     is_list : bool
-        Whether the text is one or more parts with commas between them, each of ``pattern``. No parameter has
-        CloudFormation's type of lists, of which its rules and conditions cannot say that one is empty.
+        Whether the text is one or more parts with commas between them, each of ``pattern``. CloudFormation's rules and
+        conditions cannot say that a parameter of its type of lists is empty.
     allowed : tuple of str
         The only values; none allows all that ``pattern`` does.
     limits : tuple of int or None
@@ -289,13 +283,7 @@ PARAMETERS = (
 
 
 def declarations(config: DeploymentConfig) -> dict[str, Any]:
-    """Return the section ``Parameters``, with the settings of ``config`` as defaults.
-
-    Raises
-    ------
-    DeploymentConfigError
-        When a setting is none that its parameter, or a release, can have; the message names each.
-    """
+    """Return the section ``Parameters`` with defaults from ``config``; raises DeploymentConfigError."""
     defaults = {each.name: _default(each, config) for each in PARAMETERS}
     faults = [
         f"{each.setting} is {default!r}, which the parameter {each.name} of a release cannot be"

@@ -1,4 +1,4 @@
-"""Synthesises the template of a release, and says which files it needs beside it."""
+"""Synthesises the template of a release, and lists its files."""
 
 import json
 import re
@@ -21,7 +21,7 @@ STACK = "TrainGuard"
 LAYER = "layer"
 
 MOST_BYTES = 1_000_000
-"""As large as a template may be that CloudFormation reads from S3."""
+"""Limit of a template that CloudFormation reads from S3."""
 
 _SHOWN_OF_HASH = 16
 _UNUSED_HERE = ("CloudFormation-Validate::W2001", "CloudFormation-Validate::W8001")
@@ -32,16 +32,7 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A folder that the template needs as an archive.
-
-    Attributes
-    ----------
-    name : str
-        What it is: ``layer``, or the name of a function's folder in ``lambdas/``.
-    file : str
-        Name of the archive, which says what the folder holds: other content has another name.
-    folder : Path
-    """
+    """A folder that the template needs as an archive; the name ``file`` changes with the content."""
 
     name: str
     file: str
@@ -64,21 +55,7 @@ class ReleaseTemplate:
 def release_template(config: DeploymentConfig, staging: Path) -> ReleaseTemplate:
     """Synthesise the stack once for each choice, and return the templates merged into one.
 
-    Parameters
-    ----------
-    config : DeploymentConfig
-        Its settings are the defaults of the parameters; those without a parameter hold for each stack of the release.
-    staging : Path
-        Folder for CDK's cloud assemblies; the assets' folders stay in it.
-
-    Raises
-    ------
-    DeploymentConfigError
-        When a setting is none that a release can have.
-    UnacknowledgedFindingError
-        When a rule pack or CDK itself found something that is not acknowledged.
-    MergeError
-        When two choices change the same value.
+    Raises DeploymentConfigError, UnacknowledgedFindingError, and MergeError when two choices change the same value.
     """
     declared = declarations(config)
     files: dict[str, Any] = {}
@@ -109,10 +86,7 @@ def _synthesise(config: DeploymentConfig, parameters: Mapping[str, Any], staging
 
 
 def _declare(stack: TrainGuardStack, parameters: Mapping[str, Any]) -> None:
-    """Declare in the stack what it refers to, under these very names.
-
-    Without defaults: CDK would judge the stack with them, in which no choice is made.
-    """
+    """Declare what the stack refers to, without defaults: CDK would judge the stack with them."""
     scope = Construct(stack, "Declarations")
     for name, declared in parameters.items():
         CfnParameter(scope, name, type=declared["Type"]).override_logical_id(name)
@@ -138,6 +112,6 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _name(shown: str) -> str:
-    """Return what an asset is, from the path of the construct that it is code of."""
+    """Return an asset's name from the path of the construct that it is code of."""
     part = shown.split("/")[-3] if shown.endswith("/Function/Code") else LAYER
     return _HUMP.sub("_", part).lower()

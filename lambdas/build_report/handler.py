@@ -8,10 +8,10 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.environment import BuildReportEnvironment, load_environment
-from trainguard.adapters.report_wiring import over_stores
-from trainguard.report.stack.build import StackReports
-from trainguard.report.stack.calls import BuildCall
+from trainguard.aws.environment import BuildReportEnvironment, load_environment
+from trainguard.aws.report_wiring import over_stores
+from trainguard.stack.report.build import StackReports
+from trainguard.stack.report.calls import BuildCall
 
 logger = Logger()
 environment = load_environment(BuildReportEnvironment, os.environ, function="build_report")

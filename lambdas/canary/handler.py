@@ -7,13 +7,13 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.environment import CanaryEnvironment, load_environment
-from trainguard.adapters.observability import PowertoolsJournal
-from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.canary.call import CanaryCall
-from trainguard.canary.run import Canary
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.environment import CanaryEnvironment, load_environment
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.stack.canary.call import CanaryCall
+from trainguard.stack.canary.run import Canary
 
 logger = Logger()
 metrics = Metrics()

@@ -8,17 +8,17 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.actions.request import StopCase
-from trainguard.actions.stop_kinds import StopServices, decide_within_ceiling
-from trainguard.actions.stop_preconditions import StopPreconditions
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget, region_of
-from trainguard.adapters.environment import DecideStopEnvironment, load_environment
-from trainguard.adapters.job_resources import batch_jobs, instances
-from trainguard.adapters.sagemaker import SageMakerTrainingJobs
-from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget, region_of
+from trainguard.aws.environment import DecideStopEnvironment, load_environment
+from trainguard.aws.job_resources import batch_jobs, instances
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.stack.actions.request import StopCase
+from trainguard.stack.actions.stop_kinds import StopServices, decide_within_stop_rate
+from trainguard.stack.actions.stop_preconditions import StopPreconditions
 
 logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
@@ -52,7 +52,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     del context
     case = msgspec.convert(event, StopCase)
     known = StopPreconditions.read(case, jobs, rows)
-    decision = decide_within_ceiling(case, services, budget, limit, known=known, now=time.time())
+    decision = decide_within_stop_rate(case, services, budget, limit, known=known, now=time.time())
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

@@ -7,13 +7,12 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.report_wiring import profile_objects
-from trainguard.report.stack.digest import DayDigester
-from trainguard.report.stack.parts import DigestItem
-from trainguard.report.stack.run_digest import RunDigester
+from trainguard.aws.report_wiring import profile_objects
+from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.parts import DigestItem
+from trainguard.stack.report.run_digest import RunDigester
 
 RESERVE_MS = 60_000
-"""What one more object, and writing the part, may take."""
 
 logger = Logger()
 objects = profile_objects()

@@ -6,13 +6,12 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.function_limits import function_limits
-from trainguard.adapters.report_wiring import profile_objects
-from trainguard.report.captures.digest import TraceDigester
-from trainguard.report.captures.plan import TraceItem
+from trainguard.aws.function_limits import function_limits
+from trainguard.aws.report_wiring import profile_objects
+from trainguard.stack.captures.digest import digest_trace
+from trainguard.stack.captures.plan import TraceItem
 
 RESERVE_S = 30.0
-"""What it may take to write the digests."""
 
 logger = Logger()
 objects = profile_objects()
@@ -22,15 +21,11 @@ objects = profile_objects()
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the trace's key, and why it could not be read, if it could not."""
     item = msgspec.convert(event, TraceItem)
-    digester = TraceDigester(
-        objects=objects,
-        limits=lambda: function_limits(
-            memory_mib=int(context.memory_limit_in_mb),
-            seconds=context.get_remaining_time_in_millis() / 1_000.0 - RESERVE_S,
-            what=item.name,
-        ),
+    limits = function_limits(
+        memory_mib=int(context.memory_limit_in_mb),
+        seconds=context.get_remaining_time_in_millis() / 1_000.0 - RESERVE_S,
+        what=item.name,
     )
-    digested = digester.digest(item)
-    logger.info("trace digested", extra={"job": item.job, "key": digested.key, "fault": digested.fault})
-    answer: dict[str, Any] = msgspec.to_builtins(digested)
-    return answer
+    fault = digest_trace(objects, item, limits)
+    logger.info("trace digested", extra={"job": item.job, "key": item.key, "fault": fault})
+    return {"key": item.key, "fault": fault}

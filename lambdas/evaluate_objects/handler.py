@@ -6,15 +6,15 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.environment import EvaluateObjectsEnvironment, load_environment
-from trainguard.adapters.late_verdicts import LateVerdicts
-from trainguard.adapters.observability import PowertoolsJournal
-from trainguard.adapters.queue_messages import batch_response, messages_of
-from trainguard.adapters.timing import lambda_timing
-from trainguard.adapters.wiring import evaluation_services
+from trainguard.aws.clients import Clients
+from trainguard.aws.environment import EvaluateObjectsEnvironment, load_environment
+from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.queue_messages import batch_response, messages_of
+from trainguard.aws.timing import lambda_timing
+from trainguard.aws.wiring import evaluation_services
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.families.installed import FAMILIES
 
 logger = Logger()
 metrics = Metrics()

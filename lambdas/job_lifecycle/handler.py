@@ -6,12 +6,12 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.environment import JobLifecycleEnvironment, load_environment
-from trainguard.adapters.observability import PowertoolsJournal
-from trainguard.adapters.wiring import lifecycle
+from trainguard.aws.clients import Clients
+from trainguard.aws.environment import JobLifecycleEnvironment, load_environment
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.wiring import lifecycle
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.lifecycle import job_of
-from trainguard.families.installed import FAMILIES
 
 logger = Logger()
 metrics = Metrics()

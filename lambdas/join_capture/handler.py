@@ -8,14 +8,13 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.environment import JoinCaptureEnvironment, load_environment
-from trainguard.adapters.job_facts import SageMakerJobFacts
-from trainguard.adapters.report_wiring import profile_objects
-from trainguard.adapters.sqs_tasks import SqsTaskQueue
-from trainguard.report.captures.join import CaptureJoiner
-from trainguard.report.captures.notice import notify_evaluator
-from trainguard.report.captures.plan import CaptureCall
+from trainguard.aws.clients import Clients
+from trainguard.aws.environment import JoinCaptureEnvironment, load_environment
+from trainguard.aws.job_facts import SageMakerJobFacts
+from trainguard.aws.report_wiring import profile_objects
+from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
+from trainguard.stack.captures.plan import CaptureCall
 
 logger = Logger()
 environment = load_environment(JoinCaptureEnvironment, os.environ, function="join_capture")

@@ -6,11 +6,11 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.report_wiring import profile_objects
-from trainguard.report.captures.plan import CaptureCall, CapturePlanner
+from trainguard.aws.report_wiring import profile_objects
+from trainguard.stack.captures.plan import CaptureCall, plan_capture
 
 logger = Logger()
-planner = CapturePlanner(objects=profile_objects())
+objects = profile_objects()
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with how many traces are to be digested, where their list lies, and the items where those are few."""
     del context
     call = msgspec.convert(event, CaptureCall)
-    planned = planner.plan(call)
+    planned = plan_capture(objects, call)
     logger.info("capture planned", extra={"job": call.job, "capture": call.capture, "items": planned.count})
     answer: dict[str, Any] = msgspec.to_builtins(planned)
     return answer

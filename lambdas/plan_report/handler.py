@@ -8,13 +8,12 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.environment import PlanReportEnvironment, load_environment
-from trainguard.adapters.report_wiring import over_stores
-from trainguard.report.stack.calls import PlanCall
-from trainguard.report.stack.plan import ReportPlanner
+from trainguard.aws.environment import PlanReportEnvironment, load_environment
+from trainguard.aws.report_wiring import over_stores
+from trainguard.stack.report.calls import PlanCall
+from trainguard.stack.report.plan import ReportPlanner
 
 RESERVE_MS = 60_000
-"""What the lists of a day, and the items, may take to be written."""
 
 logger = Logger()
 environment = load_environment(PlanReportEnvironment, os.environ, function="plan_report")
@@ -23,10 +22,7 @@ planner = over_stores(ReportPlanner, environment)
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with how many items there are, where their list lies, and the items where those are few.
-
-    Where the answer says that there is more to list, the next call takes the answer's listing.
-    """
+    """Answer with the number of items, the place of their list, and few items; or with a listing for the next call."""
     call = msgspec.convert(event, PlanCall)
     planned = planner.plan(
         call.job,

@@ -1,4 +1,4 @@
-"""Brings a running job's data from where another service keeps them, when a tick asks or a run file lands."""
+"""Brings a running job's data from where another service keeps them, when a scheduler run asks or a run file lands."""
 
 import os
 import time
@@ -7,11 +7,11 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.environment import PollSourceEnvironment, load_environment
-from trainguard.adapters.observability import PowertoolsJournal
-from trainguard.adapters.polling import polls
-from trainguard.polling.calls import poll_of, written_object
+from trainguard.aws.clients import Clients
+from trainguard.aws.environment import PollSourceEnvironment, load_environment
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.polling import polls
+from trainguard.stack.polling.calls import poll_of, written_object
 
 logger = Logger()
 metrics = Metrics()

@@ -10,12 +10,12 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import LambdaFunctionUrlResolver, Response, content_types
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.environment import VerdictEnvironment, load_environment
-from trainguard.errors import TrainGuardError
-from trainguard.report.job_verdict import job_verdict
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.environment import VerdictEnvironment, load_environment
+from trainguard.core.errors import TrainGuardError
+from trainguard.report.verdict.job_verdict import job_verdict
 
 LONGEST_NAME = 1_024
 _NEVER_KEPT = {"Cache-Control": "no-store"}

@@ -7,14 +7,14 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.environment import WeeklyDigestEnvironment, load_environment
-from trainguard.adapters.sns_digest import SnsDigests
-from trainguard.report.fleet_reading import read_fleet
-from trainguard.report.stack.calls import WeeklyCall
-from trainguard.report.weekly_digest import fleet_of_week, last_week, weekly_digest
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.environment import WeeklyDigestEnvironment, load_environment
+from trainguard.aws.sns_digest import SnsDigests
+from trainguard.report.fleet.fleet import read_fleet
+from trainguard.report.fleet.weekly_digest import fleet_of_week, last_week, weekly_digest
+from trainguard.stack.report.calls import WeeklyCall
 
 logger = Logger()
 environment = load_environment(WeeklyDigestEnvironment, os.environ, function="weekly_digest")
@@ -31,7 +31,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     now = msgspec.convert(event, WeeklyCall).time.timestamp()
     monday = last_week(now)
     fleet = fleet_of_week(monday, stack=environment.stack_name, region=environment.alert_topic_arn.split(":")[3])
-    digest = weekly_digest(fleet, read_fleet(fleet, jobs, rows), monday=monday, now=now)
+    digest = weekly_digest(
+        fleet, read_fleet(fleet, jobs, lambda job: rows.of_whole_job(job.job)), monday=monday, now=now
+    )
     digests.publish(digest)
     logger.info("digest", extra={"week": digest.monday, "jobs": digest.ended.jobs, "lost": digest.ended.lost})
     return {"week": digest.monday, "jobs": digest.ended.jobs, "with_findings": digest.ended.with_findings}

@@ -13,16 +13,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainguard.api import Columns, JobReport, analyze
+    from trainguard.local.api import Columns, JobReport, analyze
 
 __all__ = ["Columns", "JobReport", "analyze"]
+__version__ = "1.0.0"
 
 
 def __getattr__(name: str) -> Any:
     """Import the Python API when a name of it is first used: no function of the stack pays for it."""
     if name not in __all__:
         raise AttributeError(f"module 'trainguard' has no attribute {name!r}")
-    return getattr(importlib.import_module("trainguard.api"), name)
+    return getattr(importlib.import_module("trainguard.local.api"), name)
 
 
 def __dir__() -> list[str]:

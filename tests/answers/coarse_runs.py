@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.steps import Run, reduced
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.step_view import Mode
 
 Random = np.random.Generator
 STEPS = 14

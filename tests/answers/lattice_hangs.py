@@ -9,13 +9,12 @@ import numpy as np
 from tests.answers.lattice_nodes import JOB_START, NAN
 from tests.answers.lattice_parts import part_view
 from tests.support.node_snapshots import node_snapshots
-from trainguard.rules.hung_steps import ProcessProgress, ProgressState
+from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries, FloatArray
+from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState
 from trainguard.rules.rule_inputs import NodeMinute
-from trainguard.telemetry import devices as names
-from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import FloatArray
-from trainguard.telemetry.steps import StepBatch
 
 ROWS = 10
 """Samples of a minute: one of them is a tenth, what may stray."""

@@ -12,10 +12,9 @@ from random import Random
 import numpy as np
 
 from tests.support.node_snapshots import node_snapshots
+from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.snapshots import BoolArray, DeviceSamples, DeviceSeries, FloatArray, IntArray
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
-from trainguard.telemetry import devices as names
-from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 JOB_START = 1_700_000_040.0
 INTERVALS_S = (10.0, 20.0, 30.0, 60.0)
@@ -107,7 +106,7 @@ def _minutes(seed: int, minutes: int) -> Iterator[NodeMinute]:
             started=np.arange(end)[part] >= first,
             fresh=view.kept_total - before,
             view=view,
-            started_anew=number == settled and random.random() < 0.3,
+            restarted=number == settled and random.random() < 0.3,
             devices=_devices(random, metrics, view.gpu_names, times[part], steady),
         )
         before = view.kept_total
@@ -158,7 +157,7 @@ def _devices(
 
 
 def lattice_idle_time(random: Random, kept: int, watermark_s: float) -> IdleTime:
-    """Return what may be known of a node's idle time, on the bounds of what is said of it."""
+    """Return what may be known of a node's idle time, on the bounds of what is said about it."""
     period_s = random.choice([119.0, 120.0, 300.0, 400.0])
     starts = [watermark_s - random.choice([0.0, 2.0 * period_s, 2.0 * period_s + 1.0])]
     for _ in range(random.choice([1, 2, 3, 4, 7, 10])):

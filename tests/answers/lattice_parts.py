@@ -8,9 +8,9 @@ import numpy as np
 
 from tests.answers.lattice_nodes import JOB_START, NAN, lattice_idle_time
 from tests.support.node_snapshots import node_snapshots
+from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
-from trainguard.telemetry import devices as names
-from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
 
 GPUS = ("gpu0", "gpu1", "gpu10")
 NO_COLUMNS = np.empty((0, 3))

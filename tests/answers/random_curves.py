@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from tests.support.steps import Run
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.step_view import Mode
 
 Random = np.random.Generator
 COLLECTIONS = {

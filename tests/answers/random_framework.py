@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.support.framework_traces import SECOND, START_US, event, read, step
 from tests.unit.rules.node_replay import NodeSeries, series
-from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.formats.profile.columns import FrameworkEvents
 
 Random = np.random.Generator
 Events = list[dict[str, Any]]
@@ -156,7 +156,7 @@ def _training(random: Random, process: _Process, minute: int) -> Iterator[dict[s
 
 
 def _loading(process: _Process, minute: int) -> Iterator[dict[str, Any]]:
-    """Yield a minute's fetches: workers in turn, told by their process or their number, and waits of the process."""
+    """Yield a minute's fetches: workers in turn, identified by process or by number, and waits of the process."""
     wait_s = process.wait_s if minute < 14 else process.late_wait_s
     for second in range(0, 60, 4):
         at = minute * MINUTE_S + second

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.finding import Fact, Progress
+from trainguard.core.finding import Fact, Progress
 from trainguard.rules.rule_result import RuleResult
 
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
@@ -94,7 +94,7 @@ def judged(said: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 QUIET = frozenset({"NOT_APPLICABLE", "WARMING_UP", "WAITING_FOR_DATA", "OK"})
 _NUMBERS = (
     *("status", "kind", "measured", "threshold", "worst", "data_points", "affected_share", "wasted_share", "pooled"),
-    *("confidence", "idle_node", "oversized", "onset", "until", "gpus", "time_left_s", "score", "near"),
+    *("confidence", "idle_node", "oversized", "onset", "until", "gpus", "time_left_s", "score", "near_threshold"),
     "needs_longer",
 )
 

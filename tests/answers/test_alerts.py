@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tests.answers.recorded import compare, digest
-from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, Resend, StopCase, StopDecision, StopResult
-from trainguard.actions.stop_preconditions import StopPreconditions, stop_objection
-from trainguard.finding import Episode, Finding, Severity
-from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, RuleRow, Status
-from trainguard.timestamps import iso_time
+from trainguard.core.finding import Episode, Finding, Severity
+from trainguard.core.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.core.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, RuleRow, Status
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest, Resend, StopCase, StopDecision, StopResult
+from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
 
 FOLDER = Path(__file__).with_name("alerts")
 ALERTS, STOPS = 60, 200
@@ -101,16 +101,21 @@ def random_request(seed: int) -> AlertRequest:
     return AlertRequest(fire, decision, StopResult(draw.one_of(True, False, None), draw.words(0, 20, 1_000, 1_001)))
 
 
-def test_given_random_alerts_when_they_are_composed_then_what_they_tell_is_as_reviewed() -> None:
+def test_texts_of_random_alerts_match_the_reviewed() -> None:
     answers = {}
     for seed in range(ALERTS):
-        said = publishable(compose_alert(random_request(seed), now=NOW))
-        told = said["document"]
+        alert = compose_alert(random_request(seed), now=NOW)
+        told = alert.document
+        wait_until = alert.routing.wait_until
+        routing = {
+            "send": alert.routing.withheld is None,
+            "waitUntil": None if wait_until is None else iso_time(wait_until),
+        }
         quoted = {name: len(told[name]) for name in ("reason", "advice", "cost") if told.get(name)}
         values = digest({name: value for name, value in told.items() if name not in WORDS})
-        answers[f"alert {seed}"] = {"values": values, **{name: said[name] for name in ("send", "waitUntil")}, **quoted}
-        assert len(said["subject"]) <= LONGEST_SUBJECT
-        assert all(said[name] for name in ("subject", "text", "action"))
+        answers[f"alert {seed}"] = {"values": values, **routing, **quoted}
+        assert len(alert.subject) <= LONGEST_SUBJECT
+        assert all((alert.subject, alert.text, alert.action))
     compare(answers, FOLDER / "alerts.json")
 
 
@@ -144,5 +149,5 @@ def is_refused(seed: int) -> bool:
     return stop_objection(case, StopPreconditions(draw.one_of(*[job] * 9, None), row, node_row), NOW) is not None
 
 
-def test_given_random_stops_when_they_are_asked_for_then_those_are_refused_that_were_before() -> None:
+def test_random_stops_are_refused_as_before() -> None:
     compare({"refused": "".join(".x"[is_refused(seed)] for seed in range(STOPS))}, FOLDER / "stops.json")

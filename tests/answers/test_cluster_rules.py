@@ -1,4 +1,4 @@
-"""All that the rules over a job say of random nodes that train together: balance of work, stragglers."""
+"""All that the rules over a job say about random nodes that train together: balance of work, stragglers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ import numpy as np
 from tests.answers.recorded import compare, judged, plain_result
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.gpu_loads import view_of
-from trainguard.rules.balance_across_nodes import LoadBalancingAcrossNodes
-from trainguard.rules.balance_judging import LoadBalancingParameters
-from trainguard.rules.balance_window import BalanceWindow
-from trainguard.rules.load_balancing import LoadBalancing
-from trainguard.rules.rank_pace import Pace, PaceState, ProcessPace
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.load_balancing.across_nodes import LoadBalancingAcrossNodes
+from trainguard.rules.load_balancing.judging import LoadBalancingParameters
+from trainguard.rules.load_balancing.rule import LoadBalancing
+from trainguard.rules.load_balancing.window import BalanceWindow
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeMinute
-from trainguard.rules.straggler import Straggler, StragglerParameters
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.rules.straggler.pace import Pace, PaceState, ProcessPace
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 
 FOLDER = Path(__file__).with_name("clusters")
 START = 1_700_000_400.0
@@ -74,14 +74,14 @@ def never_used(name: str, gpus: int, interval_s: float, idle_s: float) -> NodeFa
 
 
 def of_job(facts: Mapping[str, NodeFacts], parameters: LoadBalancingParameters) -> Mapping[str, Any]:
-    """Return what is said of a job of such nodes."""
+    """Return what is said about a job of such nodes."""
     return plain_result(
         LoadBalancingAcrossNodes().judge(JobView(START, None, None, False, False, False, facts), parameters)
     )
 
 
 def cluster_answer(seed: int) -> Mapping[str, Any]:
-    """Return all that is said of a random cluster, its nodes and the whole: what it said at last, and of all a hash."""
+    """Return all verdicts on a random cluster, its nodes and the whole: what it said at last, and of all a hash."""
     random = np.random.default_rng(seed)
     interval_s, rule = float(random.choice([10.0, 30.0, 60.0])), LoadBalancing()
     parameters = LoadBalancingParameters(
@@ -109,7 +109,7 @@ def cluster_answer(seed: int) -> Mapping[str, Any]:
     return {f"{name}": judged(each) for name, each in said.items()}
 
 
-def test_given_random_clusters_when_their_balance_is_judged_then_all_that_is_said_is_as_reviewed() -> None:
+def test_balance_of_random_clusters_matches_the_reviewed() -> None:
     answers = {
         f"cluster {seed}, {name}": said for seed in range(CLUSTERS) for name, said in cluster_answer(seed).items()
     }
@@ -153,6 +153,6 @@ def random_ranks(seed: int) -> tuple[JobView, StragglerParameters]:
     return view, StragglerParameters(slower=float(random.choice([20.0, 25.0, 50.0])), lasting_s=lasting_s)
 
 
-def test_given_random_ranks_when_stragglers_are_judged_then_all_that_is_said_is_as_reviewed() -> None:
+def test_stragglers_of_random_ranks_match_the_reviewed() -> None:
     answers = {f"job {seed}": judged([plain_result(Straggler().judge(*random_ranks(seed)))]) for seed in range(RANKS)}
     compare(answers, FOLDER / "Straggler.json")

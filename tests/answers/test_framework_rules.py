@@ -1,4 +1,4 @@
-"""All that the rules over framework events say of random jobs, minute by minute."""
+"""All that the rules over framework events say about random jobs, minute by minute."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ import pytest
 from tests.answers.random_framework import MINUTE_S, START, RandomJob, random_job
 from tests.answers.recorded import compare, judged, plain_result
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.rules.dataloader import Dataloader, DataloaderParameters
-from trainguard.rules.loader_series import LoaderState, LoadingProcess
-from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.dataloader.rule import Dataloader, DataloaderParameters
+from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
+from trainguard.rules.max_initialization_time.rule import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.registry import FRAMEWORK_RULES
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
 
 FOLDER = Path(__file__).with_name("framework")
 JOBS, STARTS = 15, 60
@@ -41,7 +41,7 @@ def _first_step(events: FrameworkEvents) -> float:
 
 
 def _judged_node(rule: AnyFrameworkRule, job: RandomJob, node: str, given: RuleParameters) -> Iterator[RuleResult]:
-    """Yield what a rule says of a node after each minute, and when it has ended."""
+    """Yield what a rule says about a node after each minute, and when it has ended."""
     state, first = rule.state_type(), float("inf")
 
     def view(number: int, *, closed: bool) -> FrameworkView:
@@ -57,7 +57,7 @@ def _judged_node(rule: AnyFrameworkRule, job: RandomJob, node: str, given: RuleP
 
 
 @pytest.mark.parametrize("rule", FRAMEWORK_RULES, ids=lambda rule: rule.name)
-def test_given_random_jobs_when_a_rule_judges_each_nodes_steps_then_all_that_it_says_is_as_reviewed(
+def test_random_steps_by_node_match_the_reviewed(
     rule: AnyFrameworkRule,
 ) -> None:
     answers = {}
@@ -69,7 +69,7 @@ def test_given_random_jobs_when_a_rule_judges_each_nodes_steps_then_all_that_it_
 
 
 def judged_job(rule: Dataloader | StepOutlier, seed: int) -> Iterator[RuleResult]:
-    """Yield what is said of a job's steps or data loaders after each minute, and at last of the job that has ended."""
+    """Yield the verdicts on a job's steps or data loaders after each minute, and at last of the job that has ended."""
     job = random_job(seed)
     states: dict[str, Any]
     given: Any = EAGER[rule.name] if seed % 2 else rule.parameters_type()
@@ -101,7 +101,7 @@ def judged_job(rule: Dataloader | StepOutlier, seed: int) -> Iterator[RuleResult
 
 
 @pytest.mark.parametrize("rule", [Dataloader(), StepOutlier()], ids=lambda rule: rule.name)
-def test_given_random_jobs_when_their_steps_are_judged_then_all_that_is_said_is_as_reviewed(
+def test_steps_of_random_jobs_match_the_reviewed(
     rule: Dataloader | StepOutlier,
 ) -> None:
     answers = {f"job {seed}": _answer(judged_job(rule, seed)) for seed in range(JOBS)}
@@ -114,7 +114,7 @@ RESTARTS: Sequence[Spans] = ((), (), ((8, 12),), ((8, 13),), ((28, 33),), ((8, 1
 
 
 def initialized(seed: int) -> Iterator[RuleResult]:
-    """Yield what is said of a job's initialization at minutes about the thresholds, and when the job has ended."""
+    """Yield what is said about a job's initialization at minutes about the thresholds, and when the job has ended."""
     random = np.random.default_rng(seed)
     rule, given = MaxInitializationTime(), MaxInitializationTimeParameters(threshold=20.0 if seed % 3 else 5.0)
     missing = RESTARTS[int(random.integers(len(RESTARTS)))]
@@ -163,6 +163,6 @@ def _at_work(working: int, fetching: int) -> NodeFacts:
     return NodeFacts("algo-1", system, collected={"Dataloader": loaders} if fetching > 0 else {})
 
 
-def test_given_random_starts_when_their_initialization_is_judged_then_all_that_is_said_is_as_reviewed() -> None:
+def test_initialization_of_random_starts_matches_the_reviewed() -> None:
     answers = {f"start {seed}": _answer(initialized(seed)) for seed in range(STARTS)}
     compare(answers, FOLDER / "MaxInitializationTime.json")

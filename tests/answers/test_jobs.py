@@ -14,7 +14,7 @@ from tests.answers.recorded import compare, digest, plain_facts, rounded
 from tests.verdicts.labelled.analysis import report_of
 from tests.verdicts.labelled.catalogue.everything import JOBS
 from tests.verdicts.labelled.description import Job
-from trainguard.finding import Fact
+from trainguard.core.finding import Fact
 
 FOLDER = Path(__file__).with_name("jobs")
 MOST_SAMPLES, MOST_MINUTES, MOST_NODES = 300_000, 300, 4
@@ -47,7 +47,7 @@ def _chosen() -> Iterator[Any]:
 
 
 def said(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what a report says of its job, without its sentences; parameters are what they are by default."""
+    """Return what a report says about its job, without its sentences; parameters are what they are by default."""
     verdict = {name: report["verdict"].get(name) for name in ("level", "rule", "wasted_share", "lost", "causes")}
     return {
         "final": report["final"],
@@ -74,8 +74,6 @@ def _rule(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("job", "until_min"), list(_chosen()))
-def test_given_a_labelled_job_when_analyzed_then_all_that_its_report_says_is_as_reviewed(
-    job: Job, until_min: float | None
-) -> None:
+def test_report_of_a_labelled_job_matches_the_reviewed(job: Job, until_min: float | None) -> None:
     name = job.name if until_min is None else f"{job.name}-running"
     compare(said(report_of(job, until_min=until_min)), FOLDER / f"{name}.json")

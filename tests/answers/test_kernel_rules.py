@@ -1,4 +1,4 @@
-"""All that the rules over kernel profiles say of random verdicts on captures."""
+"""All that the rules over kernel profiles say about random verdicts on captures."""
 
 from pathlib import Path
 
@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.answers.recorded import compare, judged, plain_result
-from trainguard.finding import Fact, Severity
+from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
-from trainguard.kernels.findings.text import KernelKind
-from trainguard.rules.kernels.capture_rule import CaptureRule
-from trainguard.rules.kernels.registry import KERNEL_RULES
+from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.kernels.rules.rule import KernelRule
 
 FOLDER = Path(__file__).with_name("kernels")
 VERDICTS = 60
@@ -24,7 +23,7 @@ def _finding(random: np.random.Generator, rule: str) -> RuleVerdict:
     return RuleVerdict(
         rule=rule,
         severity=list(Severity)[int(random.integers(len(Severity)))],
-        kind=KernelKind.GPU_GAP,
+        kind="gpu_gap",
         facts=[Fact(name="longest_gap", value=600.0, unit="ms", threshold=500.0), Fact(name="gaps", value=2)],
         value=600.0,
         threshold=500.0,
@@ -67,7 +66,7 @@ def _verdict(seed: int, rule: str) -> CaptureVerdict:
 
 
 @pytest.mark.parametrize("rule", [each for each in KERNEL_RULES if each.name in CHOSEN], ids=lambda rule: rule.name)
-def test_given_random_verdicts_when_a_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: CaptureRule) -> None:
+def test_rules_over_random_verdicts_match_the_reviewed(rule: KernelRule) -> None:
     answers = {
         f"verdict {seed}": judged([plain_result(rule.judge(_verdict(seed, rule.name)))]) for seed in range(VERDICTS)
     }

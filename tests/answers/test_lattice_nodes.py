@@ -1,4 +1,4 @@
-"""All that the rules over a node say of nodes whose values lie on thresholds, minute by minute."""
+"""All that the rules over a node say about nodes whose values lie on thresholds, minute by minute."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,12 +8,16 @@ import pytest
 
 from tests.answers.lattice_nodes import lattice_minutes
 from tests.answers.recorded import compare, judged, plain_result
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
-from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
-from trainguard.rules.hung_job import HungJob, HungJobParameters
-from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageParameters
+from trainguard.rules.bottlenecks.cpu_and_io import (
+    CPUBottleneck,
+    CPUBottleneckParameters,
+    IOBottleneck,
+    IOBottleneckParameters,
+)
+from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
+from trainguard.rules.hung_job.rule import HungJob, HungJobParameters
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, OverallSystemUsageParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 
 FOLDER = Path(__file__).with_name("lattice")
@@ -29,7 +33,7 @@ RULES: Mapping[AnySystemRule, tuple[RuleParameters, ...]] = {
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_given_nodes_on_thresholds_when_a_rule_judges_each_minute_then_all_that_it_says_is_as_reviewed(
+def test_minutes_of_nodes_on_thresholds_match_the_reviewed(
     rule: AnySystemRule,
 ) -> None:
     answers = {}

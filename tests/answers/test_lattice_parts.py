@@ -1,4 +1,4 @@
-"""All that parts of the rules over a node say of inputs whose values lie on thresholds."""
+"""All that parts of the rules over a node say about inputs whose values lie on thresholds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -28,11 +28,12 @@ from tests.answers.lattice_parts import (
     randoms,
 )
 from tests.answers.recorded import compare, digest, plain_facts, plain_result, rounded
-from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
-from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_steps import ProgressState, behind
-from trainguard.rules.hung_watch import WatchState
-from trainguard.rules.low_gpu_devices import (
+from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
+from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
+from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_job.steps import ProgressState, behind
+from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     GpuSigns,
     HeldMemory,
@@ -42,12 +43,12 @@ from trainguard.rules.low_gpu_devices import (
     fold_signs,
     held_memory,
     held_while_idle,
-    hollow_gpus,
     is_known,
+    low_activity_gpus,
     sign_of_work,
 )
-from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances, judge_instances
-from trainguard.rules.low_gpu_node import (
+from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances, judge_instances
+from trainguard.rules.low_gpu_utilization.node import (
     IDLE_FINDING_S,
     idleness_of,
     judge_breaks,
@@ -55,11 +56,10 @@ from trainguard.rules.low_gpu_node import (
     judge_weak,
     regular_breaks,
 )
-from trainguard.rules.low_gpu_results import activity_facts, judge_hollow, pause_facts
+from trainguard.rules.low_gpu_utilization.results import activity_facts, judge_low_activity, pause_facts
+from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.system_usage import METRICS, Percentiles, facts_of, is_oversized, says_enough
-from trainguard.rules.warm_up import never_active_reason, warming_up
-from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
+from trainguard.rules.windows.warm_up import never_active_reason, warming_up
 
 FOLDER = Path(__file__).with_name("lattice")
 GROUP = 50
@@ -131,9 +131,9 @@ def _activity() -> Iterator[Any]:
         for minute in part_minutes(random, TENSORS if number % 2 else ACTIVITY, 80 if number % 10 == 0 else 25):
             fold_activity(minutes, minute, 20.0, 70.0)
             lasting_s = random.choice(LASTING_S)
-            said = judge_hollow(minutes, minute.view, lasting_s, 20.0, COMMON)
+            said = judge_low_activity(minutes, minute.view, lasting_s, 20.0, COMMON)
             yield [
-                [asdict(each) for each in hollow_gpus(minutes, lasting_s, 20.0)],
+                [asdict(each) for each in low_activity_gpus(minutes, lasting_s, 20.0)],
                 None if said is None else plain_result(said),
                 [plain_facts(activity_facts(minutes, gpu, minute.view)) for gpu in GPUS],
             ]
@@ -259,7 +259,7 @@ PARTS: Mapping[str, Part] = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_given_inputs_on_thresholds_when_a_part_of_a_rule_looks_at_them_then_all_that_it_says_is_as_reviewed(
+def test_rule_parts_on_thresholds_match_the_reviewed(
     part: str,
 ) -> None:
     said = [rounded(each) for each in PARTS[part]()]

@@ -1,4 +1,4 @@
-"""All that GPUMemoryIncrease says of random series of memory activity, and of memory in use, window by window."""
+"""All that GPUMemoryIncrease says about random series of memory activity, and of memory in use, window by window."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ import numpy as np
 from tests.answers.recorded import compare, judged, plain_result
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.memory_replay import RULE, minutes
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters
 from trainguard.rules.rule_inputs import NodeMinute
-from trainguard.telemetry.snapshots import FloatArray
 
 FOLDER = Path(__file__).with_name("memory")
 SERIES, DEVICES = 36, 16
@@ -80,7 +80,7 @@ def answer(said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return shown | ({"last fire": judged(fired[-1:])} if fired and said[-1]["status"] != "FIRED" else {})
 
 
-def test_given_random_activity_when_it_is_judged_then_all_that_is_said_is_as_reviewed() -> None:
+def test_random_activity_matches_the_reviewed() -> None:
     answers = {}
     for seed in range(SERIES):
         parts, parameters = random_minutes(np.random.default_rng(seed))
@@ -111,7 +111,7 @@ def random_use(random: Random, count: int) -> FloatArray:
     return used.clip(0.0, 80.0)
 
 
-def test_given_random_memory_in_use_when_it_is_judged_then_all_that_is_said_is_as_reviewed() -> None:
+def test_random_memory_use_matches_the_reviewed() -> None:
     answers = {}
     for seed in range(DEVICES):
         random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""All that the rules over a node say of random nodes, minute by minute."""
+"""All that the rules over a node say about random nodes, minute by minute."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,9 +12,9 @@ from tests.answers.recorded import compare, judged, plain_result
 from tests.property.test_rules_state import EAGER
 from tests.unit.rules.device_minutes import DevicesAt, Readings, replay_devices
 from tests.unit.rules.node_replay import NodeSeries
+from trainguard.formats.profile import snapshots as names
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.registry import SYSTEM_RULES
-from trainguard.telemetry import devices as names
 
 FOLDER = Path(__file__).with_name("nodes")
 NODES = 14
@@ -110,7 +110,7 @@ def random_readings(seed: int, node: NodeSeries) -> DevicesAt:
 
 
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
-def test_given_random_nodes_when_a_rule_judges_each_minute_then_all_that_it_says_is_as_reviewed(
+def test_minutes_of_random_nodes_match_the_reviewed(
     rule: AnySystemRule,
 ) -> None:
     answers = {}

@@ -1,4 +1,4 @@
-"""What rows, executions and news hold of verdicts beside their sentences."""
+"""What rows, executions and follow-ups hold of verdicts beside their sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 
 from tests.answers.recorded import compare, plain_fields
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.finding import Episode, Progress
+from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.fires import drain, enqueue, execution_name, name_of_execution
 from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.outbox.rows import RowContext, parameters_shown, rule_row
@@ -16,12 +19,9 @@ from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Episode, Progress
-from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.testing.memory.world import MemoryWorld
 
 FOLDER = Path(__file__).with_name("outbox")
 RULE = "LowGPUUtilization"
@@ -120,7 +120,7 @@ CONTEXTS: Mapping[str, RowContext] = {
 }
 
 
-def test_given_verdicts_when_their_rows_are_written_then_all_that_a_person_reads_is_as_reviewed() -> None:
+def test_rows_written_for_verdicts_match_the_reviewed() -> None:
     rows = {name: plain_fields(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
     for name, where in CONTEXTS.items():
         rows[f"fires, {name}"] = plain_fields(rule_row(where, VERDICTS["fires"]))
@@ -165,7 +165,7 @@ def begun(rule: str, result: RuleResult, *episodes: Episode) -> Fire:
     return Fire(Verdict(rule, result, FiringHistory(is_open=True), merged=episodes), HOUR)
 
 
-def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_reviewed() -> None:
+def test_execution_inputs_of_fires_match_the_reviewed() -> None:
     fires = [
         begun(RULE, said(Status.FIRED, affected_share=0.5, advice="Do it."), *held().shown_episodes(RULE)[-1:]),
         begun("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600)),
@@ -174,13 +174,13 @@ def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_review
     node = Outbox(NodeRecord(StreamKey("bert", "algo-1", "system")))
     own = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, instance_count=None, run_links={"W&B": "https://w"}))
     last = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, episodes={RULE: LAST_EPISODE, "BatchSize": 98}))
-    said_of: dict[str, Any] = {}
+    finding_on: dict[str, Any] = {}
     for name, outbox in (("node", node), ("own", own), ("last", last)):
         outbox.take(*fires)
         first = outbox.record
         outbox.take(begun(RULE, RuleResult(Status.FIRED, "something else.")))
         assert outbox.record == first
-        said_of[name] = outbox.send()
+        finding_on[name] = outbox.send()
         assert outbox.record.unsent == ()
         stored = outbox.world.nodes.load(outbox.record.key)
         assert stored is not None
@@ -191,17 +191,19 @@ def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_review
         assert outbox.record.outbox == {}
     again = Outbox(NodeRecord(StreamKey("bert", "algo-2", "system")), world=node.world)
     again.take(fires[0])
-    said_of["already started"] = again.send()
-    compare(said_of, FOLDER / "fires.json")
+    finding_on["already started"] = again.send()
+    compare(finding_on, FOLDER / "fires.json")
     assert len(execution_name(first.unsent[0], "j" * 90)) == 80
     assert name_of_execution("a.b/ü-c_d") == "a-b---c_d"
 
 
-def news(state: JobState, *verdicts: Verdict, job: JobRecord = JOB, account: Account = NODES) -> list[OutboxEntry]:
+def follow_ups(
+    state: JobState, *verdicts: Verdict, job: JobRecord = JOB, account: Account = NODES
+) -> list[OutboxEntry]:
     return due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
 
 
-def test_given_findings_that_grow_and_end_when_they_are_told_then_each_entry_is_as_reviewed() -> None:
+def test_entries_of_changing_findings_match_the_reviewed() -> None:
     def told() -> JobState:
         return JobState(notified={RULE: Notified(1, START + 1_800.0, "low")})
 
@@ -224,7 +226,7 @@ def test_given_findings_that_grow_and_end_when_they_are_told_then_each_entry_is_
             NODES,
             JobState(notified={RULE: Notified(1, None, "low")}),
         ),
-        "was told to be over": (
+        "was notified as over": (
             [ended],
             second,
             NODES,
@@ -237,8 +239,8 @@ def test_given_findings_that_grow_and_end_when_they_are_told_then_each_entry_is_
     }
     answers = {}
     for name, (verdicts, job, account, state) in cases.items():
-        entries = news(state, *verdicts, job=job, account=account)
+        entries = follow_ups(state, *verdicts, job=job, account=account)
         answers[name] = {"told": [plain_fields(each) for each in entries], "noted": msgspec.to_builtins(state.notified)}
         assert all(each.kind is not AlertKind.FIRE for each in entries)
-        assert news(state, *verdicts, job=job, account=account) == []
+        assert follow_ups(state, *verdicts, job=job, account=account) == []
     compare(answers, FOLDER / "news.json")

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from tests.answers.recorded import compare
-from trainguard.records import FIRST_FAMILY
-from trainguard.rules.defaults import own_defaults
+from trainguard.core.records import FIRST_FAMILY
 from trainguard.rules.family_rules import OTHER_FAMILIES
-from trainguard.rules.parameters import PARAMETERS_TYPES, accepted
+from trainguard.rules.parameters import PARAMETERS_TYPES, accepted, own_defaults
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import SPECS, help_of
 from trainguard.rules.spec import RuleSpec, SettingsSpec
@@ -47,7 +46,7 @@ def _said(spec: RuleSpec | SettingsSpec) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_given_a_familys_rules_when_read_then_their_parameters_are_as_reviewed(family: str) -> None:
+def test_rule_parameters_of_a_family_match_the_reviewed(family: str) -> None:
     specs, kinds = FAMILIES[family]
     assert list(specs) == list(kinds)
     answer = {rule: {**_said(specs[rule]), **_parameters(rule, kind)} for rule, kind in kinds.items()}

@@ -12,19 +12,19 @@ import pytest
 
 from tests.answers.recorded import compare, digest, plain_facts
 from tests.support.small_job import BUCKET, INTERVAL_S, JOB, SETTINGS, START, Shape, Upload, uploads
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.streams.family_streams import JobRules, Look
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.system_stream import SystemState
+from trainguard.engine.streams.job_streams import JobRules, Look
 from trainguard.engine.streams.session import Announced, Session
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.layout import EndKey, ProfileRoot, hour_folder
-from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("profiles")
 JOBS, GROUP = 12, 2
@@ -67,7 +67,7 @@ def _line(dimension: str, name: str, value: float, node: str, time: float) -> st
 
 
 class Job:
-    """A job with its bucket and items, of which each stream is opened anew at each look."""
+    """A job with its bucket and items, of which each stream is opened again at each look."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ class Job:
         tallies = [[each.key, each.tally, each.fault] for each in applied]
         view = _view(session.stream.view(closed=False)) if key.stream == "system" else None
         self.told.append(
-            [defers, changed, session.near, fires, tallies, sorted(session.stream.due), view, _item(saved)]
+            [defers, changed, session.near_threshold, fires, tallies, sorted(session.stream.due), view, _item(saved)]
         )
         if drain:
             last = session.stream.finished()
@@ -158,7 +158,14 @@ class Job:
                 view.framework_seen,
                 view.closed,
             ]
-            facts += [view.interruptions, view.step_runs, streams.unpaid_s, streams.near, sorted(streams.nodes), failed]
+            facts += [
+                view.interruptions,
+                view.step_runs,
+                streams.unpaid_s,
+                streams.near_threshold,
+                sorted(streams.nodes),
+                failed,
+            ]
             self.told.append([nodes, facts, [[fire.verdict.rule, fire.at] for fire in found.fires]])
             said: list[list[Any]] = [
                 [
@@ -193,11 +200,11 @@ def _item(record: NodeRecord) -> list[Any]:
     if record.key.stream != "system":
         return said
     state = decode_state("an item", record.codec, record.state, SystemState)
-    named = [state.interval_s, state.gpu_interval_s, state.cores, state.near, state.last_fault, state.skipped]
+    named = [state.interval_s, state.gpu_interval_s, state.cores, state.near_threshold, state.last_fault, state.skipped]
     return [*said, *named, msgspec.to_builtins(state.use)]
 
 
-def said_of(seed: int) -> dict[str, Any]:
+def finding_on(seed: int) -> dict[str, Any]:
     """Return a digest of all that happened on a random job, and what its rules said at last."""
     job = Job(seed)
     job.play()
@@ -207,5 +214,5 @@ def said_of(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first", range(0, JOBS, GROUP))
-def test_given_random_profiles_when_they_are_read_then_all_that_comes_of_them_is_as_reviewed(first: int) -> None:
-    compare({f"job {seed}": said_of(seed) for seed in range(first, first + GROUP)}, FOLDER / f"jobs-{first:02}.json")
+def test_results_of_random_profiles_match_the_reviewed(first: int) -> None:
+    compare({f"job {seed}": finding_on(seed) for seed in range(first, first + GROUP)}, FOLDER / f"jobs-{first:02}.json")

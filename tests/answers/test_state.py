@@ -10,12 +10,11 @@ import pytest
 
 from tests.answers.recorded import compare, rounded
 from tests.support.node_snapshots import node_snapshots
+from trainguard.formats.profile.snapshots import FloatArray, Snapshots
 from trainguard.state.codec import CODEC, decode_state, encode_state
 from trainguard.state.gpu_time import GpuTime
-from trainguard.state.histogram import DurationHistogram, LogHistogram
+from trainguard.state.histogram import DurationHistogram, LogHistogram, PercentCounts, TrafficCounts
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
-from trainguard.state.usage_counts import PercentCounts, TrafficCounts
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
 FOLDER = Path(__file__).with_name("state")
 NODES, SETS, GROUP = 60, 40, 10
@@ -75,7 +74,7 @@ def seen_of(window: SampleWindow, since: FloatArray, state: SampleWindowState) -
     recent = state.recent_use
     return [
         window.fresh,
-        window.started_anew,
+        window.restarted,
         window.working_since,
         window.ever_active.tolist(),
         [digest(each) for each in (window.times, window.cpu_mean, window.gpu_utilization, window.gpu_memory)],
@@ -133,7 +132,7 @@ def kept_of(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first", range(0, NODES, GROUP))
-def test_given_random_nodes_when_their_objects_are_folded_then_what_is_kept_is_as_reviewed(first: int) -> None:
+def test_state_folded_from_random_nodes_matches_the_reviewed(first: int) -> None:
     answers = {f"node {seed}": kept_of(seed) for seed in range(first, first + GROUP)}
     compare(answers, FOLDER / f"nodes-{first:02}.json")
 
@@ -174,5 +173,5 @@ def counted_of(seed: int) -> dict[str, Any]:
     return answer
 
 
-def test_given_random_numbers_when_they_are_counted_then_the_counts_and_what_they_tell_are_as_reviewed() -> None:
+def test_counts_of_random_numbers_match_the_reviewed() -> None:
     compare({f"set {seed}": counted_of(seed) for seed in range(SETS)}, FOLDER / "counts.json")

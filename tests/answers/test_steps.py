@@ -13,17 +13,17 @@ from tests.answers.recorded import compare, digest, plain_facts
 from tests.families.training.runs import DEBUG, FAMILIES, SCALAR, run_files
 from tests.support.small_job import BUCKET, JOB, START
 from tests.support.tensor_files import event, frame, simple_scalar
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.session import Announced, Applied
-from trainguard.families.training import scalar_files, scalar_session
-from trainguard.families.training.debug_session import DebugSession
-from trainguard.families.training.keys import match_key
-from trainguard.families.training.runs import SharedRuns
-from trainguard.families.training.scalar_session import ScalarSession
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.training import scalar_files, scalar_session
+from trainguard.engine.training.debug_session import DebugSession
+from trainguard.engine.training.keys import match_key
+from trainguard.engine.training.runs import SharedRuns
+from trainguard.engine.training.scalar_session import ScalarSession
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("steps")
 JOBS, GROUP = 60, 10
@@ -118,7 +118,7 @@ class Logs:
         self.rows: dict[str, list[tuple[int, float, bool]]] = {name: [] for name in chosen}
 
     def grow(self, name: str) -> tuple[str, bytes]:
-        """Let a file grow by some steps, or begin anew; return its name and bytes."""
+        """Let a file grow by some steps, or start again; return its name and bytes."""
         if self.random.random() < 0.08:
             self.rows[name] = self.rows[name][-2:]
         for _ in range(int(self.random.integers(1, 9))):
@@ -203,9 +203,7 @@ def steps_of(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("first", range(0, JOBS, GROUP))
-def test_given_random_files_of_scalars_when_they_are_read_then_all_that_comes_of_them_is_as_reviewed(
-    first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_random_scalar_files_match_the_reviewed(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalar_files, "PIECE_BYTES", 250)
     monkeypatch.setattr(scalar_files, "PIECE_ROWS", 3)
     monkeypatch.setattr(scalar_session, "MOST_WAITING", 6)
@@ -215,7 +213,7 @@ def test_given_random_files_of_scalars_when_they_are_read_then_all_that_comes_of
 
 
 @pytest.mark.parametrize("first", range(0, JOBS, GROUP))
-def test_given_random_steps_of_debug_output_when_they_are_read_then_all_that_comes_of_them_is_as_reviewed(
+def test_results_of_random_debug_output_match_the_reviewed(
     first: int,
 ) -> None:
     answers = {f"job {seed}": steps_of(seed) for seed in range(first, first + GROUP)}

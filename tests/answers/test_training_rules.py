@@ -1,4 +1,4 @@
-"""All that training rules say of trials, random and recorded runs: judgements on the way, and the last as its facts."""
+"""Training rules on trials, random and recorded runs: judgements on the way, and the last as its facts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -13,11 +13,12 @@ from tests.support.steps import RULES, judgement, parameters
 from tests.support.tensor_trials import expected, trial_steps, trials
 from tests.training.recorded.scoring import recorded
 from tests.unit.rules.training.random_runs import SET_UP, random_run
+from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRUSTED_RULES
-from trainguard.tensors.step_view import StepView
 
 FOLDER = Path(__file__).with_name("training")
-TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
+TRUSTED = {bare(each.name) for each in TRUSTED_RULES}
 OF_LOSSES = {"LossNotDecreasing", "Overfit", "Overtraining"}
 RANDOM_RUNS, CURVES, JUDGED_STEPS = 12, 16, 12
 
@@ -54,7 +55,7 @@ def _judgements(rule: str, steps: Sequence[StepView], given: Mapping[str, Any]) 
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_runs_when_a_training_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: str) -> None:
+def test_training_rules_over_runs_match_the_reviewed(rule: str) -> None:
     answers = {}
     for run, (steps, given) in _runs(rule).items():
         answers[run] = judged(list(_judgements(rule, steps, given)))

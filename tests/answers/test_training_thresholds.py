@@ -1,4 +1,4 @@
-"""What training rules say of coarse runs where a parameter is exactly a value of the run, and just below and above it.
+"""Training rules on coarse runs where a parameter is exactly a value of the run, and just below and above it.
 
 Each number that a rule takes is set to what the rule measured of the run under that number as its threshold, and to
 numbers that such runs often have. An answer has the steps that fire and a digest of all that is said.
@@ -15,12 +15,13 @@ import pytest
 from tests.answers.coarse_runs import coarse_curve, coarse_run
 from tests.answers.recorded import compare, digest, plain_result
 from tests.support.steps import RULES, Run
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
+from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import Check, RunView
 
 FOLDER = Path(__file__).with_name("training_thresholds")
-TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
+TRUSTED = {bare(each.name) for each in TRUSTED_RULES}
 OF_LOSSES = {"LossNotDecreasing", "Overfit", "Overtraining"}
 RUNS, CURVES = 6, 12
 SET_UP: Mapping[str, Mapping[str, Any]] = {
@@ -123,7 +124,7 @@ def _cases(rule: str, run: Run, turn: int) -> Iterator[tuple[str, Mapping[str, A
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_coarse_runs_when_a_parameter_is_a_value_of_theirs_then_a_training_rule_says_what_was_reviewed(
+def test_parameters_equal_to_run_values_match_the_reviewed(
     rule: str,
 ) -> None:
     answers = {

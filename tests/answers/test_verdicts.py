@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from tests.answers.recorded import compare, digest, plain_facts, plain_result
-from trainguard.engine.verdicts.combine import combine
+from trainguard.core.finding import Episode, Severity
+from trainguard.core.records import JOB_NODE, Status
+from trainguard.engine.verdicts.combine import combine, ends_episode, with_liveness
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.liveness import ends_episode, with_liveness
-from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
-from trainguard.finding import Episode, Severity
+from trainguard.engine.verdicts.verdict import JUDGED, Verdict, final, shown_status
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, Status
 from trainguard.rules.rule_result import RuleResult
 
 FOLDER = Path(__file__).with_name("verdicts")
@@ -157,7 +155,7 @@ class Job:
             threshold=RULES[rule],
             worst=self.one_of(None, "gpu0"),
             data_points=span[1],
-            advice=f"Mend what {rule} saw." if kind % 2 else None,
+            advice=f"Repair what {rule} saw." if kind % 2 else None,
             wasted_share=share,
             affected_share=self.one_of(None, None, 0.25, 0.5),
             pooled=self.one_of(None, (span[0], span[1])),
@@ -231,8 +229,8 @@ def _finding(found: RankedFinding) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value or value == 0}
 
 
-def said_of(seed: int) -> dict[str, Any]:
-    """Return what is said of a random job: each rule's status, its findings, and a digest of all verdicts."""
+def finding_on(seed: int) -> dict[str, Any]:
+    """Return what is said about a random job: each rule's status, its findings, and a digest of all verdicts."""
     job = Job(seed)
     by_node = job.verdicts()
     watermark_s = MINUTE_S * job.minutes
@@ -261,6 +259,6 @@ def _nodes(by_node: Mapping[str, Mapping[str, Verdict]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_given_random_jobs_when_they_are_judged_then_what_their_verdicts_come_to_is_as_reviewed(group: int) -> None:
-    answers = {f"job {seed}": said_of(seed) for seed in range(GROUP * group, GROUP * group + GROUP)}
+def test_aggregated_verdicts_of_random_jobs_match_the_reviewed(group: int) -> None:
+    answers = {f"job {seed}": finding_on(seed) for seed in range(GROUP * group, GROUP * group + GROUP)}
     compare(answers, FOLDER / f"jobs-{group:02}.json")

@@ -20,6 +20,7 @@ from tests.support.report_samples import (
     spiky_report,
     state_report,
     tiny_report,
+    trained_report,
 )
 from trainguard.report.html.render import render_report
 
@@ -33,8 +34,11 @@ SAMPLES = {
     "large": large_report,
     "spiky": spiky_report,
     "collected": collected_report,
+    "trained": trained_report,
 }
 # Text and edges are drawn alike on every machine: no hinting, no subpixels, one thread of rasterization.
+# A machine without a locale, as every container is: what a page shows must not hang on it.
+POSIX = {"LANG": "C", "LC_ALL": "C", "LANGUAGE": ""}
 ARGUMENTS = [
     "--no-sandbox",
     "--font-render-hinting=none",
@@ -50,7 +54,7 @@ def browser() -> Iterator[Browser]:
     found = find_browser()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
-            executable_path=found.executable, args=ARGUMENTS, env={**os.environ, **found.environment}
+            executable_path=found.executable, args=ARGUMENTS, env={**os.environ, **POSIX, **found.environment}
         )
         yield launched
         launched.close()

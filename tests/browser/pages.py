@@ -77,15 +77,16 @@ def open_page(
     at: str = "",
     sharpness: float = 1.0,
     scripts: bool = True,
+    locale: str | None = None,
 ) -> Opened:
-    """Open ``path`` from the disk, at the element with the id ``at``."""
+    """Open ``path`` from the disk, at the element with the id ``at``; without ``locale`` in that of the machine."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
         java_script_enabled=scripts,
         device_scale_factor=sharpness,
         reduced_motion="reduce",
-        locale="en-US",
+        locale=locale,
         timezone_id="America/New_York",
         offline=True,
     )

@@ -8,7 +8,7 @@ import pytest
 from tests.browser.pages import Opened
 from tests.support.report_samples import bad_report, day_report, healthy_report, large_report
 from trainguard.report.document import Report
-from trainguard.timeline.series import Timelines, Values
+from trainguard.report.timeline.series import Timelines, Values
 
 Open = Callable[..., Opened]
 GUTTER, RIGHT, TOP, BOTTOM = 76, 26, 4, 36
@@ -70,14 +70,14 @@ def legend_values(page: Opened, kind: str) -> dict[str, float]:
     return {name: float(rest[0]) for name, *rest in pairs}
 
 
-def test_given_a_report_when_read_then_every_canvas_shows_something(opened: Open) -> None:
+def test_every_canvas_of_a_report_is_drawn(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     for kind in ("heat", "utilization", "memory", "cpu", "io_wait", "host_memory", "network", "steps"):
         assert page.page.evaluate(COLOURS, kind) > 20, kind
 
 
-def test_given_cells_of_the_heat_map_when_drawn_then_they_have_the_colours_of_their_values(opened: Open) -> None:
+def test_heat_map_cells_have_the_colours_of_their_values(opened: Open) -> None:
     page = opened("bad")
     page.chart("heat")
     gpus = [gpu for node in timelines_of(bad_report()).nodes for gpu in node.gpus]
@@ -88,7 +88,7 @@ def test_given_cells_of_the_heat_map_when_drawn_then_they_have_the_colours_of_th
         assert opacity == 255
 
 
-def test_given_nothing_was_collected_when_drawn_then_the_cells_have_no_colour_of_the_ramp(opened: Open) -> None:
+def test_cells_without_data_have_no_colour_of_the_ramp(opened: Open) -> None:
     page = opened("bad")
     page.chart("heat")
     x, y = cell(page, 12, 16, 120, 240)
@@ -96,7 +96,7 @@ def test_given_nothing_was_collected_when_drawn_then_the_cells_have_no_colour_of
     assert all(max(pixel) - min(pixel) < 20 for pixel in pixels), "a hatch in grey"
 
 
-def test_given_several_buckets_under_a_pixel_when_drawn_then_it_has_the_mean_of_those_that_are_there(
+def test_pixel_of_several_buckets_shows_the_mean_of_present_ones(
     opened: Open,
 ) -> None:
     page = opened("day")
@@ -114,7 +114,7 @@ def test_given_several_buckets_under_a_pixel_when_drawn_then_it_has_the_mean_of_
         assert opacity == 255
 
 
-def test_given_a_cell_when_pointed_at_then_the_tip_names_its_row_time_and_value(opened: Open) -> None:
+def test_tooltip_of_a_cell_names_row_time_and_value(opened: Open) -> None:
     page = opened("bad")
     heat = page.chart("heat").locator(".tl-heat")
     x, y = cell(page, 11, 16, 200, 240)
@@ -125,7 +125,7 @@ def test_given_a_cell_when_pointed_at_then_the_tip_names_its_row_time_and_value(
     )
 
 
-def test_given_a_bucket_when_pointed_at_then_every_chart_tells_its_values_there(opened: Open) -> None:
+def test_hovered_bucket_shows_its_values_in_every_chart(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     page.page.select_option("#tl-node", "0")
@@ -146,7 +146,7 @@ def value_at(values: Values, bucket: int) -> float:
     return value
 
 
-def test_given_a_slow_step_when_pointed_at_then_it_is_named_with_its_length(opened: Open) -> None:
+def test_hovered_slow_step_is_named_with_its_length(opened: Open) -> None:
     page = opened("bad")
     note = page.chart("steps").locator(".tl-note")
     said = note.inner_text()
@@ -156,7 +156,7 @@ def test_given_a_slow_step_when_pointed_at_then_it_is_named_with_its_length(open
     assert note.inner_text() == said
 
 
-def test_given_no_pointer_when_read_then_the_legend_tells_the_mean_of_what_is_shown(opened: Open) -> None:
+def test_legend_shows_the_visible_mean_without_a_pointer(opened: Open) -> None:
     page = opened("healthy")
     page.chart("utilization")
     gpus = timelines_of(healthy_report()).nodes[0].gpus
@@ -169,7 +169,7 @@ def mean_of(values: Sequence[float | None]) -> float:
     return sum(kept) / len(kept)
 
 
-def test_given_a_line_when_its_button_is_pressed_then_it_is_gone_and_comes_back(opened: Open) -> None:
+def test_legend_button_hides_and_restores_its_line(opened: Open) -> None:
     page = opened("healthy")
     chart = page.chart("utilization")
     before = page.pictures()["utilization"]
@@ -185,7 +185,7 @@ def test_given_a_line_when_its_button_is_pressed_then_it_is_gone_and_comes_back(
     assert page.pictures()["utilization"] == before
 
 
-def test_given_many_nodes_when_shown_then_the_worst_are_named_and_one_can_be_looked_at_gpu_by_gpu(
+def test_worst_of_many_nodes_are_named_and_open_gpu_by_gpu(
     opened: Open,
 ) -> None:
     page = opened("large")
@@ -198,7 +198,7 @@ def test_given_many_nodes_when_shown_then_the_worst_are_named_and_one_can_be_loo
     assert page.page.locator(".tl-tip").inner_text().startswith("algo-91/gpu2")
 
 
-def test_given_a_thousand_gpus_when_the_lowest_is_asked_for_then_a_slow_gpu_stands_out(
+def test_slow_gpu_stands_out_in_the_lowest_of_a_thousand(
     opened: Open,
 ) -> None:
     page = opened("large")

@@ -16,7 +16,7 @@ OF_ANY_SYSTEM = {
 }
 
 
-def test_given_the_pinned_browser_when_loaded_then_it_needs_no_library_that_a_bare_system_lacks(
+def test_pinned_browser_runs_on_the_libraries_of_a_bare_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(SETTING, raising=False)
@@ -30,42 +30,34 @@ def test_given_the_pinned_browser_when_loaded_then_it_needs_no_library_that_a_ba
     assert "not found" not in "".join(listed)
 
 
-def test_given_a_browser_of_ones_own_when_named_then_it_is_taken_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_custom_browser_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = tmp_path / "chrome"
     own.touch(0o755)
     monkeypatch.setenv(SETTING, str(own))
     assert find_browser() == chromium.Browser(own)
 
 
-def test_given_a_name_of_nothing_when_asked_for_then_the_error_names_the_setting(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_browser_path_error_names_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(SETTING, str(tmp_path / "none"))
     with pytest.raises(BrowserMissingError, match=f"{SETTING}=.*none is not an executable file"):
         find_browser()
 
 
-def test_given_the_package_is_not_installed_when_asked_for_then_the_error_says_what_to_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_package_error_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(SETTING, raising=False)
     monkeypatch.setattr(chromium, "PACKAGE", tmp_path / "chromium")
     with pytest.raises(BrowserMissingError, match="run `make install`"):
         find_browser()
 
 
-def test_given_another_platform_when_asked_for_then_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_platform_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SETTING, raising=False)
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     with pytest.raises(BrowserMissingError, match=f"set {SETTING} to the path of a Chromium"):
         find_browser()
 
 
-def test_given_no_node_when_the_browser_is_unpacked_then_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_node_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BrowserMissingError, match=r"node is missing.*install Node\.js"):
         chromium._unpack(tmp_path / "browser")

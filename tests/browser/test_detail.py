@@ -9,7 +9,7 @@ from tests.browser.pages import Opened
 from tests.browser.test_charts import legend_values, point_at
 from tests.browser.test_zoom import drag
 from tests.support.report_samples import SPIKE, day_report, spiky_report
-from trainguard.timeline.series import Values
+from trainguard.report.timeline.series import Values
 
 Open = Callable[..., Opened]
 BUCKETS = 2_000
@@ -36,7 +36,7 @@ def mean_around(values: Values, bucket: int, joined: int) -> float:
     return sum(kept) / len(kept)
 
 
-def test_given_more_buckets_than_pixels_when_pointed_at_then_the_value_is_the_mean_of_those_that_are_one_point(
+def test_point_of_several_buckets_shows_their_mean(
     opened: Open,
 ) -> None:
     page = opened("day")
@@ -52,7 +52,7 @@ def test_given_more_buckets_than_pixels_when_pointed_at_then_the_value_is_the_me
         assert page.page.locator(WHAT).inner_text() == f"over {joined / 2:.1f} min"
 
 
-def test_given_a_point_when_it_joins_buckets_then_its_shade_reaches_their_lowest_and_highest(opened: Open) -> None:
+def test_shade_of_a_joined_point_spans_its_minimum_and_maximum(opened: Open) -> None:
     page = opened("spiky")
     page.chart("utilization")
     joined = together(page)
@@ -76,7 +76,7 @@ def test_given_a_point_when_it_joins_buckets_then_its_shade_reaches_their_lowest
     assert shaded(SPIKE - 20 * joined) == (False, False)
 
 
-def test_given_a_core_that_was_busy_for_a_moment_when_joined_then_the_busiest_core_is_still_seen(opened: Open) -> None:
+def test_briefly_busy_core_is_still_seen_after_joining(opened: Open) -> None:
     page = opened("spiky")
     page.chart("cpu")
     point_at(page, "cpu", SPIKE, BUCKETS)
@@ -84,7 +84,7 @@ def test_given_a_core_that_was_busy_for_a_moment_when_joined_then_the_busiest_co
     assert [each.split()[-2] for each in items] == ["20.0", "95.0"]
 
 
-def test_given_the_whole_job_when_zoomed_into_then_every_bucket_is_its_own_point_and_joined_again_after(
+def test_zoom_splits_points_into_buckets_and_joins_them_again(
     opened: Open,
 ) -> None:
     page = opened("spiky")
@@ -108,7 +108,7 @@ def test_given_the_whole_job_when_zoomed_into_then_every_bucket_is_its_own_point
     assert page.pictures()["utilization"] == whole
 
 
-def test_given_a_window_that_becomes_narrow_when_drawn_then_more_buckets_are_one_point(opened: Open) -> None:
+def test_narrower_window_joins_more_buckets_into_a_point(opened: Open) -> None:
     page = opened("spiky")
     wide = together(page)
     page.page.set_viewport_size({"width": 700, "height": 900})

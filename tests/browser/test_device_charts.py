@@ -8,7 +8,7 @@ Open = Callable[..., Opened]
 UNITS = ("sm_activity", "tensor_activity", "power", "pcie")
 
 
-def test_given_further_series_when_opened_then_their_charts_are_drawn_in_their_units(opened: Open) -> None:
+def test_opened_further_series_are_drawn_in_their_units(opened: Open) -> None:
     page = opened("collected")
     folded = page.page.locator("#tl-devices")
     assert folded.locator("summary").inner_text() == (
@@ -27,7 +27,7 @@ def test_given_further_series_when_opened_then_their_charts_are_drawn_in_their_u
     assert [" ".join(each.split()) for each in shown["pcie"]] == ["mean of the GPUs 2.50 GB/s"]
 
 
-def test_given_a_line_when_its_legend_is_pressed_then_it_is_hidden(opened: Open) -> None:
+def test_pressed_legend_hides_its_line(opened: Open) -> None:
     page = opened("collected")
     page.page.locator("#tl-devices summary").click()
     first = page.chart("power").locator(".tl-item").first
@@ -35,5 +35,5 @@ def test_given_a_line_when_its_legend_is_pressed_then_it_is_hidden(opened: Open)
     assert first.get_attribute("aria-pressed") == "false"
 
 
-def test_given_no_further_series_when_opened_then_there_is_no_fold(opened: Open) -> None:
+def test_no_fold_is_shown_without_further_series(opened: Open) -> None:
     assert opened("healthy").page.locator("#tl-devices").count() == 0

@@ -29,7 +29,7 @@ def shown_range(page: Opened) -> str:
     return page.range_shown()
 
 
-def test_given_a_finding_when_its_episode_is_followed_then_the_time_lines_show_it_and_its_bar_leads_back(
+def test_finding_links_to_its_episode_and_the_bar_links_back(
     opened: Open,
 ) -> None:
     page = opened("bad")
@@ -46,7 +46,7 @@ def test_given_a_finding_when_its_episode_is_followed_then_the_time_lines_show_i
     assert "20:10:00" in row.inner_text()
 
 
-def test_given_episodes_when_shown_then_every_one_has_a_bar_that_begins_at_its_onset_in_a_lane_of_its_rule(
+def test_episode_bars_begin_at_their_onsets_in_lanes_of_rules(
     opened: Open,
 ) -> None:
     page = opened("bad")
@@ -61,7 +61,7 @@ def test_given_episodes_when_shown_then_every_one_has_a_bar_that_begins_at_its_o
     assert [width for _, width in bars] == pytest.approx([0.25, 0.2, 282 / 3_600], abs=0.003)
 
 
-def test_given_an_episode_when_a_chart_is_drawn_then_a_line_stands_at_its_onset(opened: Open) -> None:
+def test_chart_marks_the_onset_of_an_episode(opened: Open) -> None:
     page = opened("bad")
     chart = page.chart("utilization")
     over = chart.locator(".u-over").bounding_box()
@@ -74,7 +74,7 @@ def test_given_an_episode_when_a_chart_is_drawn_then_a_line_stands_at_its_onset(
         assert any(abs(column - onset) <= 2 for column in columns), (onset, columns)
 
 
-def test_given_thresholds_when_a_chart_is_drawn_then_a_dashed_line_stands_at_each_and_its_rule_is_named(
+def test_chart_draws_thresholds_dashed_with_their_rules(
     opened: Open,
 ) -> None:
     page = opened("bad")
@@ -103,13 +103,13 @@ def test_given_thresholds_when_a_chart_is_drawn_then_a_dashed_line_stands_at_eac
         assert any(abs(each - line) <= 2 for each in dark), (value, line, dark)
 
 
-def test_given_a_day_when_zoomed_into_an_episode_then_values_are_the_finer_ones_and_the_page_says_so(
+def test_zoom_into_an_episode_shows_finer_values_and_says_so(
     opened: Open,
 ) -> None:
     page = opened("day")
     page.chart("utilization")
     assert page.page.locator("#tl-cursor").inner_text() == "a value each 30 s"
-    page.page.locator("[data-episode=episode-2]").click()
+    page.page.locator(".episodes [data-episode=episode-2]").click()
     page.settle()
     assert page.page.locator("#tl-cursor").inner_text() == "a value each 5 s"
     for _ in range(5):
@@ -134,7 +134,7 @@ def test_given_a_day_when_zoomed_into_an_episode_then_values_are_the_finer_ones_
     assert page.page.locator("#tl-cursor").inner_text() == "a value each 30 s"
 
 
-def test_given_a_large_job_when_zoomed_then_it_is_finer_around_an_onset_and_as_before_elsewhere(opened: Open) -> None:
+def test_large_job_is_finer_only_around_an_onset(opened: Open) -> None:
     page = opened("large")
     page.chart("heat")
     page.page.evaluate("document.querySelector('#tl-range').scrollIntoView()")
@@ -153,11 +153,11 @@ def test_given_a_large_job_when_zoomed_then_it_is_finer_around_an_onset_and_as_b
     assert page.page.locator("#tl-cursor").inner_text() == "a value each 60 s"
 
 
-def test_given_a_line_that_was_hidden_when_the_level_changes_then_it_stays_hidden(opened: Open) -> None:
+def test_hidden_line_stays_hidden_after_a_change_of_level(opened: Open) -> None:
     page = opened("day")
     chart = page.chart("utilization")
     chart.get_by_role("button", name="algo-1").click()
-    page.page.locator("[data-episode=episode-2]").click()
+    page.page.locator(".episodes [data-episode=episode-2]").click()
     page.settle()
     assert chart.get_by_role("button", name="algo-1").get_attribute("aria-pressed") == "false"
     assert chart.get_by_role("button", name="algo-2").get_attribute("aria-pressed") == "true"

@@ -11,8 +11,8 @@ from pypdf import PdfReader
 
 from tests.browser.pages import Opened, open_page
 from tests.support.fleets import MONDAY, Rows, found, hostile, job, many, with_rows
-from trainguard.records import JobRecord
-from trainguard.report.fleet import Fleet, build_fleet
+from trainguard.core.records import JobRecord
+from trainguard.report.fleet.fleet import Fleet, build_fleet
 from trainguard.report.html.fleet import render_fleet
 
 FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
@@ -54,23 +54,21 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("width", [1280, 390])
-def test_given_any_fleet_when_opened_then_nothing_is_asked_for_and_the_page_is_as_wide_as_the_window(
-    opened: Open, sample: str, width: int
-) -> None:
+def test_fleet_page_loads_nothing_and_fits_the_window(opened: Open, sample: str, width: int) -> None:
     page = opened(sample, width=width).page
     assert page.title() == "TrainGuard · TrainGuard"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("window.__shift") < 0.01
 
 
-def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_them_runs(opened: Open) -> None:
+def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
     page = opened("hostile").page
     assert page.evaluate("window.__hacked") is None
     assert page.locator("img, script").count() == 0
     assert "window.__hacked" in page.locator("#jobs").inner_text()
 
 
-def test_given_findings_when_shown_then_bars_and_heat_have_the_colours_of_what_they_say(opened: Open) -> None:
+def test_bars_and_heat_have_the_colours_of_their_findings(opened: Open) -> None:
     page = opened("some").page
     strip = page.locator("#jobs svg.strip").first.bounding_box()
     box = page.locator("#jobs svg.strip rect").first.bounding_box()
@@ -92,7 +90,7 @@ def test_given_a_dark_screen_when_opened_then_the_page_is_dark(opened: Open) -> 
     assert len(set(colours)) == 2
 
 
-def test_given_the_page_when_walked_through_by_keyboard_then_links_and_tables_are_reached(opened: Open) -> None:
+def test_links_and_tables_are_reached_by_keyboard(opened: Open) -> None:
     page = opened("some").page
     reached = set()
     for _ in range(40):

@@ -12,19 +12,20 @@ BOTTOMS = """() => Object.fromEntries([".verdict h2", ".verdict .figures-row", "
     [each, document.querySelector(each).getBoundingClientRect().bottom]))"""
 RIGHTS = "[...document.querySelectorAll('.verdict *')].map((each) => each.getBoundingClientRect().right)"
 
+COPIES = "() => { navigator.clipboard.writeText = async (text) => { window.__copied = text; }; }"
+REFUSES = "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }"
+
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize("sample", ["bad", "day", "large"])
-def test_given_a_report_when_opened_then_what_happened_when_where_and_what_to_change_is_seen_without_scrolling(
-    opened: Open, sample: str, width: int, height: int
-) -> None:
+def test_summary_is_visible_without_scrolling(opened: Open, sample: str, width: int, height: int) -> None:
     page = opened(sample, width=width, height=height)
     page.settle()
     assert {name: bottom for name, bottom in page.page.evaluate(BOTTOMS).items() if bottom > height} == {}
     assert max(page.page.evaluate(RIGHTS)) <= width
 
 
-def test_given_a_reader_in_another_zone_when_opened_then_times_are_local_with_the_zone_named(opened: Open) -> None:
+def test_times_are_local_with_the_zone_named(opened: Open) -> None:
     page = opened("bad")
     header = page.page.locator("header.top").inner_text()
     assert "2026-06-30 20:00:00 EDT to 21:00:00" in header
@@ -33,7 +34,7 @@ def test_given_a_reader_in_another_zone_when_opened_then_times_are_local_with_th
     assert page.page.locator(".lane-facts time").first.inner_text() == "20:10:00"
 
 
-def test_given_a_sentence_with_times_when_opened_then_they_are_in_the_zone_of_all_others(opened: Open) -> None:
+def test_times_in_sentences_use_the_same_zone(opened: Open) -> None:
     page = opened("state")
     reason = page.page.locator("#rule-LowGPUUtilization .reason")
     assert reason.inner_text().startswith("2026-06-30 20:10 to 20:25 EDT: ")
@@ -41,7 +42,7 @@ def test_given_a_sentence_with_times_when_opened_then_they_are_in_the_zone_of_al
     assert reason.inner_text().startswith("2026-07-01 00:10 to 00:25 UTC: ")
 
 
-def test_given_utc_is_chosen_when_read_then_every_time_is_in_utc_and_local_again_after(opened: Open) -> None:
+def test_choosing_utc_switches_all_times_and_back(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     before = page.page.locator("main").inner_text()
@@ -61,7 +62,7 @@ def test_given_utc_is_chosen_when_read_then_every_time_is_in_utc_and_local_again
     assert page.pictures() == pictures
 
 
-def test_given_a_page_without_time_lines_when_opened_then_its_times_are_local_too_and_it_says_when_and_where(
+def test_page_without_time_lines_has_local_times_and_summary(
     opened: Open,
 ) -> None:
     page = opened("state")
@@ -70,11 +71,36 @@ def test_given_a_page_without_time_lines_when_opened_then_its_times_are_local_to
     assert page.page.locator(".lane-bars rect").count() == 2
 
 
-def test_given_no_script_when_opened_then_times_are_in_utc_and_the_picture_is_there(opened: Open) -> None:
+def test_page_without_script_has_utc_times_and_the_picture(opened: Open) -> None:
     page = opened("bad", scripts=False)
     assert "2026-07-01 00:00:00 UTC" in page.page.locator("header.top").inner_text()
     assert not page.page.locator(".zones").is_visible()
+    assert not page.page.locator(".copy").is_visible()
     box = page.page.locator(".heat-strip").bounding_box()
     assert box is not None
     assert (box["width"] > 400, box["height"] > 80) == (True, True)
     assert "from 00:10:00 (+0:10:00)" in page.page.locator(".picture").inner_text()
+
+
+def test_the_summary_is_copied_or_where_that_is_refused_shown(opened: Open) -> None:
+    page = opened("bad")
+    page.page.evaluate(COPIES)
+    page.page.get_by_role("button", name="Copy summary").click()
+    assert page.page.evaluate("window.__copied").startswith("bert-large-slow: Unhealthy\n")
+    assert not page.page.locator("#summary").is_visible()
+    page.page.get_by_role("button", name="Copied").wait_for()
+    page.page.evaluate(REFUSES)
+    page.page.locator("button.copy").click()
+    page.page.get_by_role("button", name="Selected below").wait_for()
+    assert page.page.evaluate("getSelection().toString()").startswith("bert-large-slow: Unhealthy")
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1920, 2), (1200, 1), (390, 1)])
+def test_the_page_uses_the_width_and_never_scrolls_sideways(opened: Open, width: int, columns: int) -> None:
+    page = opened("bad", width=width, height=1080)
+    page.draw_all()
+    edges = page.page.evaluate("[...document.querySelectorAll('main > *')].map((each) => each.getBoundingClientRect())")
+    assert max(each["right"] for each in edges) >= 0.95 * width
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    lefts = page.page.evaluate("[...document.querySelectorAll('.tl-plot')].map((each) => each.offsetLeft)")
+    assert len(set(lefts)) == columns

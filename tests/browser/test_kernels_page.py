@@ -14,7 +14,7 @@ from tests.support.kernel_ranks import job
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks
-from trainguard.report.html.kernels.matrix import NO_BREAK
+from trainguard.report.html.kernels.island import NO_BREAK
 from trainguard.report.html.kernels.page import render_kernels
 
 Open = Callable[..., Opened]
@@ -67,16 +67,14 @@ def opened(browser: Browser, kernel_file: Callable[[str], Path]) -> Iterator[Ope
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("width", [1280, 390])
-def test_given_any_trace_when_opened_then_nothing_is_asked_for_and_the_page_is_as_wide_as_the_window(
-    opened: Open, sample: str, width: int
-) -> None:
+def test_kernels_page_loads_nothing_and_fits_the_window(opened: Open, sample: str, width: int) -> None:
     page = opened(sample, width=width)
     page.settle()
     assert "kernel profiles" in page.page.title()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_them_runs(opened: Open) -> None:
+def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
     page = opened("hostile").page
     page.locator("#kt-search").fill("<script>")
     page.locator("#kt-next").click()
@@ -91,7 +89,7 @@ def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_th
     assert "\u202e" not in page.content()
 
 
-def test_given_no_script_when_opened_then_verdict_findings_and_charts_are_there(opened: Open) -> None:
+def test_page_without_script_has_verdict_findings_and_charts(opened: Open) -> None:
     page = opened("a100", scripts=False).page
     assert "LaunchBound" in page.locator("#findings").inner_text()
     assert page.locator("#kn-time tbody tr").count() == 16
@@ -99,7 +97,7 @@ def test_given_no_script_when_opened_then_verdict_findings_and_charts_are_there(
     assert "needs JavaScript" in page.locator("#timeline").inner_text()
 
 
-def test_given_the_table_of_kernels_when_searched_sorted_and_k_changed_then_it_shows_that(opened: Open) -> None:
+def test_kernel_table_follows_search_sort_and_k(opened: Open) -> None:
     page = opened("a100").page
     page.locator("#kn-k").fill("3")
     assert page.locator("#kn-time tbody tr").count() == 4
@@ -116,7 +114,7 @@ def test_given_the_table_of_kernels_when_searched_sorted_and_k_changed_then_it_s
     assert int(totals.first.inner_text()) == 3
 
 
-def test_given_several_ranks_when_one_is_chosen_then_the_table_is_of_that_one(opened: Open) -> None:
+def test_chosen_rank_filters_the_kernel_table(opened: Open) -> None:
     page = opened("pair").page
     of_all = page.locator("#kn-time tbody tr").first.inner_text()
     page.select_option("#kn-view", label="rank 1")
@@ -124,7 +122,7 @@ def test_given_several_ranks_when_one_is_chosen_then_the_table_is_of_that_one(op
     assert page.locator("#ranks tbody tr").count() == 3
 
 
-def test_given_ranks_and_an_older_profile_when_opened_then_both_are_tables_without_a_script(opened: Open) -> None:
+def test_ranks_and_older_profile_are_tables_without_script(opened: Open) -> None:
     page = opened("ranks", scripts=False).page
     assert "rank 7" in page.locator("#ranks").inner_text().replace(NO_BREAK, " ")
     assert page.locator("#ranks .heat-4").count() > 0
@@ -132,7 +130,7 @@ def test_given_ranks_and_an_older_profile_when_opened_then_both_are_tables_witho
     assert page.locator("#comparison details").count() == 11
 
 
-def test_given_the_table_of_kernels_when_opened_then_it_has_spread_occupancy_and_short_runs(opened: Open) -> None:
+def test_kernel_table_has_spread_occupancy_and_short_runs(opened: Open) -> None:
     page = opened("a100").page
     titles = page.locator("#kn-table thead th").all_inner_texts()
     assert {"Std", "Shorter than their call", "Occupancy", "Blocks per SM"} <= set(titles)
@@ -144,7 +142,7 @@ def test_given_the_table_of_kernels_when_opened_then_it_has_spread_occupancy_and
     assert values == sorted(values, reverse=True)
 
 
-def test_given_evidence_of_several_runs_when_its_longest_is_shown_then_the_timeline_goes_there(opened: Open) -> None:
+def test_longest_run_of_evidence_moves_the_timeline_there(opened: Open) -> None:
     page = opened("a100").page
     page.wait_for_selector("#kt[data-kt-drawn]")
     before = page.locator("#kt-range").inner_text()
@@ -152,7 +150,7 @@ def test_given_evidence_of_several_runs_when_its_longest_is_shown_then_the_timel
     page.wait_for_function("text => document.querySelector('#kt-range').innerText !== text", arg=before)
 
 
-def test_given_a_dark_screen_when_opened_then_page_and_timeline_are_dark(opened: Open) -> None:
+def test_dark_scheme_applies_to_page_and_timeline(opened: Open) -> None:
     def colours(*, dark: bool) -> tuple[str, list[int]]:
         page = opened("small", dark=dark)
         page.page.wait_for_selector("#kt[data-kt-drawn]")
@@ -168,7 +166,7 @@ def test_given_a_dark_screen_when_opened_then_page_and_timeline_are_dark(opened:
     assert sum(night[1][:3]) < 200
 
 
-def test_given_a_trace_without_gpu_when_opened_then_the_page_says_so_and_draws_the_host(opened: Open) -> None:
+def test_trace_without_gpu_is_named_and_shows_the_host(opened: Open) -> None:
     page = opened("cpu").page
     assert "Not judged" in page.locator("#verdict").inner_text()
     assert page.locator("#missing").is_visible()

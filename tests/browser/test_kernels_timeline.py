@@ -126,7 +126,7 @@ def click_at(page: Opened, title: str, share: float) -> None:
     page.page.locator("#kt canvas").click(position={"x": share * box["width"], "y": lane_middle(page, title)})
 
 
-def test_given_keys_when_pressed_then_the_range_zooms_moves_and_is_whole_again(opened: Callable[[str], Opened]) -> None:
+def test_keys_zoom_move_and_reset_the_range(opened: Callable[[str], Opened]) -> None:
     page = opened("small")
     ranges = [shown(page)]
     for key in ("w", "d", "ArrowLeft", "s", "w", "a", "0"):
@@ -144,7 +144,7 @@ def test_given_keys_when_pressed_then_the_range_zooms_moves_and_is_whole_again(o
     ]
 
 
-def test_given_the_wheel_when_the_timeline_has_the_focus_then_it_zooms_and_else_the_page_scrolls(
+def test_wheel_zooms_only_a_focused_timeline(
     opened: Callable[[str], Opened],
 ) -> None:
     page = opened("small")
@@ -168,7 +168,7 @@ def test_given_the_wheel_when_the_timeline_has_the_focus_then_it_zooms_and_else_
     assert shown(page).split("(")[1] == zoomed.split("(")[1]
 
 
-def test_given_a_click_on_a_kernel_when_selected_then_details_and_arrow_lead_to_its_launch(
+def test_clicked_kernel_shows_details_and_an_arrow_to_its_launch(
     opened: Callable[[str], Opened],
 ) -> None:
     page = opened("small")
@@ -195,7 +195,7 @@ def test_given_a_click_on_a_kernel_when_selected_then_details_and_arrow_lead_to_
     assert colour_at(page, *arrow) != ACCENT
 
 
-def test_given_a_launch_out_of_sight_when_gone_to_then_it_is_in_sight(opened: Callable[[str], Opened]) -> None:
+def test_launch_out_of_sight_is_scrolled_into_view(opened: Callable[[str], Opened]) -> None:
     page = opened("small")
     click_at(page, "stream 20", 0.375)
     press(page, "f")
@@ -204,7 +204,7 @@ def test_given_a_launch_out_of_sight_when_gone_to_then_it_is_in_sight(opened: Ca
     assert shown(page) == "0.238 ms to 0.408 ms (170 µs)"
 
 
-def test_given_neighbours_when_keys_are_pressed_then_the_selection_moves_along_its_lane(
+def test_keys_move_the_selection_along_its_lane(
     opened: Callable[[str], Opened],
 ) -> None:
     page = opened("small")
@@ -216,7 +216,7 @@ def test_given_neighbours_when_keys_are_pressed_then_the_selection_moves_along_i
     assert details(page).startswith("ampere_bf16")
 
 
-def test_given_a_search_when_next_and_previous_then_each_match_is_selected_in_order_of_time(
+def test_search_selects_matches_in_order_of_time(
     opened: Callable[[str], Opened],
 ) -> None:
     page = opened("small")
@@ -240,7 +240,7 @@ def test_given_a_search_when_next_and_previous_then_each_match_is_selected_in_or
     assert page.page.locator("#kt-found").inner_text() == "0 events"
 
 
-def test_given_a_group_when_folded_by_keyboard_then_its_lanes_are_gone_and_a_search_opens_it(
+def test_folded_group_hides_its_lanes_until_a_search_opens_it(
     opened: Callable[[str], Opened],
 ) -> None:
     page = opened("small")
@@ -255,9 +255,7 @@ def test_given_a_group_when_folded_by_keyboard_then_its_lanes_are_gone_and_a_sea
     assert page.page.locator(".kt-lane").count() == lanes
 
 
-def test_given_a_range_when_saved_then_the_file_is_a_trace_of_it_that_trainguard_reads(
-    opened: Callable[[str], Opened], tmp_path: Path
-) -> None:
+def test_saved_range_is_a_trace_trainguard_reads(opened: Callable[[str], Opened], tmp_path: Path) -> None:
     page = opened("small")
     click_at(page, "stream 20", 0.375)
     press(page, "f", "s", "s", "s", "s", "s")
@@ -275,13 +273,13 @@ def test_given_a_range_when_saved_then_the_file_is_a_trace_of_it_that_trainguard
 
 
 def rates(page: Opened) -> tuple[float, float, int]:
-    """Return frames a second at rest and while the timeline zooms and pans, and how often it was drawn meanwhile."""
+    """Return frames a second at rest and while the timeline zooms and pans, and how often it was drawn in that time."""
     found = page.page.evaluate(RATE)
     still, moving = (1_000.0 / statistics.median(found[key]) for key in ("still", "moving"))
     return still, moving, found["drawn"]
 
 
-def test_given_100_000_events_when_zoomed_and_moved_then_it_draws_30_frames_a_second(
+def test_timeline_of_100_000_events_draws_30_frames_a_second(
     opened: Callable[[str], Opened], timeline_file: Callable[[str], Path]
 ) -> None:
     assert timeline_file("busy").stat().st_size < MOST_BYTES
@@ -299,7 +297,7 @@ def test_given_100_000_events_when_zoomed_and_moved_then_it_draws_30_frames_a_se
 
 
 @pytest.mark.perf
-def test_given_100_000_events_when_zoomed_and_moved_alone_then_it_draws_60_frames_a_second(
+def test_timeline_of_100_000_events_alone_draws_60_frames(
     opened: Callable[[str], Opened], benchmark: BenchmarkFixture
 ) -> None:
     page = opened("busy")

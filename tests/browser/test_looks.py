@@ -41,7 +41,7 @@ def contrast(text: str, back: str) -> float:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_given_a_theme_when_shown_then_all_text_has_a_contrast_of_four_and_a_half(opened: Open, dark: bool) -> None:
+def test_text_contrast_is_at_least_four_and_a_half_in_each_theme(opened: Open, dark: bool) -> None:
     page = opened("bad", dark=dark)
     page.draw_all()
     found = page.page.evaluate(COLOURS)
@@ -49,7 +49,7 @@ def test_given_a_theme_when_shown_then_all_text_has_a_contrast_of_four_and_a_hal
     assert (luminance(found[0][2]) < 0.2) == dark
 
 
-def test_given_the_theme_changes_when_the_page_is_open_then_every_chart_is_drawn_in_it(opened: Open) -> None:
+def test_theme_change_redraws_every_chart(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     light = page.pictures()
@@ -63,9 +63,7 @@ def test_given_the_theme_changes_when_the_page_is_open_then_every_chart_is_drawn
 
 
 @pytest.mark.parametrize(("dark", "landscape"), [(False, False), (True, True)], ids=["portrait", "landscape, dark"])
-def test_given_a_page_that_was_not_scrolled_when_printed_then_every_chart_is_on_paper_and_none_is_cut(
-    opened: Open, dark: bool, landscape: bool
-) -> None:
+def test_unscrolled_page_prints_every_chart_uncut(opened: Open, dark: bool, landscape: bool) -> None:
     page = opened("bad", dark=dark)
     page.page.evaluate(WIDTHS)
     printed = PdfReader(io.BytesIO(page.page.pdf(format="A4", landscape=landscape, print_background=True)))
@@ -80,7 +78,7 @@ def test_given_a_page_that_was_not_scrolled_when_printed_then_every_chart_is_on_
     assert len(re.findall(r"20:40(?!:)", text)) == 9, "the axis of every chart, and of the picture at the head"
 
 
-def test_given_a_page_was_printed_when_seen_again_then_the_charts_are_as_they_were(opened: Open) -> None:
+def test_charts_are_restored_after_printing(opened: Open) -> None:
     page = opened("bad", dark=True)
     page.draw_all()
     before = page.pictures()
@@ -89,7 +87,7 @@ def test_given_a_page_was_printed_when_seen_again_then_the_charts_are_as_they_we
     assert page.pictures() == before
 
 
-def test_given_only_a_keyboard_when_tabbed_through_then_all_that_can_be_used_is_reached_in_order(opened: Open) -> None:
+def test_tab_reaches_all_controls_in_order(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     page.page.locator("#tl-node").focus()
@@ -105,13 +103,13 @@ def test_given_only_a_keyboard_when_tabbed_through_then_all_that_can_be_used_is_
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_given_a_page_when_loaded_and_scrolled_then_nothing_jumps(opened: Open, width: int) -> None:
+def test_layout_does_not_shift_on_load_and_scroll(opened: Open, width: int) -> None:
     page = opened("day", width=width)
     page.draw_all()
     assert page.page.evaluate("window.__shift") < 0.01
 
 
-def test_given_a_narrower_window_when_resized_then_the_charts_fit_and_the_page_does_not_scroll_sideways(
+def test_narrower_window_fits_charts_without_sideways_scroll(
     opened: Open,
 ) -> None:
     page = opened("bad")
@@ -124,7 +122,7 @@ def test_given_a_narrower_window_when_resized_then_the_charts_fit_and_the_page_d
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_given_a_sharp_screen_when_drawn_then_canvases_have_its_resolution(opened: Open) -> None:
+def test_canvases_have_the_resolution_of_a_sharp_screen(opened: Open) -> None:
     page = opened("healthy", sharpness=2.0)
     page.draw_all()
     ratios = page.page.evaluate(

@@ -12,16 +12,25 @@ Open = Callable[..., Opened]
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_given_any_report_when_read_from_top_to_end_then_nothing_is_asked_for_and_nothing_complained_of(
-    opened: Open, sample: str
-) -> None:
+def test_report_loads_nothing_and_logs_no_errors(opened: Open, sample: str) -> None:
     page = opened(sample)
     page.draw_all() if sample != "state" else page.settle()
     assert page.faults == []
     assert page.page.title()
 
 
-def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_them_runs(opened: Open) -> None:
+@pytest.mark.parametrize("locale", [None, "de-DE", "ar-EG"])
+def test_charts_and_times_are_the_same_in_any_locale(opened: Open, locale: str | None) -> None:
+    page = opened("bad", locale=locale)
+    language = page.page.evaluate("navigator.language")
+    assert language == locale or (locale is None and "posix" in language.lower())
+    page.chart("utilization")
+    page.chart("heat")
+    assert page.range_shown() == "2026-06-30 20:00:00 to 21:00:00 EDT (60 min)"
+    assert page.page.locator("[data-tl-chart=utilization] .tl-value").first.inner_text().endswith(" %")
+
+
+def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
     page = opened("hostile")
     page.draw_all()
     for index in ("0", "1", ""):
@@ -33,7 +42,7 @@ def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_th
     assert HOSTILE[:20] in page.page.locator("#tl-node").inner_text()
 
 
-def test_given_no_script_when_opened_then_the_time_lines_are_a_picture_and_numbers(opened: Open) -> None:
+def test_time_lines_without_script_are_a_picture_and_numbers(opened: Open) -> None:
     page = opened("bad", scripts=False)
     assert page.page.locator(".tl-fallback").bounding_box() is not None
     assert not page.page.locator(".tl-live").is_visible()
@@ -41,5 +50,5 @@ def test_given_no_script_when_opened_then_the_time_lines_are_a_picture_and_numbe
     assert "algo-2" in page.page.locator(".tl-table").last.inner_text()
 
 
-def test_given_a_report_from_state_when_opened_then_there_is_no_section_of_time_lines(opened: Open) -> None:
+def test_report_from_state_has_no_time_line_section(opened: Open) -> None:
     assert opened("state").page.locator("#tl").count() == 0

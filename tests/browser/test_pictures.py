@@ -42,7 +42,7 @@ def changed_share(seen: Image.Image, accepted: Image.Image) -> float:
         ("large", "large", {}),
     ],
 )
-def test_given_a_report_when_shown_then_its_time_lines_look_as_accepted(
+def test_time_lines_look_as_accepted(
     opened: Open, tmp_path: Path, name: str, sample: str, settings: dict[str, int]
 ) -> None:
     page = opened(sample, **settings)

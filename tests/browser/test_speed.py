@@ -30,9 +30,7 @@ def interactive_ms(page: Opened) -> float:
 
 
 @pytest.mark.parametrize("sample", ["day", "large"])
-def test_given_a_large_job_when_written_then_the_page_is_under_three_megabytes(
-    report_file: Callable[[str], Path], sample: str
-) -> None:
+def test_page_of_a_large_job_is_under_three_megabytes(report_file: Callable[[str], Path], sample: str) -> None:
     assert report_file(sample).stat().st_size < MOST_BYTES
 
 
@@ -41,9 +39,7 @@ def test_given_a_day_of_16_gpus_when_opened_then_it_answers_soon(opened: Open) -
 
 
 @pytest.mark.perf
-def test_given_a_day_of_16_gpus_when_opened_alone_then_it_answers_within_one_and_a_half_seconds(
-    opened: Open, benchmark: BenchmarkFixture
-) -> None:
+def test_day_of_16_gpus_responds_within_one_and_a_half_seconds(opened: Open, benchmark: BenchmarkFixture) -> None:
     found: list[float] = []
     benchmark(lambda: found.append(interactive_ms(opened("day", at="timelines"))))
     benchmark.extra_info["interactive_ms"] = statistics.median(found)

@@ -26,9 +26,7 @@ def drag(page: Opened, over: str, start: float, end: float) -> None:
 @pytest.mark.parametrize(
     ("kind", "over"), [("utilization", "[data-tl-chart=utilization] .u-over"), ("heat", ".tl-heat-over")]
 )
-def test_given_a_drag_when_let_go_then_all_charts_show_that_time_and_a_double_click_shows_all_again(
-    opened: Open, kind: str, over: str
-) -> None:
+def test_drag_zooms_all_charts_and_double_click_resets(opened: Open, kind: str, over: str) -> None:
     page = opened("bad")
     page.draw_all()
     page.chart(kind)
@@ -47,7 +45,7 @@ def test_given_a_drag_when_let_go_then_all_charts_show_that_time_and_a_double_cl
 
 
 @pytest.mark.parametrize("chart", [".tl-heat", "[data-tl-chart=cpu] .tl-plot"])
-def test_given_a_focused_chart_when_keys_are_pressed_then_it_zooms_moves_and_resets(opened: Open, chart: str) -> None:
+def test_keys_zoom_move_and_reset_a_focused_chart(opened: Open, chart: str) -> None:
     page = opened("bad")
     page.draw_all()
     page.page.locator(chart).focus()
@@ -69,7 +67,7 @@ def test_given_a_focused_chart_when_keys_are_pressed_then_it_zooms_moves_and_res
         assert page.range_shown() == WHOLE
 
 
-def test_given_keys_with_shift_when_pressed_then_the_cursor_moves_bucket_by_bucket(opened: Open) -> None:
+def test_shift_keys_move_the_cursor_by_buckets(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     page.page.locator(".tl-heat").focus()
@@ -80,7 +78,7 @@ def test_given_keys_with_shift_when_pressed_then_the_cursor_moves_bucket_by_buck
     assert page.page.locator("#tl-heat-readout").inner_text().startswith("algo-1/gpu1 · 20:30:15 (+0:30:15)")
 
 
-def test_given_buttons_when_pressed_then_they_zoom_no_further_than_some_buckets(opened: Open) -> None:
+def test_zoom_buttons_stop_at_a_minimum_of_buckets(opened: Open) -> None:
     page = opened("bad")
     for _ in range(12):
         page.page.get_by_role("button", name="Zoom in").click()
@@ -91,7 +89,7 @@ def test_given_buttons_when_pressed_then_they_zoom_no_further_than_some_buckets(
     assert page.range_shown() == WHOLE
 
 
-def test_given_a_range_that_was_chosen_when_the_node_changes_then_it_stays(opened: Open) -> None:
+def test_chosen_range_survives_a_change_of_node(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()
     page.page.get_by_role("button", name="Zoom in").click()

@@ -1,6 +1,7 @@
-"""``python -m tests.claims [SOURCE ...]``: what is said of jobs and is untrue; without a source, of all of them.
+"""``python -m tests.claims [SOURCE ...]``: what is said about jobs and is untrue; without a source, of all of them.
 
-Sources are labelled, real, recordings, random, training, tensors and kernels; ``--jobs N`` draws so many random jobs.
+Sources are labelled, real, recordings, random, steps, training, tensors and kernels; ``--jobs N`` draws so many random
+jobs.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from tests.claims.sources import RANDOM_JOBS, over_all_cores, sources
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table a source; return 1 when something is untrue, or nobody knows."""
+    """Print a table a source; return 1 when something is untrue, or unknown."""
     parser = argparse.ArgumentParser(prog="python -m tests.claims", description=__doc__)
     parser.add_argument("source", nargs="*", choices=[[], *sources(0)], help="which jobs")
     parser.add_argument("--jobs", type=int, default=RANDOM_JOBS, help="how many random jobs")

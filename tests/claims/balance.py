@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
+from tests.claims.context import Context, Expected, Fact, Recompute, mean_of, samples
 from tests.claims.raw import Floats, Node
 
 NOTHING = 1.0
@@ -13,29 +13,32 @@ TOLD_TO_S = 180.0
 
 
 def _at_work(context: Context, fact: Fact) -> Expected:
-    if fact.get("node") is None:
-        return _of_others(context, fact)
-    node = context.node(fact)
-    if context.raw.work(node).began is None:
-        mean = mean_of(samples(context, {**fact, "from": None, "to": None}))
-        return Range(mean - 0.5, mean + 0.5)  # of a node that was never used, a whole percent
-    return _said_of(context, context.raw.kept(node, context.gpus(fact), fact.get("from"), fact.get("to")))
+    """Return a mean at work; of kind ``apart`` each value is cut to a whole percent, as the rule's page says."""
+    return mean_of(_values(context, fact))
 
 
-def _said_of(context: Context, values: Floats) -> Expected:
-    """Return a mean; of kind ``apart`` the values may be cut to whole percents first, as the rule's page says."""
-    mean = mean_of(values)
-    return Range(mean_of(np.floor(values)), mean) if context.finding["finding_kind"] == "apart" else mean
-
-
-def _of_others(context: Context, fact: Fact) -> Expected:
+def _values(context: Context, side: Fact) -> Floats:
+    """Return the utilization at work of a fact's side in its time: of its GPU, its node, or all but the low node."""
+    if side.get("node") is not None:
+        return _of_side(context, context.node(side), context.gpus(side), side)
     low = context.first("mean_utilization_at_work")
     others = [node for name, node in context.raw.job.nodes.items() if low is None or name != low["node"]]
-    return _said_of(context, np.concatenate([_kept(context, node) for node in others if node.gpus]))
+    return np.concatenate([_of_side(context, node, node.gpus, side) for node in others if node.gpus])
 
 
-def _kept(context: Context, node: Node) -> Floats:
-    return context.raw.kept(node, node.gpus, None, None)
+def _of_side(context: Context, node: Node, gpus: list[str], time: Fact) -> Floats:
+    cut = context.finding["finding_kind"] == "apart"
+    if context.raw.work(node).began is None and cut:
+        return _never_used(context, node, gpus)
+    values = context.raw.kept(node, gpus, time.get("from"), time.get("to"))
+    return np.floor(values) if cut else values
+
+
+def _never_used(context: Context, node: Node, gpus: list[str]) -> Floats:
+    """Return a node that was never used at its GPUs' means, each a whole percent."""
+    series = node.of("GPUUtilization")
+    means = [np.full(series[gpu].values.size, np.rint(mean_of(series[gpu].values))) for gpu in gpus]
+    return np.concatenate(means)
 
 
 def _mean(context: Context, fact: Fact) -> Expected:
@@ -54,16 +57,9 @@ def _distance(context: Context, fact: Fact) -> Expected:
     low, other = context.first("mean_utilization_at_work"), context.first("other_utilization_at_work")
     if low is None or other is None:
         return math.nan
-    one = context.raw.kept(context.node(low), context.gpus(low), None, None)
-    if other.get("node") is None:
-        nodes = [node for name, node in context.raw.job.nodes.items() if name != low["node"] and node.gpus]
-        rest = np.concatenate([_kept(context, node) for node in nodes])
-    else:
-        rest = context.raw.kept(context.node(other), context.gpus(other), None, None)
-    first, second = _shares(one), _shares(rest)
+    first, second = _shares(_values(context, low)), _shares(_values(context, other))
     distance = _entropy((first + second) / 2.0) - (_entropy(first) + _entropy(second)) / 2.0
-    exact = math.sqrt(max(distance, 0.0))
-    return Range(exact - 0.005, exact + 0.005)
+    return math.sqrt(max(distance, 0.0))
 
 
 def _shares(values: Floats) -> Floats:
@@ -93,7 +89,7 @@ def _again(context: Context, fact: Fact) -> Expected:
 
 
 def _within_three_minutes(fact: Fact, true: float) -> Expected:
-    """Return what a time may be that is told to three minutes: the truth lies between its ``from`` and ``to``."""
+    """Return what a time may be that is given to three minutes: the truth lies between its ``from`` and ``to``."""
     least, most = fact["from"], fact["to"]
     holds = least <= true <= most and least <= fact["value"] <= most and most - least <= 2.0 * TOLD_TO_S
     return float(fact["value"]) if holds else true

@@ -172,7 +172,7 @@ class Waits:
         return peak > self.core[3] or level >= 15.0
 
     def found(self, kind: str, until: float | None) -> Flags:
-        """Return which points a finding of a kind tells of, by a time."""
+        """Return which points a finding of a kind describes, by a time."""
         return self.hits if kind.startswith("waits") else self.slow(until)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.claims.claim import Unknown, Untrue
+from tests.claims.claim import Claim, Unknown, Untrue
 from tests.claims.context import Raw
 from tests.claims.facts import fact_claims
 from tests.claims.ledger import ledger_claims
@@ -15,12 +15,11 @@ from tests.claims.raw import read_job
 from tests.claims.sentences import finding_claims
 from tests.claims.times import episode_claims
 from tests.claims.verdict import verdict_claims
-from tests.claims.without_facts import WITHOUT_FACTS
 
 
 @dataclass
 class Checked:
-    """What came of a job, or of several: how many claims, which are untrue, and what nothing here can check."""
+    """What came of a job, or of several: how many claims, which are untrue, which nothing checks, or bounds alone."""
 
     jobs: int = 0
     claims: int = 0
@@ -36,11 +35,11 @@ class Checked:
 
 
 def checked(name: str, folder: Path, report: dict[str, Any]) -> Checked:
-    """Hold what ``report.json`` says of the job of a folder against its raw samples and events."""
+    """Hold what ``report.json`` says about the job of a folder against its raw samples and events."""
     return counted(name, _claims(folder, report))
 
 
-def counted(name: str, claims: Iterable[Untrue | Unknown | None]) -> Checked:
+def counted(name: str, claims: Iterable[Claim | None]) -> Checked:
     """Count what came of the claims about a job."""
     found = Checked(jobs=1)
     for claim in claims:
@@ -52,7 +51,7 @@ def counted(name: str, claims: Iterable[Untrue | Unknown | None]) -> Checked:
     return found
 
 
-def _claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | Unknown | None]:
+def _claims(folder: Path, report: dict[str, Any]) -> Iterator[Claim | None]:
     job = read_job(folder)
     raw = Raw(job)
     parameters = {entry["rule"]: entry["parameters"] for entry in report["rules"]}
@@ -60,8 +59,7 @@ def _claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | Unknown |
     for finding in report["findings"]:
         yield from episode_claims(job, finding)
         yield from fact_claims(raw, finding, parameters.get(finding["rule"], {}))
-        if finding["facts"] or finding["rule"] not in WITHOUT_FACTS:
-            yield from finding_claims(finding, raw)
+        yield from finding_claims(finding, raw)
     yield from verdict_claims(job, report)
 
 

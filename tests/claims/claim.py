@@ -15,12 +15,19 @@ class Untrue:
         return f"{self.where}: {self.claim}: {self.why}"
 
 
+UNCHECKED = "nothing recomputes it"
+"""Why a fact is untrue that no checker knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A fact, or a claim, that nothing here can check."""
+    """A claim of a sentence that nothing here can check."""
 
     where: str
     name: str
 
     def __str__(self) -> str:
         return f"{self.where}: nothing checks {self.name}"
+
+
+Claim = Untrue | Unknown

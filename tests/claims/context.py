@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tests.claims.raw import Floats, Node, RawJob
-from tests.claims.work import Work, within, work_of
+from tests.claims.work import CLOCK_S, Work, within, work_of
 
 Fact: TypeAlias = dict[str, Any]
 
@@ -20,8 +20,8 @@ class Range:
     most: float
 
 
-Expected: TypeAlias = float | str | Range | None
-"""What a fact should say; None where the raw data leave it open, which a reader of it says why."""
+Expected: TypeAlias = float | str | Range
+"""What a fact should say; a range where the raw data do not say it exactly."""
 
 
 @dataclass
@@ -37,6 +37,14 @@ class Raw:
         if node.name not in self._work:
             self._work[node.name] = work_of(node)
         return self._work[node.name]
+
+    def work_until(self, node: Node, until: float) -> Work:
+        """Return which points of a node are kept, as it was known at ``until``, epoch seconds, to a millisecond."""
+        key = ("work until", node.name, until)
+        if key not in self.cached:
+            self.cached[key] = work_of(node, until + CLOCK_S)
+        found: Work = self.cached[key]
+        return found
 
     def kept(self, node: Node, gpus: Iterable[str], start: float | None, end: float | None) -> Floats:
         """Return utilization at the kept points from ``start`` to ``end``, of all of ``gpus``, without NaN."""

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
-from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of
+from tests.claims.context import Context, Expected, Fact, Recompute, mean_of
+from tests.claims.minutes import minutes_of
+from tests.claims.power import power_at_work
 from tests.claims.raw import ACTIVE, Node
 
 SILENT_S = 120.0
@@ -39,28 +41,30 @@ def _looks(context: Context) -> tuple[list[tuple[Node, str]], list[tuple[Node, s
 
 
 def _power(context: Context, fact: Fact) -> Expected:
-    """Return the mean of the newest samples of power of the GPUs that wait, else of those that are idle."""
+    """Return the mean of the newest readings of power of the GPUs that wait, else of those that are idle."""
     busy, idle = _looks(context)
     _, end = _span(context)
-    values = [node.of("PowerWatts")[gpu].between(end - 60.0, end) for node, gpu in busy or idle]
-    found = [float(each[-1]) for each in values if each.size]
-    if not found:
-        return math.nan
-    spread = max(float(np.ptp(each)) for each in values if each.size)
-    return Range(min(found) - spread, max(found) + spread)
+    drawn = [_newest_power(context, node, gpu, end, waits=bool(busy)) for node, gpu in busy or idle]
+    return mean_of(np.array(drawn))
+
+
+def _newest_power(context: Context, node: Node, gpu: str, end: float, *, waits: bool) -> float:
+    """Return a GPU's last reading of a minute, watts: of those that wait not of one in which their process is gone."""
+    for minute in reversed(minutes_of(context.raw, node, end + node.interval_s)):
+        power = minute.of("PowerWatts").get(gpu)
+        if power is None or not minute.rows.size:
+            continue
+        if not waits or np.nanmax(node.points.gpus[minute.rows]) >= ACTIVE:
+            return float(power.values[-1])
+    return math.nan
 
 
 def _power_at_work(context: Context, fact: Fact) -> Expected:
     busy, idle = _looks(context)
-    start, _ = _span(context)
-    means = []
-    for node, gpu in busy or idle:
-        power, use = node.of("PowerWatts")[gpu], node.of("GPUUtilization")[gpu]
-        before = power.times < start
-        at_work = np.interp(power.times, use.times, use.values) >= 50.0
-        means.append(mean_of(power.values[before & at_work]))
-    mean = float(np.mean(means)) if means else math.nan
-    return Range(0.9 * mean, 1.1 * mean)
+    _, end = _span(context)
+    near_idle = float(context.parameters["near_idle"]) / 100.0
+    known = [power_at_work(context.raw, node, near_idle, end + node.interval_s)[gpu] for node, gpu in busy or idle]
+    return mean_of(np.array(known))
 
 
 def _limit(context: Context, fact: Fact) -> Expected:
@@ -109,7 +113,7 @@ def _reached(context: Context) -> dict[str, int]:
 def _ranks_behind(context: Context, fact: Fact) -> Expected:
     reached = _reached(context)
     most = max(reached.values(), default=0)
-    return Range(1.0, float(sum(number < most for number in reached.values())))
+    return float(sum(number < most for number in reached.values()))
 
 
 def _rank_behind(context: Context, fact: Fact) -> Expected:

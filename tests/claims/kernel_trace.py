@@ -1,105 +1,128 @@
-"""A kernel trace of one GPU, read from its JSON, cut at every edge of an event: each part is wholly in an event or out.
+"""A kernel trace of one rank, cut at every edge of an event: each part is wholly in an event or out of it.
 
 So a union, a difference or an overlap is a mask of the parts, and its length the sum of theirs, in whole nanoseconds.
 """
 
-import json
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, Event, Recording
 from tests.claims.raw import Flags, Floats
 
 Ints = NDArray[np.int64]
+Spans = list[tuple[int, int]]
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
-LOADER = "enumerate(DataLoader)"
+_STEP = re.compile(r"(?:ProfilerStep#|step )(\d+)")
+LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 BLOCKING = {"cudaMemcpy"}
-OF_GPU = {"kernel", "gpu_memcpy", "gpu_memset"}
-CALLS = {"cuda_runtime", "cuda_driver"}
+REACH_NS = 1_000_000
+LEAST_WORK = 0.01
 
 
-@dataclass(frozen=True)
-class Event:
-    """An event: nanoseconds, and what its arguments say."""
+class Gpu:
+    """One GPU of a trace: what it does when, as masks of the trace's parts."""
 
-    category: str
-    name: str
-    start: int
-    end: int
-    arguments: dict[str, Any]
-
-    @property
-    def lasts(self) -> int:
-        """How long it takes."""
-        return self.end - self.start
+    def __init__(self, trace: "KernelTrace", number: int) -> None:
+        self.trace, self.number = trace, number
+        self.every = [event for event in trace.recorded if event.device == number]
+        self.work = [event for event in self.every if trace.is_inside(event)]
+        self.busy = trace.of(self.work)
+        self.computing = trace.of([event for event in self.work if event.computes])
+        self.sending = trace.of([event for event in self.work if event.sends])
+        self.copying = trace.of([event for event in self.work if event.copies])
 
     @property
-    def sends(self) -> bool:
-        """Whether it is a kernel that communicates."""
-        return self.category == "kernel" and self.name.startswith("nccl")
+    def sends_alone(self) -> Flags:
+        """When it communicates and does not compute."""
+        return self.sending & ~self.computing
 
     @property
-    def computes(self) -> bool:
-        """Whether it is another kernel."""
-        return self.category == "kernel" and not self.sends
+    def copies_alone(self) -> Flags:
+        """When it only copies or sets memory."""
+        return self.copying & ~self.computing & ~self.sending
+
+    @cached_property
+    def until_launch(self) -> Flags:
+        """The parts of its gaps in which its next work is not launched yet."""
+        spans = []
+        starts = [event.start for event in self.every]
+        for start, end in self.trace.stretches(~self.busy):
+            place = bisect_left(starts, end)
+            call = self.trace.launch_of(self.every[place]) if place < len(starts) else None
+            until = end if place == len(starts) else start if call is None else min(max(call.end, start), end)
+            spans.append((start, until))
+        return self.trace.during([span for span in spans if span[0] < span[1]])
 
     @property
-    def copies(self) -> bool:
-        """Whether it copies or sets memory."""
-        return self.category in {"gpu_memcpy", "gpu_memset"}
+    def waits_for_data(self) -> Flags:
+        """When it is idle, and the host loads a batch before it launches."""
+        return self.until_launch & self.trace.loading
+
+    @property
+    def waits_for_host(self) -> Flags:
+        """When it is idle, and the host has not launched its next work for another reason."""
+        return self.until_launch & ~self.trace.loading
 
 
 class KernelTrace:
-    """The events of a trace, and its window: from the first step's start to the end of the last one and its work."""
+    """The events of a trace, and its window: from the first step's start to the end of the last one and its work.
 
-    def __init__(self, file: Path) -> None:
-        document = json.loads(file.read_text("utf-8"))
-        self.events = [
-            Event(
-                each["cat"],
-                each["name"],
-                round(1_000 * each["ts"]),
-                round(1_000 * (each["ts"] + each["dur"])),
-                each.get("args", {}),
-            )
-            for each in document["traceEvents"]
-            if each.get("ph") == "X"
-        ]
-        self.calls = [event for event in self.events if event.category in CALLS]
-        by_number = {event.arguments.get("correlation"): event for event in self.calls}
-        marks = [event for event in self.events if _STEP.fullmatch(event.name) and event.category == "user_annotation"]
-        self.steps = sorted(marks, key=lambda each: each.start)
-        work = [event for event in self.events if event.category in OF_GPU]
-        self.launch = {id(event): by_number.get(event.arguments["correlation"]) for event in work}
+    Parameters
+    ----------
+    recording : Recording
+    inner : bool
+        Whether to leave out the first and the last step.
+    """
+
+    def __init__(self, recording: Recording, *, inner: bool = False) -> None:
+        self.recording = recording
+        events = recording.events
+        self.calls = [event for event in events if event.category == CALL]
+        marks = [event for event in events if event.category == HOST and _STEP.fullmatch(event.name)]
+        steps = sorted(marks, key=lambda each: each.start)
+        self.steps = steps[1:-1] if inner else steps
+        self.host = [event for event in events if event.category == HOST and not _STEP.fullmatch(event.name)]
+        by_number = {event.correlation: event for event in self.calls if event.correlation}
+        gpu = [event for event in events if event.category not in {CALL, HOST}]
+        self.recorded = sorted(gpu, key=lambda each: each.start)
+        self._launch = {id(event): by_number.get(event.correlation) for event in gpu}
         last = self.steps[-1]
-        ends = [event.end for event in work if (call := self.launch_of(event)) and last.start <= call.start < last.end]
-        self.start, self.end = self.steps[0].start, max([last.end, *ends])
-        self.work = sorted(
-            (event for event in work if event.end > self.start and event.start < self.end), key=lambda each: each.start
-        )
+        self.start, self.end = self.steps[0].start, max([last.end, *(each.end for each in self.work_of(last))])
+        self.work = [event for event in self.recorded if self.is_inside(event)]
         moments = {self.start, self.end}
-        moments |= {at + more for event in self.events for at in (event.start, event.end) for more in (0, 1_000_000)}
+        moments |= {at + more for event in events for at in (event.start, event.end) for more in (0, REACH_NS)}
         self.edges: Ints = np.array(sorted(at for at in moments if self.start <= at <= self.end), dtype=np.int64)
         self.lengths: Ints = np.diff(self.edges)
         self._named: dict[str, Flags] = {}
+        self.gpus = [Gpu(self, number) for number in sorted({event.device for event in self.work})]
+        most = max(self.length(gpu.busy) for gpu in self.gpus)
+        self.counted = [gpu for gpu in self.gpus if self.length(gpu.busy) >= LEAST_WORK * most]
+        """The GPUs that means are over: one with under 1 % of the busiest one's work is used by the way."""
+
+    def is_inside(self, event: Event) -> bool:
+        """Tell whether an event has a part in the window."""
+        return event.end > self.start and event.start < self.end
 
     def launch_of(self, event: Event) -> Event | None:
-        """Return the call that launched work of the GPU."""
-        return self.launch[id(event)]
+        """Return the call that launched work of a GPU."""
+        return self._launch[id(event)]
+
+    def work_of(self, step: Event) -> list[Event]:
+        """Return the work of GPUs that a step launched."""
+        pairs = [(event, self.launch_of(event)) for event in self.recorded]
+        return [event for event, call in pairs if call is not None and step.start <= call.start < step.end]
 
     @property
     def window(self) -> int:
         """Nanoseconds of the window."""
         return self.end - self.start
 
-    def during(self, spans: list[tuple[int, int]]) -> Flags:
+    def during(self, spans: Spans) -> Flags:
         """Return which parts lie in one of some spans, of which the ends are edges."""
         deltas = np.zeros(self.edges.size, dtype=np.int64)
         if spans:
@@ -121,61 +144,55 @@ class KernelTrace:
         """Return the share of the window that parts are."""
         return self.length(parts) / self.window
 
+    def stretches(self, parts: Flags) -> Spans:
+        """Return the stretches that parts in a row are, in order."""
+        places = np.flatnonzero(np.diff(np.concatenate([[False], parts, [False]]).astype(np.int8)))
+        return [(int(self.edges[start]), int(self.edges[end])) for start, end in places.reshape(-1, 2)]
+
+    def mean(self, parts: Callable[[Gpu], Flags]) -> float:
+        """Return how long the GPUs that count are in parts of theirs, on average."""
+        return float(np.mean([self.length(parts(gpu)) for gpu in self.counted]))
+
+    def mean_share(self, parts: Callable[[Gpu], Flags]) -> float:
+        """Return the same as a share of the window."""
+        return self.mean(parts) / self.window
+
     def named(self, name: str) -> Flags:
-        """Return which parts lie in an event of a name."""
+        """Return which parts lie in an event of the host with a name."""
         if name not in self._named:
-            self._named[name] = self.of([event for event in self.events if event.name == name])
+            self._named[name] = self.of([event for event in self.host if event.name == name])
         return self._named[name]
 
     @cached_property
     def busy(self) -> Flags:
-        """When the GPU works."""
+        """When any GPU works."""
         return self.of(self.work)
 
     @cached_property
-    def computing(self) -> Flags:
-        """When it computes."""
-        return self.of([event for event in self.work if event.computes])
-
-    @cached_property
-    def sending(self) -> Flags:
-        """When it communicates."""
-        return self.of([event for event in self.work if event.sends])
+    def gaps(self) -> Spans:
+        """The stretches without work of any GPU, in order."""
+        return self.stretches(~self.busy)
 
     @cached_property
     def loading(self) -> Flags:
         """When the host is in the data loader and calls nothing."""
-        return self.of([event for event in self.events if event.name.startswith(LOADER)]) & ~self.of(self.calls)
+        return self.of([event for event in self.host if event.name.startswith(LOADERS)]) & ~self.of(self.calls)
 
     @cached_property
     def waits(self) -> list[Event]:
         """Calls that wait for the GPU: by their names, and those that end after the copy that they started."""
         late = {
             id(call)
-            for event in self.work
-            if event.category == "gpu_memcpy" and (call := self.launch_of(event)) and event.end <= call.end
+            for event in self.recorded
+            if event.category == COPY and (call := self.launch_of(event)) and event.end <= call.end
         }
         named = [each for each in self.calls if "Synchronize" in each.name or each.name in BLOCKING or id(each) in late]
-        return [each for each in named if each.end > self.start and each.start < self.end]
+        return [each for each in named if self.is_inside(each)]
 
     @cached_property
-    def gaps(self) -> list[tuple[int, int]]:
-        """The stretches without work, in order."""
-        idle = np.flatnonzero(np.diff(np.concatenate([[False], ~self.busy, [False]]).astype(np.int8)))
-        return [(int(self.edges[start]), int(self.edges[end])) for start, end in idle.reshape(-1, 2)]
-
-    @cached_property
-    def until_launch(self) -> Flags:
-        """The parts of gaps in which the next work is not launched yet."""
-        spans = []
-        starts = [event.start for event in self.work]
-        for start, end in self.gaps:
-            place = bisect_left(starts, end)
-            follow = self.work[place] if place < len(starts) else None
-            call = self.launch_of(follow) if follow is not None else None
-            until = end if follow is None else start if call is None else min(max(call.end, start), end)
-            spans.append((start, until))
-        return self.during([span for span in spans if span[0] < span[1]])
+    def after_waits(self) -> Flags:
+        """When the host waits for the GPU, and up to 1 ms after it."""
+        return self.during([(call.start, min(call.end, self.end) + REACH_NS) for call in self.waits])
 
     @cached_property
     def step_lengths(self) -> Floats:
@@ -183,7 +200,17 @@ class KernelTrace:
         return np.array([step.lasts for step in self.steps], dtype=np.float64)
 
     @cached_property
+    def kernels(self) -> list[Event]:
+        """The kernels of the window."""
+        return [event for event in self.work if event.category == KERNEL]
+
+    @cached_property
     def started(self) -> list[tuple[Event, Event]]:
         """Kernels with the calls that launched them."""
-        pairs = [(event, self.launch_of(event)) for event in self.work if event.category == "kernel"]
+        pairs = [(event, self.launch_of(event)) for event in self.kernels]
         return [(event, call) for event, call in pairs if call is not None]
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The highest compute capability of the rank's GPUs."""
+        return max(card.capability for card in self.recording.cards)

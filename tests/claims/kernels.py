@@ -1,184 +1,236 @@
-"""Recomputes the facts of rules over kernel traces from their events, and whether the conditions of the rules hold."""
+"""Holds findings on kernel traces against the events of all ranks: facts, gains, evidence, sentences, conditions."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from tests.claims.claim import Unknown, Untrue
-from tests.claims.kernel_trace import Event, KernelTrace
-from tests.claims.random_kernels import BF16, FP32
+from tests.claims.claim import UNCHECKED, Untrue
+from tests.claims.kernel_evidence import evidence_fault
+from tests.claims.kernel_facts import CONDITIONS, DEVICES, FACTS, OF_RULE, THRESHOLDS
+from tests.claims.kernel_files import read_recordings
+from tests.claims.kernel_gains import FEW_STEPS, Rank
+from tests.claims.kernel_ranks import TIMES, Found, Ranks
 from tests.claims.sentences import Sayable, text_claims
 
 FAMILY = "kernels/"
-PARTS = 30
-LONG_NS = 500_000_000
-SIGMAS, MAD_TO_SIGMA, OVER = 5.0, 1.4826, 0.1
-SHARE_WITHIN, TIME_WITHIN = 5.1e-5, 5.1e-4
-Truth: TypeAlias = float | str | tuple[float, float]
-Recompute: TypeAlias = Callable[[KernelTrace], Truth]
+ACROSS = ("LateRank", "SlowRank")
+THRESHOLDS_ACROSS = {"lateness_share": 0.05, "compute_ratio": 1.1}
+SHARE_WITHIN, TIME_WITHIN, NS_WITHIN = 5.1e-5, 5.1e-4, 2.0
+NAMED = 2
+"""So many ranks are named."""
+
+Claims = Iterator[Untrue | None]
+Finding = dict[str, Any]
 
 
-def _gap_limit(trace: KernelTrace) -> float:
-    return min(float(LONG_NS), 0.1 * float(np.median(trace.step_lengths)))
+class Capture:
+    """The ranks of a job's capture, and of each rule where it fires, and what it can win there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ranks = [Rank(recording) for recording in read_recordings(folder)]
+        self.beside = Ranks(self.ranks)
+        self.across: dict[str, list[Found]] = {}
+        if len(self.ranks) > 1:
+            late = self.beside.late
+            self.across = {"LateRank": [] if late is None else [late[1]], "SlowRank": self.beside.slow}
+
+    def gain(self, rank: Rank, rule: str) -> tuple[float, float]:
+        """Return what a rule can win on a rank: nanoseconds of a step, and the share."""
+        trace = rank.trace
+        won = rank.gains[rule]
+        per_step, share = won / len(trace.steps), won / trace.window
+        late = self.across.get("LateRank", [])
+        if rule == "ExposedCommunication" and late and late[0].sure:
+            # The wait for the late rank is that rank's; each of both is rounded by itself.
+            left = round(share, 4) - round(late[0].gain_share, 4)
+            return max(round(per_step) - round(late[0].gain_ns), 0.0), max(left, 0.0)
+        return per_step, share
+
+    def sure(self, rule: str) -> bool | None:
+        """Tell whether a rule is sure of what it finds on some rank; None where it finds nothing."""
+        if rule in ACROSS:
+            held = [each.sure for each in self.across.get(rule, [])]
+        else:
+            held = [rank.firing[rule] for rank in self.ranks if rule in rank.firing]
+        return any(held) if held else None
+
+    def worst(self, rule: str) -> list[Rank]:
+        """Return the ranks on which a rule can win most."""
+        mine = self.sure_ranks(rule)
+        most = max(self.gain(rank, rule)[1] for rank in mine)
+        return [rank for rank in mine if self.gain(rank, rule)[1] >= most - 2.0 * SHARE_WITHIN]
+
+    def sure_ranks(self, rule: str) -> list[Rank]:
+        """Return the ranks on which a rule is sure of what it finds."""
+        return [rank for rank in self.ranks if rank.firing.get(rule)]
 
 
-def _long_gaps(trace: KernelTrace) -> list[int]:
-    limit = _gap_limit(trace)
-    return [end - start for start, end in trace.gaps if end - start >= LONG_NS or end - start > limit]
-
-
-def _loader_idle(trace: KernelTrace) -> int:
-    return trace.length(trace.until_launch & trace.loading)
-
-
-def _host_share(trace: KernelTrace) -> float:
-    idle = trace.length(~trace.busy) - _loader_idle(trace)
-    return trace.length(trace.until_launch & ~trace.loading) / idle
-
-
-def _launch_delay(trace: KernelTrace) -> float:
-    return float(np.median([max(event.start - call.end, 0) for event, call in trace.started])) / 1e3
-
-
-def _queued(trace: KernelTrace) -> float:
-    """Return how many launches wait on average: a call waits from its start until the work that it started begins."""
-    pairs = [(event, trace.launch_of(event)) for event in trace.work]
-    lasted = [
-        max(min(event.start, trace.end) - max(call.start, trace.start), 0) for event, call in pairs if call is not None
-    ]
-    return sum(lasted) / trace.window
-
-
-def _short_share(trace: KernelTrace) -> float:
-    return float(np.mean([event.lasts < call.lasts for event, call in trace.started]))
-
-
-def _waiting(trace: KernelTrace) -> float:
-    return trace.share(trace.of(trace.waits))
-
-
-def _idle_after(trace: KernelTrace) -> float:
-    reach = trace.during([(call.start, min(call.end, trace.end) + 1_000_000) for call in trace.waits])
-    return trace.share(reach & ~trace.busy)
-
-
-def _overlap(trace: KernelTrace) -> float:
-    sending = trace.length(trace.sending)
-    return trace.length(trace.sending & trace.computing) / sending if sending else 1.0
-
-
-def _pageable(trace: KernelTrace) -> float:
-    copies = [each for each in trace.work if "Pageable" in each.name and _is_asynchronous(trace.launch_of(each))]
-    return sum(each.lasts for each in copies) / trace.window
-
-
-def _is_asynchronous(call: Event | None) -> bool:
-    return call is not None and call.name.endswith("Async")
-
-
-def _of_computing(trace: KernelTrace, chosen: Callable[[Event], bool]) -> float:
-    every = [event for event in trace.work if event.computes]
-    return sum(event.lasts for event in every if chosen(event)) / sum(event.lasts for event in every)
-
-
-def _step_limit(trace: KernelTrace) -> float:
-    median = float(np.median(trace.step_lengths))
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(trace.step_lengths - median)))
-    return max(median + SIGMAS * sigma, (1.0 + OVER) * median)
-
-
-FACTS: dict[str, Recompute] = {
-    "busy_share": lambda trace: trace.share(trace.busy),
-    "gpus": lambda _: 1.0,
-    "longest_gap": lambda trace: max(_long_gaps(trace)) / 1e6,
-    "gaps": lambda trace: float(len(_long_gaps(trace))),
-    "loader_share": lambda trace: trace.share(trace.loading & ~trace.busy),
-    "launch_delay": _launch_delay,
-    "queued_launches": _queued,
-    "host_share": _host_share,
-    "waits_for_data_share": lambda trace: _loader_idle(trace) / trace.window,
-    "kernels_per_step": lambda trace: sum(each.category == "kernel" for each in trace.work) / len(trace.steps),
-    "short_share": _short_share,
-    "waiting_share": _waiting,
-    "idle_share": _idle_after,
-    "after_wait": lambda _: 1.0,
-    "exposed_share": lambda trace: trace.share(trace.sending & ~trace.computing),
-    "overlap_share": _overlap,
-    "copy_share": lambda trace: trace.share(trace.busy & ~trace.computing & ~trace.sending),
-    "pageable_share": _pageable,
-    "tensor_core_share": lambda trace: _of_computing(trace, lambda event: event.name == BF16),
-    "fp32_share": lambda trace: _of_computing(trace, lambda event: event.name == FP32),
-    "underfilled_share": lambda trace: _of_computing(trace, lambda event: event.arguments["blocks per SM"] < 1.0),
-    "slowest_step": lambda trace: float(trace.step_lengths.max()) / 1e6,
-    "median_step": lambda trace: float(np.median(trace.step_lengths)) / 1e6,
-    "slow_steps": lambda trace: float((trace.step_lengths > _step_limit(trace)).sum()),
-    "steps": lambda trace: float(len(trace.steps)),
-    "traces": lambda _: 1.0,
-    "framework": lambda _: "pytorch",
-    "gain_share": lambda _: (0.0, 1.0),
-}
-"""What a fact should say of a trace of one GPU and one rank."""
-
-THRESHOLDS: dict[str, Recompute] = {
-    "longest_gap": lambda trace: _gap_limit(trace) / 1e6,
-    "slowest_step": lambda trace: _step_limit(trace) / 1e6,
-}
-
-CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
-    "GpuBusyLow": lambda trace: trace.share(trace.busy) < 0.7,
-    "GpuGap": lambda trace: bool(_long_gaps(trace)),
-    "LoaderBound": lambda trace: trace.share(trace.loading & ~trace.busy) > 0.05,
-    "LaunchBound": lambda trace: (
-        trace.length(trace.busy) < 0.7 * (trace.window - _loader_idle(trace))
-        and _host_share(trace) >= 0.5
-        and _launch_delay(trace) < 10.0
-    ),
-    "SyncStall": lambda trace: _waiting(trace) >= 0.1 and _idle_after(trace) >= 0.05,
-    "MemcpyBound": lambda trace: trace.share(trace.busy & ~trace.computing & ~trace.sending) >= 0.1,
-    "PageableCopy": lambda trace: _pageable(trace) >= 0.01,
-    "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.step_lengths > _step_limit(trace)).any()),
-    "SmallKernelStorm": lambda trace: (
-        float(FACTS["kernels_per_step"](trace)) >= 300.0  # type: ignore[arg-type]
-        and _short_share(trace) >= 0.5
-        and trace.length(trace.busy) < 0.9 * (trace.window - _loader_idle(trace))
-    ),
-}
-"""When a rule has a finding, as its table says it."""
-
-
-def kernel_claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | Unknown | None]:
-    """Yield, for each fact and sentence of the findings on a job's trace, what is untrue, or None."""
-    trace = KernelTrace(next((folder / "kernel-traces").iterdir()))
+def kernel_claims(folder: Path, report: dict[str, Any]) -> Claims:
+    """Yield, for each fact and sentence of the findings on a job's traces, what is untrue, or None."""
+    capture = Capture(folder)
     found = {each["rule"].removeprefix(FAMILY): each for each in report["findings"] if each["rule"].startswith(FAMILY)}
-    for rule, condition in CONDITIONS.items():
-        holds = condition(trace)
-        if rule in found and not holds:
-            yield Untrue(f"{FAMILY}{rule}", "a finding", "its condition does not hold")
-        elif holds and rule not in found and not _is_unsure(report, rule):
-            yield Untrue(f"{FAMILY}{rule}", "no finding", "its condition holds")
+    for rule in (*CONDITIONS, *ACROSS):
+        yield _fires_claim(capture, rule, found.get(rule))
+        yield _status_claim(capture, rule, report)
+    for rule in found.keys() - {*CONDITIONS, *ACROSS}:
+        yield Untrue(f"{FAMILY}{rule}", "a finding", UNCHECKED)
+    if len(capture.ranks) == 1:
+        shares = [fact["value"] for each in found.values() for fact in each["facts"] if fact["name"] == "gain_share"]
+        yield None if sum(shares) <= 1.0 + 1e-3 else Untrue(FAMILY, f"gains of {sum(shares)}", "a moment counts once")
+    for rule, finding in found.items():
+        if capture.sure(rule):
+            yield from _finding_claims(capture, rule, finding)
+            yield from _sentence_claims(rule, finding)
+            yield _time_claim(folder, rule, finding)
+            yield _words_claim(rule, finding)
+
+
+def _fires_claim(capture: Capture, rule: str, finding: Finding | None) -> Untrue | None:
+    """Hold that a rule has a finding where its condition holds on a rank, whatever its first and last step are."""
+    holds = capture.sure(rule)
+    if finding is not None and not holds:
+        return Untrue(f"{FAMILY}{rule}", "a finding", "its condition does not hold on any rank, without its ends")
+    return Untrue(f"{FAMILY}{rule}", "no finding", "its condition holds") if finding is None and holds else None
+
+
+def _status_claim(capture: Capture, rule: str, report: dict[str, Any]) -> Untrue | None:
+    """Hold that a rule that has no finding says whether it is unsure of one, where ranks have steps enough."""
+    status = next(entry["status"] for entry in report["rules"] if entry["rule"] == f"{FAMILY}{rule}")
+    if not any(len(rank.trace.steps) >= FEW_STEPS for rank in capture.ranks):
+        return None
+    expected = {None: "OK", False: "WARMING_UP", True: "FIRED"}[capture.sure(rule)]
+    return None if status == expected else Untrue(f"{FAMILY}{rule}", f"the status {status}", f"it is {expected}")
+
+
+def _finding_claims(capture: Capture, rule: str, finding: Finding) -> Claims:
+    """Hold a finding's facts to be those of a rank, or of ranks beside each other, with most to win."""
+    where = f"{FAMILY}{rule}"
+    if rule in ACROSS:
+        every = [found for found in capture.across[rule] if found.sure]
+        most = max(found.gain_share for found in every)
+        tried = [
+            list(_across_claims(capture, where, finding, found))
+            for found in every
+            if found.gain_share >= most - 2.0 * SHARE_WITHIN
+        ]
+    else:
+        tried = [list(_rank_claims(capture, rank, rule, finding)) for rank in capture.worst(rule)]
+    yield from min(tried, key=lambda claims: sum(claim is not None for claim in claims))
+
+
+def _rank_claims(capture: Capture, rank: Rank, rule: str, finding: Finding) -> Claims:
+    where = f"{FAMILY}{rule}"
+    gain_ns, gain_share = capture.gain(rank, rule)
+    names = [each.name for each in capture.sure_ranks(rule)]
+    of_capture: dict[str, Any] = {
+        **_of_capture(capture, gain_ns, gain_share),
+        "ranks_affected": len(names),
+        "ranks_read": len(capture.ranks),
+    }
+    named = [fact["value"] for fact in finding["facts"] if fact["name"] == "rank"]
+    expected = names[:NAMED] if len(capture.ranks) > 1 else []
+    yield None if named == expected else Untrue(where, f"ranks {named}", f"they are {names}")
+    for fact in finding["facts"]:
+        name = fact["name"]
+        recompute = OF_RULE.get((rule, name), FACTS.get(name))
+        if name in {"rank", "evidence"}:
+            continue
+        if name in of_capture:
+            yield _equal(where, fact, of_capture[name])
+        elif recompute is None:
+            yield Untrue(where, name, UNCHECKED)
+        else:
+            yield _equal(where, fact, recompute(rank.trace))
+            yield from _threshold_claims(rank, rule, fact)
+    fault = evidence_fault(rank.trace, rule, finding["facts"])
+    yield None if fault is None else Untrue(where, "evidence", fault)
+
+
+def _threshold_claims(rank: Rank, rule: str, fact: dict[str, Any]) -> Claims:
+    """Hold a fact's threshold, and that it is of the GPU that it names."""
+    where, name, threshold = f"{FAMILY}{rule}", fact["name"], fact.get("threshold")
+    if threshold is not None:
+        recompute = THRESHOLDS.get(name)
+        if name == "gpus":
+            truth = 1.0
+        elif rule == "SyncStall" and name == "idle_share":
+            truth = 0.05
+        elif recompute is None:
+            yield Untrue(where, f"the threshold of {name}", UNCHECKED)
+            return
+        else:
+            truth = float(recompute(rank.trace))
+        yield _equal(where, {**fact, "name": f"threshold of {name}", "value": threshold}, truth)
+    device = fact.get("device")
+    if device is not None:
+        holds = DEVICES.get((rule, name))
+        if holds is None:
+            yield Untrue(where, f"the GPU of {name}", UNCHECKED)
+        elif not holds(rank.trace, int(device.removeprefix("gpu"))):
+            yield Untrue(where, f"{name} of {device}", "it is another GPU")
         else:
             yield None
-    shares = [fact["value"] for each in found.values() for fact in each["facts"] if fact["name"] == "gain_share"]
-    yield None if sum(shares) <= 1.0 + 1e-3 else Untrue(FAMILY, f"gains of {sum(shares)}", "a moment counts once")
-    for rule, finding in found.items():
-        where, sayable = f"{FAMILY}{rule}", Sayable()
-        for fact in finding["facts"]:
-            sayable.add_fact(fact)
-            yield _fact_claim(trace, where, fact, finding)
-            for said in (fact["value"], fact.get("threshold")):
-                _say(sayable, said, fact.get("unit", ""))
-        for name in ("reason", "advice"):
-            text = (finding[name] or "").replace("multiples of 8", "")  # what tensor cores need: of no trace
-            yield from text_claims(f"{where}, {name}", text, sayable)
 
 
-def _is_unsure(report: dict[str, Any], rule: str) -> bool:
-    """Tell whether a rule says that it holds with low confidence: only in the first or the last step."""
-    entry = next(each for each in report["rules"] if each["rule"] == f"{FAMILY}{rule}")
-    return bool(entry["status"] == "WARMING_UP")
+def _across_claims(capture: Capture, where: str, finding: Finding, found: Found) -> Claims:
+    truths = {**found.facts, **_of_capture(capture, found.gain_ns, found.gain_share)}
+    for fact in finding["facts"]:
+        name, threshold = fact["name"], fact.get("threshold")
+        if name == "evidence":
+            continue
+        yield _equal(where, fact, truths[name]) if name in truths else Untrue(where, name, UNCHECKED)
+        if threshold is not None:
+            truth = THRESHOLDS_ACROSS.get(name, math.nan)
+            yield _equal(where, {**fact, "name": f"threshold of {name}", "value": threshold}, truth)
+    said = [(fact["series"], fact["value"]) for fact in finding["facts"] if fact["name"] == "evidence"]
+    for (what, value), (_, lasts) in zip(said, found.evidence, strict=False):
+        # Of lines that last as long any may stand first.
+        holds = value == lasts and (what, value) in found.evidence
+        yield None if holds else Untrue(where, f"evidence {what} = {value}", f"it is among {found.evidence[:3]}")
+
+
+def _of_capture(capture: Capture, gain_ns: float, gain_share: float) -> dict[str, Any]:
+    return {
+        "traces": len(capture.ranks),
+        "framework": ", ".join(sorted({rank.recording.framework for rank in capture.ranks})),
+        "gain_share": gain_share,
+        "gain_per_step": gain_ns,
+    }
+
+
+def _equal(where: str, fact: dict[str, Any], truth: Any) -> Untrue | None:
+    said, name, unit = fact["value"], fact["name"], fact.get("unit", "")
+    if isinstance(truth, str):
+        holds = bool(said == truth)
+    else:
+        within = {"share": SHARE_WITHIN, "ns": NS_WITHIN}.get(unit, TIME_WITHIN)
+        within = 0.051 if name == "kernels_per_step" else within
+        holds = not isinstance(said, str) and abs(float(said) - float(truth)) <= within
+    return None if holds else Untrue(where, f"{name} = {said}", f"it is {truth}")
+
+
+def _sentence_claims(rule: str, finding: Finding) -> Claims:
+    """Hold that each number of a finding's sentences is one of its facts."""
+    sayable = Sayable()
+    for fact in finding["facts"]:
+        sayable.add_fact(fact)
+        for said in (fact["value"], fact.get("threshold")):
+            _say(sayable, said, fact.get("unit", ""))
+    for name in ("reason", "advice"):
+        text = (finding[name] or "").replace("multiples of 8", "")  # what tensor cores need: of no trace
+        yield from text_claims(f"{FAMILY}{rule}, {name}", text, sayable)
+
+
+def _words_claim(rule: str, finding: Finding) -> Untrue | None:
+    """Hold what a late rank is said to compute beside the others: as long, less, or so many times as long."""
+    if rule != "LateRank":
+        return None
+    ratio = next(fact["value"] for fact in finding["facts"] if fact["name"] == "compute_ratio")
+    said = "as long as the" if TIMES > ratio >= 1.0 / TIMES else "less than" if ratio < TIMES else f"{ratio:.2f} times"
+    holds = f"It computes {said}" in finding["reason"]
+    return None if holds else Untrue(f"{FAMILY}{rule}", finding["reason"], f"it computes {ratio} times as long")
 
 
 def _say(sayable: Sayable, said: Any, unit: str) -> None:
@@ -190,61 +242,12 @@ def _say(sayable: Sayable, said: Any, unit: str) -> None:
             sayable.seconds.append(said * scale)
 
 
-def _fact_claim(
-    trace: KernelTrace, where: str, fact: dict[str, Any], finding: dict[str, Any]
-) -> Untrue | Unknown | None:
-    name, value = fact["name"], fact["value"]
-    if name == "evidence":
-        return _evidence_claim(trace, where, fact)
-    if name == "gain_per_step":
-        share = next(each["value"] for each in finding["facts"] if each["name"] == "gain_share")
-        near = abs(value * len(trace.steps) / trace.window - share)
-        return None if near <= 2.0 * SHARE_WITHIN else Untrue(where, f"{name} = {value}", f"the share is {share}")
-    if name not in FACTS:
-        return Unknown(where, f"the fact {name}")
-    truths = [(name, value, FACTS[name](trace))]
-    if name in THRESHOLDS:
-        truths.append((f"threshold of {name}", fact["threshold"], THRESHOLDS[name](trace)))
-    for what, said, truth in truths:
-        if not _agrees(said, truth, fact.get("unit", ""), name):
-            return Untrue(where, f"{what} = {said}", f"it is {truth}")
-    return None
-
-
-def _agrees(said: Any, truth: Truth, unit: str, name: str) -> bool:
-    if isinstance(truth, str):
-        return bool(said == truth)
-    least, most = truth if isinstance(truth, tuple) else (truth, truth)
-    within = SHARE_WITHIN if unit == "share" else TIME_WITHIN
-    within = 0.051 if name == "kernels_per_step" else within
-    return not math.isnan(least) and least - within <= float(said) <= most + within
-
-
-def _is_host_in(trace: KernelTrace, start: int, end: int, what: str) -> bool:
-    """Tell whether the host is in what it is said to be in mostly, for half of a stretch, or at all."""
-    name = what.partition(" in ")[2]
-    during = trace.during([(start, end)])
-    inside = trace.length(during & trace.named(name))
-    if "host mostly in" in what:
-        return inside >= 0.5 * (end - start)
-    return name == "nothing that was recorded" or inside > 0
-
-
-def _evidence_claim(trace: KernelTrace, where: str, fact: dict[str, Any]) -> Untrue | Unknown | None:
-    """Hold a stretch, or all runs of a kernel: something of that length is there."""
-    what, value = fact["series"], fact["value"]
-    if what.startswith("GPU busy"):
-        lengths = {trace.window // PARTS, trace.window - (PARTS - 1) * (trace.window // PARTS)}
-    elif what.startswith("GPU idle"):
-        alike = [gap for gap in trace.gaps if gap[1] - gap[0] == value]
-        lengths = {value} if any(_is_host_in(trace, *gap, what) for gap in alike[:100]) else {0}
-    elif what.startswith("data loader"):
-        return None if value <= trace.length(trace.loading & ~trace.busy) else Untrue(where, what, "it is less")
-    elif what.startswith("slow step"):
-        lengths = {int(each) for each in trace.step_lengths}
-    elif any(what.startswith(call.name) for call in trace.waits):
-        lengths = {call.lasts for call in trace.waits if what.startswith(call.name)}
-    else:
-        lengths = {sum(each.lasts for each in trace.work if what.startswith(each.name))}
-    shown = sorted(lengths)[-3:]
-    return None if value in lengths else Untrue(where, f"evidence {what} = {value}", f"it is one of {shown}")
+def _time_claim(folder: Path, rule: str, finding: Finding) -> Untrue | None:
+    """Hold that an episode begins when the capture's last trace was written: as names say it, else as files do."""
+    named = [file.name.split(".")[1] for file in (folder / "kernel-traces").iterdir() if ".pt.trace" in file.name]
+    times = [int(each) / 1e3 for each in named]
+    times = times or [file.stat().st_mtime for file in (folder / "kernel-traces").iterdir()]
+    starts = [datetime.fromisoformat(episode["start"]).astimezone(UTC).timestamp() for episode in finding["episodes"]]
+    if all(abs(start - max(times)) < 1e-3 for start in starts):
+        return None
+    return Untrue(f"{FAMILY}{rule}", f"episodes from {starts}", f"the capture is of {max(times)}")

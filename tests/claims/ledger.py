@@ -88,7 +88,7 @@ def _node_claims(job: RawJob, entry: dict[str, Any]) -> Iterator[Untrue | None]:
     node = job.nodes.get(entry["node"])
     if node is None:
         wrong = amounts["no_samples"] + amounts["start_up"] < paid - SUMS_WITHIN * max(paid, 1.0)
-        yield _held(where, "no_samples", wrong, "it wrote none, and something is said of its time")
+        yield _held(where, "no_samples", wrong, "it wrote none, and something is said about its time")
         return
     yield _held(where, "gpus", gpus < len(node.gpus), f"{gpus} are paid for, and {len(node.gpus)} were sampled")
     start, end = job.span

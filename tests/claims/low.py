@@ -1,15 +1,29 @@
 """Recomputes the facts of LowGPUUtilization."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
-from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
-from tests.claims.raw import ACTIVE, Floats, Node, Series
-from tests.claims.work import PAUSE_POINTS, within
+from tests.claims.context import Context, Expected, Fact, Recompute, mean_of, samples
+from tests.claims.gpu_minutes import (
+    fading_mean,
+    held_by,
+    holding,
+    hollow_gpus,
+    judged_instances,
+    low_instances,
+    measure_of,
+    newest_minutes,
+    newest_of,
+    taken,
+)
+from tests.claims.looks import is_same_point, looks_at, started_at
+from tests.claims.raw import ACTIVE, Node
+from tests.claims.streaks import streaks_at
+from tests.claims.work import PAUSE_POINTS, runs_of, within
 
 MINUTE_S = 60.0
-NEWEST_MINUTES = 20
 LEAST_PAUSE_S, NEWEST_PAUSES = 10.0, 8
 
 
@@ -34,33 +48,13 @@ def _samples_at_work(context: Context, fact: Fact) -> Expected:
 
 
 def _mean_at_work(context: Context, fact: Fact) -> Expected:
-    """Return the mean of minutes in which some GPU worked at every sample."""
-    values = _minutes_at_work(context, fact, "GPUUtilization")
-    mean = mean_of(values)
-    return Range(mean - 0.5, mean + 0.5)  # means of minutes are whole percents
-
-
-def _minutes_at_work(context: Context, fact: Fact, metric: str) -> Floats:
-    node = context.node(fact)
-    points, series = node.points, node.of(metric)[fact["device"]]
-    found = []
-    for minute in np.unique(np.floor(points.times / MINUTE_S)):
-        rows = np.floor(points.times / MINUTE_S) == minute
-        begin = MINUTE_S * minute
-        if begin + MINUTE_S <= fact["from"] or begin > fact["to"] or not points.active[rows & points.seen].all():
-            continue
-        values = series.between(begin, begin + MINUTE_S - 1e-3)
-        if values.size:
-            found.append(float(values.mean()))
-    return np.array(found)
+    """Return the mean of the minutes of work, of which each mean is a whole percent."""
+    return mean_of(np.rint([minute.busy for minute in newest_minutes(context, fact)]))
 
 
 def _activity(reduced: str) -> Recompute:
     def recompute(context: Context, fact: Fact) -> Expected:
-        series = str(fact.get("series"))
-        names = ["TensorActivityPercent", "DRAMActivityPercent"] if series == "TensorActivityPercent" else [series]
-        tables = [_minutes_at_work(context, fact, name) for name in names if context.node(fact).of(name)]
-        values = tables[0] if len(tables) == 1 else np.maximum(*tables[:2])
+        values = np.array([minute.activity for minute in newest_minutes(context, fact)])
         if not values.size:
             return math.nan
         return float(np.quantile(values, 0.95)) if reduced == "p95" else mean_of(values)
@@ -68,13 +62,14 @@ def _activity(reduced: str) -> Recompute:
     return recompute
 
 
-def _idle_runs(times: Floats, active: np.ndarray) -> list[tuple[float, float]]:
-    """Return the idle runs: the first idle sample, and the next active one or the last sample."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], (~active).astype(int), [0]])))
-    return [
-        (float(times[begin]), float(times[min(end, times.size - 1)]))
-        for begin, end in zip(edges[::2], edges[1::2], strict=True)
-    ]
+def _minutes_at_work(context: Context, fact: Fact) -> Expected:
+    return float(len(newest_minutes(context, fact)))
+
+
+def _activity_of(context: Context, fact: Fact) -> Expected:
+    """Return of what the activity is that the finding tells."""
+    told = context.first("p95_activity_at_work") or context.first("mean_activity_at_work")
+    return math.nan if told is None else measure_of(looks_at(context.raw, context.node(told)), str(told["device"]))
 
 
 def _idle_time(context: Context, fact: Fact) -> Expected:
@@ -85,8 +80,7 @@ def _idle_time(context: Context, fact: Fact) -> Expected:
     busiest = max(means, default=math.nan)
     if start is None or end is None or not busiest < ACTIVE * 2.0:
         return math.nan
-    lasted = end - start
-    return Range(lasted, lasted + node.interval_s)
+    return float(end - start)
 
 
 def _idle_since(context: Context, fact: Fact) -> Expected:
@@ -110,20 +104,55 @@ def _highest_mean(context: Context, fact: Fact) -> Expected:
     return named if named >= max(means.values()) - 0.1 else math.nan
 
 
-def _newest(metric: str) -> Recompute:
-    """Return the newest values of a metric, all devices that are meant added up."""
+def _power(context: Context, fact: Fact) -> Expected:
+    """Return the power of the newest minute of work, or of a node that idles of the minutes since a GPU's work."""
+    if context.finding["finding_kind"] == "low_activity":
+        return newest_minutes(context, fact)[-1].power
+    return fading_mean(context, fact, "PowerWatts", active=False)
 
-    def recompute(context: Context, fact: Fact) -> Expected:
-        node = context.node(fact)
-        series = node.of(metric)
-        end = fact.get("to") or node.last
-        chosen = [fact["device"]] if fact.get("device") else list(series)
-        newest = [series[gpu].between(end - 5.0 * MINUTE_S, end) for gpu in chosen if gpu in series]
-        least = sum(float(values.min()) for values in newest if values.size)
-        most = sum(float(values.max()) for values in newest if values.size)
-        return Range(min(least * 0.98, most), most * 1.02) if most else math.nan
 
-    return recompute
+def _power_at_work(context: Context, fact: Fact) -> Expected:
+    return fading_mean(context, fact, "PowerWatts", active=True)
+
+
+def _mean_sm_activity(context: Context, fact: Fact) -> Expected:
+    return fading_mean(context, fact, "SMActivityPercent", active=False)
+
+
+def _memory_in_use(context: Context, fact: Fact) -> Expected:
+    """Return the least of the newest minute, whole megabytes: of the fact's GPU, or of all that hold memory."""
+    device = fact.get("device")
+    if device is not None:
+        return held_by(context, fact)[str(device)].used
+    return sum(each.used for each in holding(context, fact).values())
+
+
+def _gpus_holding(context: Context, fact: Fact) -> Expected:
+    told = context.first("memory_in_use")
+    assert told is not None
+    return 1.0 if told.get("device") else float(len(holding(context, fact)))
+
+
+def _idle_as(context: Context, fact: Fact) -> Expected:
+    """Return how a node idles: in one run since its last work, or nearly so on average for longer than that."""
+    node, until, idle = context.node(fact), float(fact["to"]), context.first("idle_time")
+    points, began = node.points, context.raw.work(node).began
+    before = points.seen & within(points.times, None, until)
+    if not points.active[before].any():
+        return "never_used"
+    if idle is None or began is None or began > until:
+        return "nearly_idle"
+    times, active = points.times[before], points.active[before]
+    last = int(np.flatnonzero(active)[-1])
+    since = float(times[last + 1]) if last + 1 < times.size else math.inf
+    return "stopped" if float(idle["value"]) <= until - since + 2.0 * node.gpu_interval_s else "nearly_idle"
+
+
+def _memory_total(context: Context, fact: Fact) -> Expected:
+    """Return how much memory the GPUs have that are meant, bytes."""
+    series = context.node(fact).of("MemoryTotalBytes")
+    chosen = [fact["device"]] if fact.get("device") else list(series)
+    return sum(float(series[gpu].values[-1]) for gpu in chosen)
 
 
 def _idle_share(context: Context, fact: Fact) -> Expected:
@@ -139,23 +168,36 @@ def _samples(context: Context, fact: Fact) -> Expected:
 
 def _pauses(context: Context, fact: Fact) -> list[tuple[float, float]]:
     """Return the newest pauses in a fact's time: idle times of three samples and ten seconds that are no chance."""
-    node = context.node(fact)
-    chance, points, start, end = context.raw.work(node).chance, node.points, fact.get("from"), fact.get("to")
+    node, start, end = context.node(fact), fact.get("from"), fact.get("to")
+    return [
+        (begin, until)
+        for begin, until in _counted(context, node)
+        if (start is None or begin >= start - node.interval_s) and (end is None or until <= end + node.interval_s)
+    ][-NEWEST_PAUSES:]
+
+
+def _counted(context: Context, node: Node) -> list[tuple[float, float]]:
+    chance, points = context.raw.work(node).chance, node.points
     return [
         (begin, until)
         for begin, until in _breaks(context, node)
         if begin not in chance
-        and (start is None or begin >= start - node.interval_s)
-        and (end is None or until <= end + node.interval_s)
         and until - begin >= LEAST_PAUSE_S
         and int((points.seen & (points.times >= begin - 1e-3) & (points.times < until - 1e-3)).sum()) >= PAUSE_POINTS
-    ][-NEWEST_PAUSES:]
+    ]
 
 
 def _breaks(context: Context, node: Node) -> list[tuple[float, float]]:
-    points, began = node.points, context.raw.work(node).began
-    time = points.seen & (points.times >= (began or math.inf) - 1e-3)
-    return [(begin, end) for begin, end in _idle_runs(points.times[time], points.active[time]) if end > begin]
+    """Return the idle runs that are over, after the node had worked for a minute; missing samples cut a run off."""
+    times, began, started = node.points.times, context.raw.work(node).began or math.inf, started_at(node)
+    return [
+        (float(times[run.first]), float(times[following.first]))
+        for run, following in pairwise(runs_of(node, math.inf))
+        if not run.active
+        and not following.after_gap
+        and float(times[run.first]) >= began - 1e-3
+        and float(times[following.first]) > started
+    ]
 
 
 def _pause_length(context: Context, fact: Fact) -> Expected:
@@ -174,12 +216,10 @@ def _pause_share(context: Context, fact: Fact) -> Expected:
 
 
 def _paused_time_share(context: Context, fact: Fact) -> Expected:
-    """Return the share of idle runs that are over: of pauses at least, and of all at most."""
+    """Return the share of all idle runs that are over, of ten seconds and three samples, and are no chance."""
     node, until = context.node(fact), _until(context, fact)
-    total = sum(end - begin for begin, end in _breaks(context, node) if end <= until)
-    pauses = sum(end - begin for begin, end in context.raw.work(node).pauses if end <= until)
-    paid = until - node.first + node.interval_s
-    return Range(pauses / paid - 0.01, total / paid + 0.01)
+    total = sum(end - begin for begin, end in _counted(context, node) if end <= until)
+    return min(total / (until - 1e-3 - node.first + node.gpu_interval_s), 1.0)
 
 
 def _paused_share(context: Context, fact: Fact) -> Expected:
@@ -192,40 +232,51 @@ def _paused_share(context: Context, fact: Fact) -> Expected:
 
 
 def _until(context: Context, fact: Fact) -> float:
-    """Return up to when a fact was known, to a millisecond: what is over is told as of the time when it held."""
+    """Return up to when a fact was known, to a millisecond: what is over is given as of the time when it held."""
     return float(fact.get("to") or context.node(fact).last) + 1e-3
 
 
 def _low_time(context: Context, fact: Fact) -> Expected:
-    """Return for how long it was low; instances of partitioned GPUs are judged by whole minutes."""
-    lasted = float(fact["to"] - fact["from"])
-    return Range(lasted, lasted + MINUTE_S) if ".mig" in str(fact.get("device")) else lasted
+    """Return for how long it was low, from the time that showed it first; of instances whole minutes."""
+    if context.first("p95_sm_activity") is not None:
+        return MINUTE_S * newest_of(judged_instances(context, fact)[str(fact["device"])], fact).size
+    streaks, _, _ = streaks_at(context, fact)
+    onset = min(streaks.held[str(fact["device"])].onset, float(fact["to"]))
+    return float(fact["to"]) - onset if is_same_point(context, fact, onset) else math.nan
+
+
+def _low_points(context: Context, fact: Fact) -> Expected:
+    streaks, look, closed = streaks_at(context, fact)
+    high = context.first("p95_utilization_at_work")
+    assert high is not None
+    return float(streaks.held[str(high["device"])].lasts(look.kept, closed=closed))
+
+
+def _dip_share(context: Context, fact: Fact) -> Expected:
+    return streaks_at(context, fact)[0].held[str(fact["device"])].cost
 
 
 def _instance_activity(reduced: str) -> Recompute:
     def recompute(context: Context, fact: Fact) -> Expected:
-        every = context.node(fact).of("SMActivityPercent")
-        series = [every[fact["device"]]] if fact.get("device") else list(every.values())
-        means = np.concatenate([_minute_means(each, fact) for each in series])
-        value = float(np.quantile(means, 0.95)) if reduced == "p95" else float(means.max())
-        return Range(value - 1.0, value + 1.0)
+        judged = judged_instances(context, fact)
+        if reduced == "p95":
+            return float(np.quantile(newest_of(judged[str(fact["device"])], fact), 0.95))
+        return max(float(newest_of(minutes, fact).max()) for minutes in judged.values())
 
     return recompute
 
 
-def _minute_means(series: Series, fact: Fact) -> Floats:
-    minutes = np.floor(series.times / MINUTE_S)
-    inside = within(series.times, fact.get("from"), fact.get("to"))
-    return np.array([series.values[minutes == each].mean() for each in np.unique(minutes[inside])])
-
-
 def _affected(context: Context, fact: Fact) -> Expected:
-    node = context.node(fact)
-    return Range(1.0, float(max(len(node.gpus), len(node.of("SMActivityPercent")))))
-
-
-def _name(context: Context, fact: Fact) -> Expected:
-    return str(fact["value"])
+    """Return how many GPUs, or instances, are as the finding says."""
+    kind = context.finding["finding_kind"]
+    if kind in {"instances_low", "instances_unused"}:
+        return float(low_instances(context, fact))
+    if kind == "low_activity":
+        return float(hollow_gpus(context, fact))
+    if kind == "gpu_taken":
+        return float(taken(context, fact))
+    streaks, look, closed = streaks_at(context, fact)
+    return float(len(streaks.fired(look, closed=closed)))
 
 
 FACTS: dict[str, Recompute] = {
@@ -236,25 +287,22 @@ FACTS: dict[str, Recompute] = {
     "samples_at_work": _samples_at_work,
     "mean_activity_at_work": _activity("mean"),
     "p95_activity_at_work": _activity("p95"),
-    "minutes_at_work": lambda _, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
-    "activity": _name,
-    "idle_as": _name,
+    "minutes_at_work": _minutes_at_work,
+    "activity": _activity_of,
+    "idle_as": _idle_as,
     "idle_time": _idle_time,
     "idle_since": _idle_since,
     "first_sample": _first_sample,
     "stream_end": _stream_end,
     "highest_mean_utilization": _highest_mean,
-    "mean_sm_activity": lambda context, fact: mean_of(samples(context, fact, "SMActivityPercent")),
-    "power": _newest("PowerWatts"),
-    "power_at_work": lambda context, fact: Range(
-        0.0, float(context.node(fact).of("PowerWatts")[fact["device"]].values.max())
-    ),
-    "memory_in_use": _newest("MemoryUsedBytes"),
-    "memory_total": _newest("MemoryTotalBytes"),
-    "gpus_holding": _affected,
+    "mean_sm_activity": _mean_sm_activity,
+    "power": _power,
+    "power_at_work": _power_at_work,
+    "memory_in_use": _memory_in_use,
+    "memory_total": _memory_total,
+    "gpus_holding": _gpus_holding,
     "gpus_affected": _affected,
     "gpus": lambda context, fact: float(len(context.node(fact).gpus)),
-    "gpus_judged": _affected,
     "idle_share": _idle_share,
     "samples": _samples,
     "pause_length": _pause_length,
@@ -263,10 +311,9 @@ FACTS: dict[str, Recompute] = {
     "paused_time_share": _paused_time_share,
     "paused_share": _paused_share,
     "low_time": _low_time,
-    "low_points": lambda context, fact: Range(0.0, float(context.raw.work(context.node(fact)).kept.sum())),
-    "dip_share": lambda *_: Range(0.0, 1.0),
+    "low_points": _low_points,
+    "dip_share": _dip_share,
     "p95_sm_activity": _instance_activity("p95"),
     "highest_sm_activity": _instance_activity("max"),
     "instances": lambda context, fact: float(len(context.node(fact).of("SMActivityPercent"))),
-    "minutes_measured": lambda _, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
 }

@@ -175,12 +175,13 @@ def _write_node(
                 f'"NodeId":"algo-{node}","Timestamp":{read_at:.6f}}}\n'
             )
     for minute, lines in minutes.items():
-        file = folder / "profiler-output" / "system" / "incremental" / _hour(minute) / f"{minute}.algo-{node}.json"
+        file = folder / "profiler-output" / "system" / "incremental" / hour_of(minute) / f"{minute}.algo-{node}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(lines))
 
 
-def _hour(epoch_s: float) -> str:
+def hour_of(epoch_s: float) -> str:
+    """Return the folder of an hour."""
     return time.strftime("%Y%m%d%H", time.gmtime(epoch_s))
 
 
@@ -232,7 +233,7 @@ def _write_events(events: list[dict[str, Any]], folder: Path, node: int) -> None
         files.setdefault((origin + event["ts"] + event["dur"]) // 60_000_000, []).append(event)
     for part in files.values():
         last = origin + max(event["ts"] + event["dur"] for event in part)
-        place = folder / "profiler-output" / "framework" / "pevents" / _hour(last / 1e6)
+        place = folder / "profiler-output" / "framework" / "pevents" / hour_of(last / 1e6)
         place.mkdir(parents=True, exist_ok=True)
         rows = ",\n".join(map(json.dumps, [*heads, *part]))
         (place / f"{last}_84-algo-{node}_pythontimeline.json").write_text(f"[\n{rows}\n]")

@@ -1,111 +1,249 @@
-"""Kernel traces drawn at random, as the PyTorch profiler writes them: one GPU, and what a loop may do wrong."""
+"""Kernel traces drawn at random: of one or several ranks and GPUs, in three formats, and what a loop may do wrong."""
 
-import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-BASE_NS = 1_780_272_017_000_000_000
-GPU = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 40 << 30, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
+from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Card, Event
+from tests.claims.kernel_writers import write_nsight, write_pytorch, write_xla
+
+CARDS = (
+    Card("NVIDIA A100", (8, 0), 40 << 30, 108),
+    Card("NVIDIA A100", (8, 0), 40 << 30, 108),
+    Card("Tesla V100", (7, 0), 16 << 30, 80),
+    Card("Tesla P100", (6, 0), 16 << 30, 56),
+)
 FP32, BF16 = "ampere_sgemm_128x64_nn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+OTHER = "ampere_sgemm_32x32_sliced1x4_nt"
+"""What a stage of a pipeline runs that is unlike the others."""
+
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PAGEABLE, PINNED = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
+TO_HOST = "Memcpy DtoH (Device -> Pageable)"
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+US = 1_000
 CALL_US = 5
+
+FORMS = ("pytorch", "pytorch", "nsight", "xla")
+WRITERS: dict[str, Callable[["KernelJob", int, "list[Event]", Path], None]] = {
+    "pytorch": write_pytorch,
+    "nsight": write_nsight,
+    "xla": write_xla,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelJob:
+    """What a job is, which is what findings across its ranks and GPUs should say.
+
+    Attributes
+    ----------
+    late, slow, unlike : int or None
+        The rank that comes late by much of a step, that computes 1.6 times as long, that runs other kernels.
+    parallel : str
+        ``data`` where one process drives all GPUs, ``gloo`` where the host sends gradients; else empty.
+    reserved : tuple of float
+        The most of each GPU's memory that is in use, as shares.
+    """
+
+    seed: int
+    form: str
+    ranks: int = 1
+    gpus: int = 1
+    late: int | None = None
+    slow: int | None = None
+    unlike: int | None = None
+    parallel: str = ""
+    reserved: tuple[float, ...] = ()
+    card: Card = CARDS[0]
+    group: bool = False
+
+
+def drawn_kernels(seed: int) -> KernelJob:
+    """Return the job of a seed: of four in a row one has one rank and GPU, one several ranks, one several GPUs."""
+    rng = np.random.default_rng([seed, 22])
+    form, card = str(rng.choice(FORMS)), CARDS[int(rng.integers(len(CARDS)))]
+    ranks, gpus = ((1, 1), (int(rng.integers(2, 5)), 1), (1, int(rng.integers(2, 5))), (2, 2))[seed % 4]
+    faults: dict[str, int | None] = {"late": None, "slow": None, "unlike": None}
+    if ranks > 1:
+        for name, share in (("late", 0.5), ("slow", 0.5), ("unlike", 0.35)):
+            faults[name] = int(rng.integers(ranks)) if rng.random() < share else None
+    parallel = str(rng.choice(["", "data"])) if ranks == 1 and gpus > 1 else ""
+    if ranks > 1 and form != "xla" and rng.random() < 0.3:
+        parallel = "gloo"
+    return KernelJob(
+        seed=seed,
+        form=form,
+        ranks=ranks,
+        gpus=gpus,
+        parallel=parallel,
+        reserved=tuple(float(each) for each in rng.choice([0.3, 0.89, 0.93, 0.97], gpus)) if form != "nsight" else (),
+        card=card,
+        group=bool(rng.random() < 0.5),
+        **faults,
+    )
 
 
 @dataclass
-class _Loop:
-    """Writes the events of a loop of training, times in whole microseconds; ``gpu`` is when the GPU is free."""
+class Loop:
+    """Writes the events of a rank's loop of training; times are whole nanoseconds of the rank's own clock.
 
-    rng: np.random.Generator
-    events: list[dict[str, Any]] = field(default_factory=list)
-    host: int = 1_000
-    gpu: int = 0
+    ``gpu`` says when each GPU is free, ``sent`` when the last collective is over.
+    """
+
+    job: KernelJob
+    rank: int
+    events: list[Event] = field(default_factory=list)
+    gpu: dict[int, int] = field(default_factory=dict)
+    sent: int = 0
     launched: int = 0
 
     def __post_init__(self) -> None:
-        rng = self.rng
-        self.kernels = int(rng.choice([5, 40, 330]))
-        self.lasts = int(rng.choice([3, 30, 400]))
-        self.between = int(rng.choice([0, 4, 60]))
-        self.loads = int(rng.choice([0, 0, 300, 6_000]))
+        rng = np.random.default_rng([self.job.seed, 21])  # the same of all ranks
+        self.kernels = int(rng.choice([5, 40, 330] if self.job.ranks * self.job.gpus == 1 else [5, 40]))
+        self.lasts = int(rng.choice([3, 30, 400])) * US
+        self.between = int(rng.choice([0, 4, 60])) * US
+        self.loads = int(rng.choice([0, 0, 300, 6_000])) * US
         self.syncs = int(rng.choice([0, 0, 1, 8]))
         self.copies = int(rng.choice([0, 0, 2, 20]))
-        self.sends = int(rng.choice([0, 0, 400, 4_000]))
+        self.sends = int(rng.choice([0, 0, 400, 4_000])) * US
+        self.reads = bool(rng.random() < 0.3)
         self.gemm = str(rng.choice([FP32, BF16]))
         self.copy = str(rng.choice([PAGEABLE, PINNED]))
-        self.blocks = float(rng.choice([0.4, 4.0]))
+        self.blocks = float(rng.choice([0.5, 1.5, 4.0]))
         self.slow = float(rng.choice([0.0, 0.1]))
+        self.delay = int(rng.choice([0.3, 1.2]) * (self.kernels * (self.lasts + self.between) + 400 * US))
+        self.steps = int(rng.integers(2, 15))
+        if self.job.ranks > 1 and self.job.parallel != "gloo":
+            self.sends = max(self.sends, 400 * US)
+        elif self.job.parallel:
+            self.sends = 0
+        if self.rank == self.job.slow:
+            self.lasts = int(1.6 * self.lasts)
+        if self.rank == self.job.unlike:
+            self.gemm, self.lasts = OTHER, 3 * self.lasts
+        self.rng = np.random.default_rng([self.job.seed, 23, self.rank])
+        self.host = (1_000 + 70 * self.rank) * US
+        self.begins = self.host
 
-    def event(self, category: str, name: str, start: int, lasts: int, **more: Any) -> None:
-        """Write an event of the host's thread."""
-        place = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": lasts}
-        self.events.append({**place, **more})
+    def launch(self, category: str, name: str, lasts: int, call: str, gpu: int = 0, **said: int) -> None:
+        """Write a call that starts work of a GPU, and the work behind all that was started there before."""
+        begins = max(self.gpu.get(gpu, 0), self.call(call) + int(self.rng.integers(1, 9)) * US)
+        self._work(category, name, begins, begins + lasts, gpu, **said)
+        self.gpu[gpu] = begins + lasts
+        self.host += int(self.rng.integers(0, self.between // US + 1)) * US
 
-    def launch(self, category: str, name: str, lasts: int, call: str, stream: int = 7, **said: Any) -> None:
-        """Write a call that starts work of the GPU, and the work behind all that was started before."""
+    def call(self, name: str) -> int:
+        """Write a call that starts work; return when it is over."""
         self.launched += 1
-        args = {"correlation": self.launched}
-        self.event("cuda_runtime", call, self.host, CALL_US, args=args)
-        self.host += CALL_US
-        begins = max(self.gpu, self.host + int(self.rng.integers(1, 9)))
-        self.event(category, name, begins, lasts, args={**args, "device": 0, "stream": stream, **said})
-        if stream == 7:
-            self.gpu = begins + lasts
-        self.host += int(self.rng.integers(0, self.between + 1))
+        self.events.append(Event(CALL, name, self.host, self.host + CALL_US * US, self.launched))
+        self.host += CALL_US * US
+        return self.host
 
-    def step(self, number: int) -> None:
-        """Write a step: data, copies, kernels, gradients, and waits for the GPU."""
-        rng, begins = self.rng, self.host
-        said: dict[str, Any] = {"blocks per SM": self.blocks}
+    def read(self) -> None:
+        """Write ``.item()``: a copy to pageable memory, for which its call waits."""
+        self.launched += 1
+        lasts, start = int(self.rng.integers(2, 9)) * US, self.host
+        begins = max(self.gpu.get(0, 0), start + 2 * US)
+        self._work(COPY, TO_HOST, begins, begins + lasts, 0, bytes=4)
+        self.gpu[0] = begins + lasts
+        self.host = begins + lasts + US
+        self.events.append(Event(CALL, "cudaMemcpyAsync", start, self.host, self.launched))
+
+    def _work(self, category: str, name: str, begins: int, ends: int, gpu: int, **said: int) -> None:
+        blocks = self.blocks if category == KERNEL else math.nan
+        sort = ("allreduce", "0", self.job.ranks) if name == NCCL and self.job.group else ("", "", 0)
+        event = Event(category, name, begins, ends, self.launched, gpu, blocks, said.get("bytes", -1), sort)
+        self.events.append(event)
+
+    def mark(self, name: str, start: int) -> None:
+        """Write what the host has been in until now."""
+        self.events.append(Event(HOST, name, start, self.host))
+
+    def begin(self) -> int | None:
+        """Write a step up to its collective; return when this could begin, None of a step without one."""
+        self.begins = self.host
         if self.loads:
-            lasts = int(rng.integers(1, self.loads))
-            self.event("user_annotation", LOADER, self.host, lasts)
-            self.host += lasts
+            start = self.host
+            self.host += int(self.rng.integers(1, self.loads // US)) * US
+            self.mark("IteratorGetNext" if self.job.form == "xla" else LOADER, start)
+            self.host += int(self.rng.integers(0, 9)) * US
+            self.mark("next batch", start)
+        if self.reads:
+            self.read()
         for _ in range(self.copies):
-            self.launch("gpu_memcpy", self.copy, int(rng.integers(5, 200)), "cudaMemcpyAsync", bytes=100_000)
-        waits = set(rng.integers(0, self.kernels, self.syncs).tolist())
-        for place in range(self.kernels):
-            lasts = int(rng.integers(1, 2 * self.lasts))
-            self.launch("kernel", self.gemm, lasts, "cudaLaunchKernel", **said)
-            if place in waits:
+            self.launch(COPY, self.copy, int(self.rng.integers(5, 200)) * US, "cudaMemcpyAsync", bytes=100_000)
+        if self.rank == self.job.late and self.rng.random() < 0.9:
+            self.host += self.delay
+        self.waits = set(self.rng.integers(0, self.kernels, self.syncs).tolist())
+        self.forward = self.host
+        self._compute(range(self.kernels // 2))
+        if not self.sends:
+            return None
+        return max(self.gpu.get(0, 0), self.host + (CALL_US + int(self.rng.integers(1, 9))) * US) - self.begins
+
+    def _compute(self, places: range) -> None:
+        """Write kernels, on one GPU after the other: the last one has every third of its own alone."""
+        for place in places:
+            lasts, gpu = int(self.rng.integers(1, 2 * self.lasts // US)) * US, place % self.job.gpus
+            if not gpu or gpu < self.job.gpus - 1 or not place % 3:
+                self.launch(KERNEL, self.gemm, lasts, "cudaLaunchKernel", gpu)
+            if place in self.waits:
                 self.wait("cudaStreamSynchronize")
-        if self.sends:
-            lasts = int(rng.integers(100, self.sends))
-            self.launch("kernel", NCCL, lasts, "cudaLaunchKernel", stream=20, **said)
-        if rng.random() < self.slow:
-            self.host += 40_000
+
+    def end(self, number: int, until: int | None) -> None:
+        """Write the rest of a step, its collective up to ``until``, in nanoseconds of the step."""
+        if until is not None:
+            self.call("cudaLaunchKernel")
+            begins = max(self.gpu.get(0, 0), self.host)
+            self.sent = self.begins + until
+            self._work(KERNEL, NCCL, begins, self.sent, 0)
+        self._compute(range(self.kernels // 2, self.kernels))
+        if self.job.gpus > 1:
+            self.launch(SET, "Memset (Device)", 1 * US, "cudaMemsetAsync", self.job.gpus, bytes=64)
+        self.mark("forward and backward", self.forward)
+        if self.job.parallel == "data":
+            self.mark("DataParallel.forward", self.forward)
+        if self.job.parallel == "gloo":
+            self.mark("DistributedDataParallel.forward", self.forward)
+            start = self.host
+            self.host += int(self.rng.integers(100, 4_000)) * US
+            self.mark("gloo:all_reduce", start)
+        if self.rng.random() < self.slow:
+            start = self.host
+            self.host += 40_000 * US
+            if self.rng.random() < 0.5:
+                self.mark("checkpoint", start)
         self.wait("cudaDeviceSynchronize")
-        self.event("user_annotation", f"ProfilerStep#{number}", begins, self.host - begins)
-        self.host += int(rng.integers(0, 50))
+        self.mark(f"ProfilerStep#{number}", self.begins)
+        self.host += int(self.rng.integers(0, 50)) * US
 
     def wait(self, call: str) -> None:
-        """Write a call that waits until the GPU is done."""
-        until = max(self.gpu, self.host + 2)
-        self.event("cuda_runtime", call, self.host, until - self.host, args={"correlation": 0})
-        self.host = until + int(self.rng.integers(1, 200))
+        """Write a call that waits until the GPUs are done."""
+        until = max([self.host + 2 * US, self.sent, *self.gpu.values()])
+        self.events.append(Event(CALL, call, self.host, until))
+        self.host = until + int(self.rng.integers(1, 200)) * US
 
 
 def write_kernels_job(seed: int, root: Path) -> Path:
-    """Write the folder of a job of a seed with a kernel trace; return it."""
-    rng = np.random.default_rng([seed, 21])
-    loop = _Loop(rng)
-    for number in range(int(rng.integers(3, 15))):
-        loop.step(number)
+    """Write the folder of a job of a seed with its kernel traces; return it."""
+    job = drawn_kernels(seed)
+    loops = [Loop(job, rank) for rank in range(job.ranks)]
+    sending = np.random.default_rng([seed, 24])
+    for number in range(loops[0].steps):
+        # A collective ends on all ranks at once, when the last one has come; clocks differ, so times are of the step.
+        comes = [loop.begin() for loop in loops]
+        known = [each for each in comes if each is not None]
+        until = max(known) + int(sending.integers(100, max(loops[0].sends // US, 101))) * US if known else None
+        for loop in loops:
+            loop.end(number, until)
     folder = root / f"kernels-{seed}"
     traces = folder / "kernel-traces"
     traces.mkdir(parents=True)
-    about = {
-        "schemaVersion": 1,
-        "deviceProperties": [GPU],
-        "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},
-        "traceEvents": loop.events,
-        "traceName": "trace.json",
-        "baseTimeNanoseconds": BASE_NS,
-    }
     (folder / "metrics.csv").write_text("step,loss\n0,2.0\n1,1.5\n")  # a job of kernel traces alone is none
-    (traces / "host_1.1780272017000.pt.trace.json").write_text(json.dumps(about))
+    for loop in loops:
+        WRITERS[job.form](job, loop.rank, loop.events, traces)
     return folder

@@ -94,18 +94,36 @@ def _parameters(rng: Generator) -> dict[str, dict[str, Any]]:
 
 
 def write_tensor_job(job: TensorJob, root: Path) -> Path:
-    """Write the folder of a run as the hook leaves it; return it."""
+    """Write the folder of a run as the hook leaves it, beside it that of another one like it; return it."""
+    other = root / f"other-{job.seed}"
+    _written(job, _Differences(np.random.default_rng([job.seed, 15]))).save_to(other / "debug-output")
+    job.parameters["SimilarAcrossRuns"] = {"other_trials": str(other)}
+    if job.seed % 2:
+        job.parameters["SimilarAcrossRuns"]["tensor_regex"] = "^weight/,^mask/,^labels"
+    folder = root / f"tensors-{job.seed}"
+    _written(job).save_to(folder / "debug-output")
+    (folder / "job.json").write_text(json.dumps({"schema_version": 1, "name": folder.name, "status": "Completed"}))
+    return folder
+
+
+def _written(job: TensorJob, differences: "_Differences | None" = None) -> HookWriter:
+    """Return the files of a run, or of the other one: of one worker, and with some steps and tensors that differ."""
     rng = np.random.default_rng([job.seed, 13])
-    writer = HookWriter(workers=job.workers)
-    for rank in range(job.workers):
+    workers = job.workers if differences is None else 1
+    writer = HookWriter(workers=workers)
+    for rank in range(workers):
         writer.collections(COLLECTIONS, worker=f"worker_{rank}")
     model = _Model(rng)
     at, within = START, {"TRAIN": 0, "EVAL": 0, "GLOBAL": 0}
     for place in range(job.steps):
         mode = "GLOBAL" if not job.modes else "EVAL" if place % 4 == 3 else "TRAIN"
         tensors = model.step(place)
-        for rank in range(job.workers):
+        for rank in range(workers):
             named = tensors if rank == 0 else {name: np.multiply(value, 2) for name, value in model.shared(tensors)}
+            if differences is not None:
+                named = differences.of(named)
+            if not named:
+                continue
             writer.step(
                 place * job.every,
                 _reduced(np.random.default_rng([job.seed, 14]), named),
@@ -116,10 +134,46 @@ def write_tensor_job(job: TensorJob, root: Path) -> Path:
             )
         within[mode] += job.every
         at += job.seconds * (1.0 + (30.0 if rng.random() < 0.04 else 0.1 * rng.random()))
-    folder = root / f"tensors-{job.seed}"
-    writer.end().save_to(folder / "debug-output")
-    (folder / "job.json").write_text(json.dumps({"schema_version": 1, "name": folder.name, "status": "Completed"}))
-    return folder
+    return writer.end()
+
+
+@dataclass
+class _Differences:
+    """Changes the tensors of a step: some steps and tensors are missing, some are of another shape or value."""
+
+    rng: Generator
+
+    def __post_init__(self) -> None:
+        self.often = float(self.rng.choice([0.0, 0.02, 0.2]))
+
+    def of(self, tensors: Tensors) -> Tensors:
+        """Return what the other run saved."""
+        if self.rng.random() < 0.1:
+            return {}
+        found = {}
+        for name, value in sorted(tensors.items()):
+            how = self.rng.random()
+            if how < self.often:
+                found[name] = self._other(value)
+            elif how < 0.97:
+                found[name] = value
+        return found
+
+    def _other(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "fiu":
+            return value[:-1] if isinstance(value, list) and len(value) > 1 else value
+        kind, array = self.rng.integers(5), np.asarray(value)
+        if kind == 0:
+            return (array * (1.0 + 1e-9)).astype(array.dtype)
+        if kind == 1:
+            return np.concatenate([array.ravel(), array.ravel()[:1]])
+        if kind == 2 and array.dtype.kind == "f":
+            return np.full_like(array, math.nan)
+        with np.errstate(over="ignore"):
+            if kind == 3:
+                apart = 10.0 ** self.rng.uniform(-9.0, 1.0, array.shape)
+                return (array + apart).astype(array.dtype)
+            return (array * 1.5 + self.rng.choice([0.0, 1.0, 1e-6])).astype(array.dtype)
 
 
 def _reduced(rng: Generator, tensors: Tensors) -> Tensors:

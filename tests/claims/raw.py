@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 ACTIVE = 10.0
@@ -34,10 +35,14 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Samples in order of time: ``times`` in epoch seconds and ``values``, float64[N] each."""
+    """Samples in order of time: ``times`` in epoch seconds and ``values``, float64[N] each, and their files, int64[N].
+
+    Files are numbered in the order of their names, which are times, over all of the job's nodes.
+    """
 
     times: Floats
     values: Floats
+    files: Ints
 
     def between(self, start: float | None, end: float | None) -> Floats:
         """Return the values from ``start`` to ``end``, both included, to half a microsecond."""
@@ -51,19 +56,38 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a framework: epoch seconds, and what its arguments say."""
+    """An event of a framework: epoch microseconds, microseconds, and what its arguments say.
+
+    ``file`` is the time in the name of the file that has it, epoch microseconds.
+    """
 
     phase: str
     name: str
-    start: float
-    seconds: float
+    start_us: int
+    length_us: int
     arguments: dict[str, Any]
-    thread: str = ""
+    thread: str
+    file: int
+
+    @property
+    def start(self) -> float:
+        """When it began, epoch seconds."""
+        return self.start_us / 1e6
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.length_us / 1e6
+
+    @property
+    def end_us(self) -> int:
+        """When it ended, epoch microseconds."""
+        return self.start_us + self.length_us
 
     @property
     def end(self) -> float:
         """When it ended, epoch seconds."""
-        return self.start + self.seconds
+        return self.end_us / 1e6
 
 
 @dataclass(frozen=True)
@@ -91,11 +115,15 @@ class Points:
 
 @dataclass
 class Node:
-    """A node: its series by device and metric, for example ``("gpu0", "GPUUtilization")``."""
+    """A node: its series by device and metric, for example ``("gpu0", "GPUUtilization")``.
+
+    ``objects`` has the newest sample's time of each of its files, in the files' order.
+    """
 
     name: str
     interval_s: float
     series: dict[tuple[str, str], Series]
+    objects: Floats = field(default_factory=lambda: np.zeros(0))
 
     def of(self, metric: str) -> dict[str, Series]:
         """Return the series of a metric by device."""
@@ -214,18 +242,22 @@ def read_job(folder: Path) -> RawJob:
 
 def _nodes(folder: Path, interval_s: float | None) -> dict[str, Node]:
     decoder = msgspec.json.Decoder(_Line)
-    found: dict[str, dict[tuple[str, str], tuple[list[float], list[float]]]] = {}
-    for file in sorted(folder.rglob("*.json")):
+    found: dict[str, dict[tuple[str, str], tuple[list[float], list[float], list[int]]]] = {}
+    newest: dict[str, dict[Path, float]] = {}
+    for number, file in enumerate(sorted(folder.rglob("*.json"))):
         for text in file.read_bytes().splitlines():
             line = _decoded(decoder, text)
             if line is not None:
-                times, values = found.setdefault(line.NodeId, {}).setdefault(_key(line), ([], []))
+                times, values, files = found.setdefault(line.NodeId, {}).setdefault(_key(line), ([], [], []))
                 times.append(line.Timestamp)
                 values.append(line.Value)
+                files.append(number)
+                of_node = newest.setdefault(line.NodeId, {})
+                of_node[file] = max(of_node.get(file, line.Timestamp), line.Timestamp)
     nodes = {}
     for name, series in found.items():
-        ordered = {key: _ordered(times, values) for key, (times, values) in series.items()}
-        nodes[name] = Node(name, interval_s or _usual_distance(ordered), ordered)
+        ordered = {key: _ordered(*columns) for key, columns in series.items()}
+        nodes[name] = Node(name, interval_s or _usual_distance(ordered), ordered, np.array(list(newest[name].values())))
     return nodes
 
 
@@ -244,13 +276,12 @@ def _key(line: _Line) -> tuple[str, str]:
     return (device, metric) if dot else ("", f"{line.Name}{line.Dimension and '/'}{line.Dimension}")
 
 
-def _ordered(times: list[float], values: list[float]) -> Series:
+def _ordered(times: list[float], values: list[float], files: list[int]) -> Series:
     """Return samples in order of time; of two at one time the later written one."""
-    at, what = np.array(times), np.array(values)
+    at, what, where = np.array(times), np.array(values), np.array(files)
     order = np.argsort(at, kind="stable")
-    at, what = at[order], what[order]
-    newest = np.append(np.diff(at) > 0.0, True)
-    return Series(at[newest], what[newest])
+    newest = order[np.append(np.diff(at[order]) > 0.0, True)]
+    return Series(at[newest], what[newest], where[newest])
 
 
 def _usual_distance(series: dict[tuple[str, str], Series]) -> float:
@@ -282,16 +313,15 @@ def _events(folder: Path) -> dict[tuple[str, str], list[Event]]:
                 origin = about.get("start_time_since_epoch_in_micros", origin)
                 phases[row.get("pid")] = about.get("name", "")
             elif row.get("ph") == "X":
-                start = (origin + row["ts"]) / 1e6
-                more = row.get("args") or {}
                 events.append(
                     Event(
-                        phases.get(row.get("pid"), ""),
-                        row["name"],
-                        start,
-                        row.get("dur", 0) / 1e6,
-                        more,
-                        str(row.get("tid")),
+                        phase=phases.get(row.get("pid")) or row["name"],
+                        name=row["name"],
+                        start_us=int(origin + row["ts"]),
+                        length_us=int(row.get("dur", 0)),
+                        arguments=row.get("args") or {},
+                        thread=str(row.get("tid")),
+                        file=int(match["end"]),
                     )
                 )
     return found

@@ -1,4 +1,4 @@
-"""The jobs that the product's claims are checked on, and the product as a user runs it."""
+"""The jobs that the product's claims are checked on."""
 
 import json
 import multiprocessing
@@ -10,11 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import trainguard
 from tests.claims.check import Checked, checked, counted
 from tests.claims.kernels import kernel_claims
+from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
 from tests.claims.random_kernels import write_kernels_job
+from tests.claims.random_steps import write_steps_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
@@ -27,18 +28,14 @@ from tests.verdicts.real_runs.recording import origins, read_recording
 
 GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
 RANDOM_JOBS = int(os.environ.get("RANDOM_JOBS", "500"))
+STEPS_JOBS = 60
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80
 KERNEL_JOBS = 60
 
 
-def report_of(folder: Path, **how: Any) -> dict[str, Any]:
-    """Return the ``report.json`` of a job's folder."""
-    return trainguard.analyze(folder, time_lines=False, **how).to_dict()
-
-
 def check_labelled(job: Job) -> Checked:
-    """Check what is said of a labelled job."""
+    """Check what is said about a labelled job."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_job(job, Path(place))
         prices = Path(place, "prices.json")
@@ -48,14 +45,14 @@ def check_labelled(job: Job) -> Checked:
 
 
 def check_real(run: str) -> Checked:
-    """Check what is said of a real run."""
+    """Check what is said about a real run."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_profile(read_recording(run), Path(place))
         return checked(run, folder, report_of(folder))
 
 
 def check_recording(name: str) -> Checked:
-    """Check what is said of a job that was recorded with a GPU."""
+    """Check what is said about a job that was recorded with a GPU."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         with tarfile.open(GPU_RECORDINGS) as archive:
             archive.extractall(place, [each for each in archive if each.name.split("/")[0] == name], filter="data")
@@ -69,21 +66,28 @@ def recordings() -> list[str]:
 
 
 def check_random(seed: int) -> Checked:
-    """Check what is said of the job of a seed."""
+    """Check what is said about the job of a seed."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_random_job(drawn(seed), Path(place))
         return checked(f"random-{seed}", folder, report_of(folder))
 
 
+def check_steps(seed: int) -> Checked:
+    """Check what is said about the job of a seed whose processes tell much of their steps."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_steps_job(seed, Path(place))
+        return checked(f"steps-{seed}", folder, report_of(folder))
+
+
 def check_training(seed: int) -> Checked:
-    """Check what is said of the training of a seed."""
+    """Check what is said about the training of a seed."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_random_run(seed, Path(place))
         return counted(folder.name, training_claims(folder, report_of(folder)))
 
 
 def check_tensors(seed: int) -> Checked:
-    """Check what is said of the run of a seed that saved tensors."""
+    """Check what is said about the run of a seed that saved tensors."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         run = tensor_job(seed)
         folder = write_tensor_job(run, Path(place))
@@ -91,7 +95,7 @@ def check_tensors(seed: int) -> Checked:
 
 
 def check_kernels(seed: int) -> Checked:
-    """Check what is said of the kernel trace of a seed."""
+    """Check what is said about the kernel trace of a seed."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_kernels_job(seed, Path(place))
         return counted(folder.name, kernel_claims(folder, report_of(folder)))
@@ -110,6 +114,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "real": (check_real, list(origins())),
         "recordings": (check_recording, recordings()),
         "random": (check_random, list(range(count))),
+        "steps": (check_steps, list(range(STEPS_JOBS))),
         "training": (check_training, list(range(TRAINING_RUNS))),
         "tensors": (check_tensors, list(range(TENSOR_RUNS))),
         "kernels": (check_kernels, list(range(KERNEL_JOBS))),

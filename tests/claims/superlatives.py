@@ -27,6 +27,7 @@ _PLAIN = (
     r"each of the _? ?\d* ?training processes",
     r"for each (?:GPU|core)",
     r"in each of",
+    r"in each step of",
     r"every \d+ steps",
     r"W each",
     r"not at all",
@@ -131,11 +132,7 @@ def _nobody_busier(context: Context, match: re.Match[str]) -> str | None:
 def _no_gpu_worked(context: Context, match: re.Match[str]) -> str | None:
     """Hold that no GPU was active in most samples of the finding's idle time."""
     fact = next(
-        (
-            each
-            for name in ("unjudged_idle_time", "idle_time", "standstill_time", "idle_share")
-            if (each := context.first(name))
-        ),
+        (each for name in ("idle_time", "standstill_time", "idle_share") if (each := context.first(name))),
         None,
     )
     if fact is None:
@@ -166,9 +163,34 @@ def _first_rank(context: Context, match: re.Match[str]) -> str | None:
     )
 
 
+def _mostly_waits(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation holds that waits are half of it or more."""
+    return None if context.first("longer_by_waits") else "no fact says so"
+
+
+def _every_rank(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the facts: which node's ranks are all slow, and which rank is the slowest."""
+    return None if context.first("slow_node") and context.first("rank") else "no fact says so"
+
+
+def _has_risen(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation holds that the series did rise so far."""
+    return None if context.first("increase") else "no fact says by how much"
+
+
+def _is_silent(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation is of the minutes in which others have samples, and this GPU none."""
+    return None if context.first("silent_minutes") else "no fact says so"
+
+
 def _first_step(context: Context, match: re.Match[str]) -> str | None:
     """Leave it to the fact: its recomputation holds that no step began earlier."""
     return None if context.first("time_to_first_step") else "no fact says so"
+
+
+def _highest_mean_of_windows(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation is over all windows but the last two."""
+    return None if context.first("highest_mean_activity") else "no fact says so"
 
 
 _CHECKS: tuple[tuple[str, Check], ...] = (
@@ -183,6 +205,11 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"the first of them", _slowest_core),
     (r"and all [\d.]+ %", _slowest_core),
     (r"Look at [^.;,]* first", _first_rank),
+    (r"and it ha[sd] none", _is_silent),
     (r"the first step began", _first_step),
+    (r"most of it in waits for data", _mostly_waits),
+    (r"every rank of \S+ (?:was|is) slow, most of all", _every_rank),
+    (r"the highest mean of all windows but the last two", _highest_mean_of_windows),
+    (r"above the highest until", _has_risen),
 )
 """What is said, and how it is held against the data: the first that fits has it."""

@@ -35,7 +35,7 @@ def poor_weights(seen: Seen, facts: Facts) -> Truths | None:
             mean = sum(losses) / len(losses)
             better = math.isnan(best) or mean < best
             best, waited = (mean, 0) if better else (best, waited + 1)
-        found = _began(seen, step, waited if losses else None)
+        found = began(seen, step, waited if losses else None)
         if found:
             checked += 1
             truths = {"fires": any(fires for fires, _ in found.values())}
@@ -43,7 +43,7 @@ def poor_weights(seen: Seen, facts: Facts) -> Truths | None:
     return truths
 
 
-def _began(seen: Seen, step: Step, waited: int | None) -> dict[str, tuple[bool, float]]:
+def began(seen: Seen, step: Step, waited: int | None) -> dict[str, tuple[bool, float]]:
     """Return by fact whether it fires, and its value."""
     found = {}
     inputs = seen.run.matching(step, seen.parameters["activation_inputs_regex"])
@@ -183,14 +183,13 @@ def ranks(seen: Seen, facts: Facts) -> Truths | None:
     counts = Counter(sums.values())
     most = next(sums[rank] for rank in sorted(sums) if counts[sums[rank]] == max(counts.values()))
     apart = sorted(rank for rank in sums if sums[rank] != most)
-    named = facts.get("checksum_apart", {}).get("device", "")
     return {
         "fires": bool(apart),
         "ranks": len(sums),
         "ranks_apart": len(apart),
         "ranks_alike": counts[most],
         "checksum": most,
-        "checksum_apart": sums.get(int(named.removeprefix("rank "))) if named else "",
+        "checksum_apart": {f"rank {rank}": sums[rank] for rank in apart},
     }
 
 

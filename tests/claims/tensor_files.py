@@ -79,11 +79,11 @@ def read_tensors(folder: Path) -> TensorRun:
 
 
 def _take(steps: dict[int, Step], payload: bytes) -> None:
-    event = _fields(payload)
+    event = fields(payload)
     number = int(event.get(2, [0])[0])
-    value = _fields(_fields(event[5][0])[1][0])
+    value = fields(fields(event[5][0])[1][0])
     tag = value[1][0].decode()
-    about = [_fields(each) for each in _fields(value[9][0]).get(1, [])]
+    about = [fields(each) for each in fields(value[9][0]).get(1, [])]
     told = {each[1][0].decode(): each[2][0].decode() for each in about}
     at = struct.unpack("<d", event[1][0])[0]
     step = steps.setdefault(number, Step(number, _MODES[told["mode"]], int(told["mode_step"]), at))
@@ -96,8 +96,8 @@ def _take(steps: dict[int, Step], payload: bytes) -> None:
 
 def _array(content: bytes) -> Array:
     """Return a TensorProto's entries; text as an array of objects."""
-    tensor = _fields(content)
-    shape = tuple(int(_fields(size).get(1, [0])[0]) for size in _fields(tensor[2][0]).get(2, []))
+    tensor = fields(content)
+    shape = tuple(int(fields(size).get(1, [0])[0]) for size in fields(tensor[2][0]).get(2, []))
     dtype = int(tensor.get(1, [_TEXT])[0])
     if dtype == _TEXT:
         return np.array([text.decode() for text in tensor.get(8, [])], dtype=object)
@@ -113,7 +113,7 @@ def _frames(content: bytes) -> Iterator[bytes]:
         place += 12 + length + 4
 
 
-def _fields(message: bytes) -> dict[int, list[Any]]:
+def fields(message: bytes) -> dict[int, list[Any]]:
     """Return the fields of a protobuf message by number: whole numbers, or bytes."""
     found: dict[int, list[Any]] = {}
     place = 0

@@ -144,7 +144,7 @@ def zeros(seen: Seen) -> Readings:
     """Count the zeros of each tensor, percent; of reductions alone where they decide it."""
     threshold, found = float(seen.parameters["threshold"]), {}
     for name in seen.selected():
-        percent = _zeros_saved(seen.step, name, threshold)
+        percent = zeros_saved(seen.step, name, threshold)
         if name in seen.step.tensors:
             values = seen.step.tensors[name]
             percent = 100.0 * float((values == 0).mean()) if values.dtype.kind in "fiucb" and values.size else None
@@ -153,7 +153,8 @@ def zeros(seen: Seen) -> Readings:
     return found
 
 
-def _zeros_saved(step: Step, name: str, threshold: float) -> float | None:
+def zeros_saved(step: Step, name: str, threshold: float) -> float | None:
+    """Return the share of zeros that reductions alone tell, percent; None where they do not decide it."""
     saved = step.reductions.get(name, {})
     for kind in ("abs_mean", "abs_max", "l1"):
         if kind in saved and saved[kind] == 0.0:
@@ -198,10 +199,10 @@ def unchanged(seen: Seen) -> Readings:
     for name in seen.selected():
         same, earlier = 1, seen.before(name)[: needed - 1]
         for step in earlier:
-            alike = _alike(step, seen.step, name, seen.parameters)
-            if alike is None:
+            same_then = alike(step, seen.step, name, seen.parameters)
+            if same_then is None:
                 same = 0
-            if not alike:
+            if not same_then:
                 break
             same += 1
         if same and (same <= len(earlier) or len(earlier) == needed - 1):
@@ -209,7 +210,7 @@ def unchanged(seen: Seen) -> Readings:
     return found
 
 
-def _alike(old: Step, new: Step, name: str, close: dict[str, Any]) -> bool | None:
+def alike(old: Step, new: Step, name: str, close: dict[str, Any]) -> bool | None:
     """Tell whether a tensor is the same at two steps; None where only reductions are, which do not differ."""
     if name in old.tensors and name in new.tensors:
         one, other = old.tensors[name], new.tensors[name]
@@ -306,7 +307,7 @@ def images(seen: Seen) -> Readings:
     return found
 
 
-MEASURES: dict[str, tuple[str, Measure]] = {
+VALUES: dict[str, tuple[str, Measure]] = {
     "VanishingGradient": ("mean_absolute_gradient", vanishing),
     "ExplodingTensor": ("entries_not_finite", exploding),
     "WeightUpdateRatio": ("relative_change", updates),

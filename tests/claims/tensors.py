@@ -9,18 +9,23 @@ from typing import Any
 import numpy as np
 
 from tests.claims import training
-from tests.claims.claim import Unknown, Untrue
+from tests.claims.claim import UNCHECKED, Claim, Untrue
 from tests.claims.sentences import Sayable, text_claims
 from tests.claims.tensor_classes import WHOLES, Facts, Truths
 from tests.claims.tensor_files import GLOBAL, TRAIN, TensorRun, read_tensors
 from tests.claims.tensor_losses import LOSSES
-from tests.claims.tensor_values import MEASURES, Readings, Seen, bad_reductions, channel_means
+from tests.claims.tensor_runs import similar
+from tests.claims.tensor_unused import unused
+from tests.claims.tensor_values import VALUES, Measure, Readings, Seen, bad_reductions, channel_means
 from tests.claims.times import epoch
 
 FAMILY = "training/"
 CLOSE = 1e-6
 STEP_WHOLES = {**WHOLES, **LOSSES}
-Claims = Iterator[Untrue | Unknown | None]
+MEASURES: dict[str, tuple[str, Measure]] = {**VALUES, "SimilarAcrossRuns": ("difference", similar)}
+"""By rule the fact that says what was measured, and what measures each tensor of a step."""
+
+Claims = Iterator[Claim | None]
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,15 @@ def _finding_claims(run: TensorRun, rule: str, settings: dict[str, Any], finding
         return
     seen = Seen(run, place, settings)
     readings, truths = _judge(seen, rule, facts)
+    if truths is None or not truths["fires"]:
+        yield Untrue(where, "step", f"the rule does not fire at step {run.steps[place].number}")
+        return
     for fact in finding["facts"]:
         if fact["name"] == "step":
             yield _saved_at(run, where, fact)
+        elif fact["name"] in {"unusable", "unusable_why"}:
+            reasons = unused(run, rule, settings, len(run.steps) if finding["ongoing"] else place + 1)
+            yield _unused_claim(where, fact, reasons)
         elif readings:
             yield _reading_claim(seen, rule, where, fact, readings, facts)
         else:
@@ -146,7 +157,7 @@ def _saved_at(run: TensorRun, where: str, fact: dict[str, Any]) -> Untrue | None
 
 def _reading_claim(
     seen: Seen, rule: str, where: str, fact: dict[str, Any], readings: Readings, facts: Facts
-) -> Untrue | Unknown | None:
+) -> Claim | None:
     """Hold a fact about the tensors that fire."""
     name, firing = fact["name"], [each for each in readings.values() if each.fires]
     if name == MEASURES[rule][0]:
@@ -155,10 +166,15 @@ def _reading_claim(
     if name == "reduction_not_finite":
         saved = seen.step.reductions.get(fact["series"], {})
         truth = sorted(_said(kind) for kind in bad_reductions(saved, only_nan=seen.parameters["only_nan"]))
+    elif name == "other_run":
+        truth = seen.parameters["other_trials"]
+    elif name == "tensor":
+        most = max(each.over for each in readings.values() if each.fires)
+        truth = [tensor for tensor, each in readings.items() if each.fires and each.over >= most * (1.0 - CLOSE)]
     elif name in {"channel", "images"}:
         means, count = channel_means(seen)[facts["channel_mean"]["series"]]
         truth = int(np.abs(means).argmax()) if name == "channel" else count
-    return _note(where, fact) if truth is None else _equal(where, name, fact["value"], truth)
+    return Untrue(where, name, UNCHECKED) if truth is None else _equal(where, name, fact["value"], truth)
 
 
 def _worst_claim(rule: str, where: str, fact: dict[str, Any], readings: Readings, facts: Facts) -> Untrue | None:
@@ -182,11 +198,10 @@ def _said(kind: str) -> str:
 def _truth_claims(where: str, fact: dict[str, Any], truths: Truths, facts: Facts) -> Claims:
     name = fact["name"]
     if name not in truths:
-        yield _note(where, fact)
+        yield Untrue(where, name, UNCHECKED)
         return
-    if name == "checksum_apart":
-        return
-    yield _equal(where, name, fact["value"], truths[name])
+    truth = truths[name].get(fact["device"]) if name == "checksum_apart" else truths[name]
+    yield _equal(where, name, fact["value"], truth)
     threshold = truths.get(f"threshold of {name}")
     if threshold is not None:
         yield _equal(where, f"threshold of {name}", fact.get("threshold"), threshold)
@@ -204,11 +219,10 @@ def _thresholds(settings: dict[str, Any], fact: dict[str, Any]) -> Truths:
     return {} if name is None else {f"threshold of {fact['name']}": settings[name]}
 
 
-def _note(where: str, fact: dict[str, Any]) -> Untrue | Unknown | None:
-    """Hold notes on what was not used, which say no number of a tensor."""
-    if fact["name"] in {"unusable", "unusable_why"}:
-        return None
-    return Unknown(where, f"the fact {fact['name']}")
+def _unused_claim(where: str, fact: dict[str, Any], reasons: list[str]) -> Untrue | None:
+    """Hold how often a tensor could not be used, and why the last one could not."""
+    truth: Any = len(reasons) if fact["name"] == "unusable" else reasons[-1] if reasons else "that all were used"
+    return _equal(where, fact["name"], fact["value"], truth)
 
 
 def _of_losses(run: TensorRun, where: str, finding: dict[str, Any]) -> Claims:

@@ -26,7 +26,7 @@ def time_claims(job: RawJob, where: str, fact: dict[str, Any]) -> Iterator[Untru
 
 def _is_to_come(name: str) -> bool:
     """Tell whether a time is of what is still to come, or of a setting: it may be longer than the job."""
-    return name.removeprefix("unjudged_").removeprefix("now_") in {
+    return name in {
         "time_left",
         "patience",
         "needed_time",

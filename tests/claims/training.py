@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.claims.claim import Unknown, Untrue
+from tests.claims.claim import UNCHECKED, Claim, Untrue
 from tests.claims.raw import Flags, Floats
 from tests.claims.sentences import Sayable, text_claims
 
 LOG = "metrics.csv"
-QUARTERS = (0.15, 0.32)
-"""A last quarter is of whole groups of values: it may be so much of the run."""
+QUARTER, FIFTH, FEWEST_SINGLE = 0.25, 0.2, 3
+"""The ends of a run are of whole groups of values; a last fifth of single values has three at least."""
 
 KINDS = ("falls", "flat", "rises", "blows up", "breaks", "breaks for a while", "never finite", "steps back")
 CLOSE = 1e-6
@@ -68,7 +68,11 @@ def _near(value: float) -> Truth:
 
 
 def _step(told: Told) -> Truth:
-    return float(told.run.steps[0]), float(told.run.steps[-1])
+    """Return the newest step that the finding is of: that of a number, or of none, or of any value."""
+    finite, steps = told.run.finite, told.run.steps
+    if "entries_not_finite" in told.facts or ("last_bad_step" in told.facts and finite[-1]):
+        return _one(float(steps[~finite][-1]))
+    return _one(float(steps[-1] if "values_not_finite" in told.facts else steps[finite][-1]))
 
 
 def _first(told: Told) -> Truth:
@@ -102,28 +106,36 @@ def _lowest_step(told: Told) -> Truth:
     return _one(step if told.run.group(step, values).mean() <= groups.min() + CLOSE else math.nan)
 
 
-def _groups_since(told: Told) -> Floats:
-    """Return the means of the groups of values after a rise; the newest may have fewer."""
-    values, since = int(told.value("loss_first_values", 1.0)), told.value("risen_after_step")
-    rest = told.run.between(since + 1.0, math.inf)
-    return np.array([float(rest[begin : begin + values].mean()) for begin in range(0, rest.size, values)])
+def _groups(told: Told) -> tuple[Floats, Floats]:
+    """Return the means of the groups of values, the newest of which may have fewer, and the steps at which they end."""
+    values, finite = int(told.value("loss_first_values", 1.0)), told.run.finite
+    losses, steps = told.run.losses[finite], told.run.steps[finite]
+    begins = range(0, losses.size, values)
+    ends = [float(steps[min(begin + values, steps.size) - 1]) for begin in begins]
+    return np.array([float(losses[begin : begin + values].mean()) for begin in begins]), np.array(ends)
+
+
+def _fifth(told: Told, number: int) -> int:
+    """Return how many of so many groups are the last fifth."""
+    fewest = FEWEST_SINGLE if told.value("loss_first_values", 1.0) == 1.0 else 1
+    return max(math.ceil(FIFTH * number), fewest)
+
+
+def _risen_after(told: Told) -> Truth:
+    _, ends = _groups(told)
+    return _one(float(ends[-_fifth(told, ends.size) - 1]))
 
 
 def _least_since(told: Told) -> Truth:
-    return _near(float(_groups_since(told).min()))
+    means, _ = _groups(told)
+    return _near(float(means[-_fifth(told, means.size) :].min()))
 
 
 def _last(told: Told) -> Truth:
-    """Return from the lowest to the highest mean of what may be the last quarter; of a rise, of the groups since."""
-    if "risen_after_step" in told.facts:
-        plain = float(told.run.between(told.value("risen_after_step") + 1.0, math.inf).mean())
-        means = [float(_groups_since(told).mean()), plain]
-        return min(means) - CLOSE * abs(plain), max(means) + CLOSE * abs(plain)
-    finite, values = told.run.losses[told.run.finite], int(told.value("loss_first_values", 1.0))
-    groups = np.array([float(finite[begin : begin + values].mean()) for begin in range(0, finite.size, values)])
-    lengths = range(max(int(QUARTERS[0] * groups.size), 1), math.ceil(QUARTERS[1] * groups.size) + 1)
-    means = [float(groups[-length:].mean()) for length in lengths]
-    return min(means) - CLOSE, max(means) + CLOSE
+    """Return the mean of the last quarter of the groups; of a rise, of the last fifth."""
+    means, _ = _groups(told)
+    quarter = max(round(QUARTER * means.size), 1)
+    return _near(float(means[-(_fifth(told, means.size) if "risen_after_step" in told.facts else quarter) :].mean()))
 
 
 def _change(told: Told) -> Truth:
@@ -147,7 +159,7 @@ FACTS: dict[str, Recompute] = {
     "loss_lowest": _lowest,
     "loss_lowest_step": _lowest_step,
     "loss_least_since": _least_since,
-    "risen_after_step": _step,
+    "risen_after_step": _risen_after,
     "loss_last": _last,
     "loss_last_step": lambda told: _one(float(told.run.steps[told.run.finite][-1])),
     "change": _change,
@@ -168,7 +180,7 @@ def read_run(folder: Path) -> Run:
     return Run(np.array([float(row["step"]) for row in rows]), np.array([float(row["loss"]) for row in rows]))
 
 
-def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | Unknown | None]:
+def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Claim | None]:
     """Yield, for each fact and each number in a sentence of a training's findings, what is untrue, or None."""
     run = read_run(folder)
     for finding in report["findings"]:
@@ -182,19 +194,19 @@ def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | U
         yield from text_claims(f"{where}, reason", finding["reason"], sayable)
 
 
-def facts_claims(run: Run, where: str, facts: list[dict[str, Any]]) -> Iterator[Untrue | Unknown | None]:
+def facts_claims(run: Run, where: str, facts: list[dict[str, Any]]) -> Iterator[Claim | None]:
     """Yield, for each fact about a loss, what is untrue of it, or None."""
     told = Told(run, {fact["name"]: fact for fact in facts})
     for fact in facts:
         yield _fact_claim(told, where, fact)
 
 
-def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Untrue | Unknown | None:
+def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Claim | None:
     name, value = fact["name"], fact["value"]
     if name == "mode":
         return None if value == "TRAIN" else Untrue(where, f"mode = {value}", "the log has the mode TRAIN alone")
     if name not in FACTS:
-        return Unknown(where, f"the fact {name}")
+        return Untrue(where, name, UNCHECKED)
     least, most = FACTS[name](told)
     return None if least <= float(value) <= most else Untrue(where, f"{name} = {value}", f"it is {least} to {most}")
 

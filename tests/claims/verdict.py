@@ -11,7 +11,6 @@ from tests.claims.context import gaps_of
 from tests.claims.raw import ACTIVE, RawJob
 from tests.claims.sentences import Sayable, text_claims
 from tests.claims.times import epoch
-from tests.claims.without_facts import WITHOUT_FACTS
 
 BUCKETS = {
     "without samples": "no_samples",
@@ -30,6 +29,7 @@ BUCKETS = {
     "not explained": "unexplained",
 }
 _WORKED = re.compile(r"its (?:GPU|([\d,]+) GPUs) worked ((?:more|less) than )?([\d.]+) %")
+_LARGEST = re.compile(r"((?:more|less) than )?([\d.]+) % of it was ([a-z -]+?)(?=[;.])")
 _UNEXPLAINED = re.compile(r"for (?:(?:more|less) than )?([\d.]+) % of the paid time no rule says why")
 _MISSING = re.compile(r"(\S+) has no samples for ([\d.,]+) (s|min|h) of its [\d.,]+ (?:s|min|h)")
 _MEDIANS = re.compile(
@@ -54,13 +54,15 @@ def verdict_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | Non
             or int((match[1] or "1").replace(",", "")) != gpus
         )
         yield Untrue("verdict, health", match[0], f"{gpus} GPUs, {shares.get('compute')}") if wrong else None
+    for match in _LARGEST.finditer(verdict["health"]):
+        share = shares.get(BUCKETS.get(match[3], ""), -1.0)
+        yield None if _is_share(match[2], match[1], share) else Untrue("verdict, health", match[0], f"it is {share}")
     yield from _cost(report, shares)
     sayable = _sayable(job, report, gpus)
-    without = verdict["rule"] in WITHOUT_FACTS or any(each["rule"] in WITHOUT_FACTS for each in report["findings"])
     yield from _unexplained(report)
-    for name in () if without else ("health", "change"):
+    for name in ("health", "change"):
         text = verdict[name]
-        for pattern in (_WORKED, _UNEXPLAINED, _MISSING, _MEDIANS):
+        for pattern in (_WORKED, _LARGEST, _UNEXPLAINED, _MISSING, _MEDIANS):
             text = pattern.sub("", text)
         yield from text_claims(f"verdict, {name}", text, sayable)
     yield from _missing(job, verdict["health"])

@@ -1,5 +1,6 @@
 """Which points of a node are of work: without start-up, pauses and the tail, as docs/rules/README.md defines them."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ CHANCE, MOST_BY_CHANCE = 0.001, 60
 WORK_S, WORK_POINTS = 60.0, 3
 UNSEEN_S = 60.0
 CLOCK_S = 1e-3
-"""Times are told to the millisecond: so the distance of three intervals may differ from them by as much."""
+"""Times are given to the millisecond: so the distance of three intervals may differ from them by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,10 @@ class Run:
     after_gap: bool
 
 
-def runs_of(node: Node) -> list[Run]:
-    """Return the runs of points that have samples of GPUs, by their places in ``node.points``."""
+def runs_of(node: Node, until: float = math.inf) -> list[Run]:
+    """Return the runs of points up to then that have samples of GPUs, by their places in ``node.points``."""
     points = node.points
-    rows = np.flatnonzero(points.seen)
+    rows = np.flatnonzero(points.seen & (points.times <= until))
     found: list[Run] = []
     longest = max(UNSEEN_S, 3.0 * node.gpu_interval_s) + CLOCK_S
     for place, row in enumerate(rows.tolist()):
@@ -49,6 +50,8 @@ class Work:
     pauses: list[tuple[float, float]]
     chance: frozenset[float]
     """The beginnings of idle times since then that may be readings of busy GPUs."""
+    started: bool
+    """Whether start-up is over: without that, what is kept may turn out to be of it."""
 
 
 @dataclass
@@ -126,15 +129,15 @@ class _Sorter:
             self.started, self.kept = True, self.waiting
 
 
-def work_of(node: Node) -> Work:
-    """Return which points of a node are kept."""
+def work_of(node: Node, until: float = math.inf) -> Work:
+    """Return which points of a node are kept, as its points up to ``until``, epoch seconds, show it."""
     sorter = _Sorter(node.points, node.gpu_interval_s)
-    for run in runs_of(node):
+    for run in runs_of(node, until):
         sorter.take(run)
     kept = np.zeros(node.points.times.size, dtype=np.bool_)
     for run in sorter.kept if sorter.started else sorter.waiting if sorter.began is not None else []:
         kept[run.first : run.last + 1] = True
-    return Work(kept & node.points.seen, sorter.began, sorter.pauses, frozenset(sorter.chance))
+    return Work(kept & node.points.seen, sorter.began, sorter.pauses, frozenset(sorter.chance), sorter.started)
 
 
 def _size(points: Points, run: Run) -> int:

@@ -74,7 +74,7 @@ def cpu_s(pid: int) -> float:
 
 
 def losses(environment: dict[str, str], folder: Path) -> tuple[list[float], float]:
-    """Return the throughput lost in each pair of turns, and the sampler's share of all cores meanwhile, in percent."""
+    """Return the throughput lost in each pair of turns, and the sampler's share of all cores, in percent."""
     counter = folder / "steps"
     counter.write_bytes(bytes(8))
     found = []

@@ -1,4 +1,4 @@
-"""An NVML that answers as told, with the names of `pynvml`."""
+"""An NVML with set answers and the names of `pynvml`."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace

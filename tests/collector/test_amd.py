@@ -44,7 +44,7 @@ def read(devices: list[Device]) -> dict[tuple[str, str], float]:
     return {(sample.name, sample.dimension): sample.value for sample in samples}
 
 
-def test_given_amd_gpus_when_read_then_series_have_the_usual_names_and_units() -> None:
+def test_amd_gpus_have_the_usual_series_names_and_units() -> None:
     found = read(find_amd({}, library()))
     assert found["gpu1", "GPUUtilization"] == 91.0
     assert found["gpu0", "GPUMemoryUtilization"] == 40.0
@@ -57,14 +57,14 @@ def test_given_amd_gpus_when_read_then_series_have_the_usual_names_and_units() -
     assert ("gpu0.Lost", "") not in found, "the library has no error for a GPU that is gone"
 
 
-def test_given_a_power_limit_when_read_then_it_is_in_watts_whatever_the_version_gives() -> None:
+def test_power_limit_is_in_watts_for_any_driver_version() -> None:
     for limit in (750, 750_000_000):
         limited = partial(_power, limit)
         smi = library(amdsmi_get_power_info=limited)
         assert read(find_amd({}, smi))["gpu0.PowerLimitWatts", ""] == 750.0
 
 
-def test_given_metrics_that_a_gpu_lacks_when_read_then_they_have_no_line_and_the_others_do() -> None:
+def test_missing_amd_metrics_have_no_line_and_others_do() -> None:
     def refuse(gpu: int) -> Any:
         raise AmdSmiLibraryError(2)
 
@@ -80,7 +80,7 @@ def test_given_metrics_that_a_gpu_lacks_when_read_then_they_have_no_line_and_the
     assert faults["gpu0.Memory"] == "error 2"
 
 
-def test_given_no_driver_when_looked_for_then_there_are_no_gpus_and_the_reason_is_kept() -> None:
+def test_missing_amd_driver_gives_no_gpus_and_a_reason() -> None:
     def fail() -> None:
         raise AmdSmiLibraryError(34)
 

@@ -16,7 +16,7 @@ from trainguard_collector.autostart import trains
         "python -O -m accelerate.commands.launch train.py",
     ],
 )
-def test_given_a_script_or_a_module_when_looked_at_then_it_may_train(words: str) -> None:
+def test_script_or_module_may_be_training(words: str) -> None:
     assert trains(words.split())
 
 
@@ -38,5 +38,5 @@ def test_given_a_script_or_a_module_when_looked_at_then_it_may_train(words: str)
         "python -m",
     ],
 )
-def test_given_a_tool_or_no_program_when_looked_at_then_it_trains_nothing(words: str) -> None:
+def test_tool_or_missing_program_is_no_training(words: str) -> None:
     assert not trains(words.split())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.collector.native.node import GPUS, REPOSITORY, Procfs, environment_with_gpus
-from trainguard.telemetry.system import read_system_object
+from trainguard.formats.profile.system import read_system_object
 
 READ = """
 import json, time
@@ -41,7 +41,7 @@ def is_compiled(environment: dict[str, str]) -> bool:
     return "libnvidia-ml" in str(list(Path(environment.get("LD_LIBRARY_PATH", "/none").split(":")[0]).glob("*")))
 
 
-def test_given_the_real_bindings_when_read_then_every_series_has_its_value(with_gpus: dict[str, str]) -> None:
+def test_real_bindings_give_every_series_a_value(with_gpus: dict[str, str]) -> None:
     if not is_compiled(with_gpus):
         found, _ = read_gpus(with_gpus)
         assert found["gpu7.SMActivityPercent/"] == 2.0
@@ -85,9 +85,7 @@ def test_given_the_real_bindings_when_read_then_every_series_has_its_value(with_
     assert faults == {}
 
 
-def test_given_a_lost_gpu_and_an_xid_when_read_by_the_bindings_then_both_are_reported(
-    with_gpus: dict[str, str], tmp_path: Path
-) -> None:
+def test_bindings_report_a_lost_gpu_and_an_xid(with_gpus: dict[str, str], tmp_path: Path) -> None:
     if not is_compiled(with_gpus):
         pytest.skip("no C compiler: the Python module that stands in loses no GPU")
     (tmp_path / "lost.3").touch()
@@ -100,7 +98,7 @@ def test_given_a_lost_gpu_and_an_xid_when_read_by_the_bindings_then_both_are_rep
 
 
 @pytest.mark.parametrize("stuck", [False, True], ids=["answering", "stuck"])
-def test_given_a_large_node_when_sampled_then_all_is_read_and_a_stuck_driver_costs_the_gpus_alone(
+def test_stuck_driver_on_a_large_node_costs_only_the_gpus(
     with_gpus: dict[str, str], tmp_path: Path, stuck: bool
 ) -> None:
     if stuck and not is_compiled(with_gpus):

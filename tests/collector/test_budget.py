@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from trainguard_collector import objects, outgoing
-from trainguard_collector.budget import Budget
-from trainguard_collector.leftovers import KEPT_S, Leftovers
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Folder
 from trainguard_collector.recorder.harmless import Faults
 from trainguard_collector.recorder.timeline import EventLog
-from trainguard_collector.sender import Sender
-from trainguard_collector.spool import Spool
+from trainguard_collector.sender import KEPT_S, Leftovers, Sender
+from trainguard_collector.spool import Budget, Spool
 
 MINUTE = 1_800_000_000
 HEADER = b'{"name":"process_name","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":1800000000000000}},\n'
@@ -31,7 +29,7 @@ def used(root: Path) -> int:
     return sum(each.stat().st_size for each in root.rglob("*") if each.is_file())
 
 
-def test_given_spools_of_several_jobs_when_there_is_no_room_then_the_oldest_file_of_all_goes_first(
+def test_full_disk_removes_the_oldest_file_of_all_spools(
     tmp_path: Path,
 ) -> None:
     oldest = put(tmp_path / f"b.n.objects/{MINUTE * 10**9}.key.object", 400)
@@ -48,9 +46,7 @@ def test_given_spools_of_several_jobs_when_there_is_no_room_then_the_oldest_file
     assert not budget.make_room(1_001)
 
 
-def test_given_a_limit_when_snapshots_are_added_then_files_are_counted_seldom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots_under_a_limit_rarely_recount_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "a.n", 10_000_000)
     looks: list[Budget] = []
 
@@ -64,9 +60,7 @@ def test_given_a_limit_when_snapshots_are_added_then_files_are_counted_seldom(
     assert len(looks) == 1
 
 
-def test_given_timelines_that_nobody_sends_when_they_are_taken_then_the_limit_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsent_timelines_keep_to_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "ROTATE_S", 0.0)
     folder, limit = objects_folder(str(tmp_path), "j", "n"), 100_000
     budget = Budget(tmp_path / "j.n", limit)
@@ -80,9 +74,7 @@ def test_given_timelines_that_nobody_sends_when_they_are_taken_then_the_limit_ho
     assert taken.ready()
 
 
-def test_given_timelines_that_no_sampler_takes_when_recorded_then_all_together_keep_to_the_limit_and_losses_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untaken_timelines_share_a_limit_and_count_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "ROOM_STEP", 1_000)
     monkeypatch.setattr(objects, "LARGEST_TIMELINE", 15_000)
     folder, limit = objects_folder(str(tmp_path), "j", "n"), 40_000
@@ -107,7 +99,7 @@ def test_given_timelines_that_no_sampler_takes_when_recorded_then_all_together_k
     assert "too many for a spool" in faults.newest["timeline"] or "nothing takes it" in faults.newest["timeline"]
 
 
-def test_given_what_a_sampler_could_not_send_when_the_next_one_runs_for_another_job_then_it_sends_it(
+def test_sampler_of_another_job_sends_what_was_left(
     tmp_path: Path,
 ) -> None:
     left = Spool(tmp_path / "spool/old.node-1", 10_000)
@@ -115,13 +107,13 @@ def test_given_what_a_sampler_could_not_send_when_the_next_one_runs_for_another_
     left.add(MINUTE, b"{}\n")
     Handover(objects_folder(str(tmp_path / "spool"), "old", "node-1"), 10_000).put("debug-output/a", b"1")
     own = Spool(tmp_path / "spool/new.node-1", 10_000)
-    leftovers = Leftovers(tmp_path / "spool/new.node-1", Folder)
-    assert leftovers.send() == 0  # its sampler runs
+    orphan_spools = Leftovers(tmp_path / "spool/new.node-1", Folder)
+    assert orphan_spools.send() == 0  # its sampler runs
     os.close(left._lock)  # it is killed
-    sender = Sender(own, lambda: Folder(str(tmp_path / "out")), "new", "node-1", leftovers=leftovers)
+    sender = Sender(own, lambda: Folder(str(tmp_path / "out")), "new", "node-1", orphan_spools=orphan_spools)
     sender.start()
     for _ in range(100):
-        if sender.sent_leftovers == 2:
+        if sender.sent_orphan_spools == 2:
             break
         time.sleep(0.02)
     sender.finish(5.0)
@@ -130,7 +122,7 @@ def test_given_what_a_sampler_could_not_send_when_the_next_one_runs_for_another_
     assert sorted(each.name for each in (tmp_path / "spool").iterdir()) == ["new.node-1"]
 
 
-def test_given_a_spool_that_does_not_say_where_it_belongs_when_it_is_old_then_it_is_deleted(tmp_path: Path) -> None:
+def test_old_spool_without_a_destination_is_deleted(tmp_path: Path) -> None:
     nameless, recent = put(tmp_path / f"a.n/{MINUTE}.json", 10), put(tmp_path / f"b.n/{MINUTE}.json", 10)
     for path in (nameless, nameless.parent):
         os.utime(path, (time.time() - KEPT_S - 60.0,) * 2)

@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from tests.collector.nvml_stub import Nvml
-from trainguard.api import analyze
-from trainguard.layout import EndKey, ProfileRoot, parse_job_file_key
-from trainguard.telemetry.assemble import assemble, estimate_interval_s
-from trainguard.telemetry.keys import SystemKey, parse_key
-from trainguard.telemetry.keys import system_key as engines_key
-from trainguard.telemetry.system import read_system_object
+from trainguard.core.layout import EndKey, ProfileRoot, parse_job_file_key
+from trainguard.formats.profile.assemble import assemble, estimate_interval_s
+from trainguard.formats.profile.keys import SystemKey, parse_key
+from trainguard.formats.profile.keys import system_key as engines_key
+from trainguard.formats.profile.system import read_system_object
+from trainguard.local.api import analyze
 from trainguard_collector import layout
 from trainguard_collector.gpu import Gpus
-from trainguard_collector.lines import Sample, encode
+from trainguard_collector.metrics import Sample, encode
 from trainguard_collector.names import job_name, node_name
 from trainguard_collector.settings import INTERVALS_MS
 
 MINUTE = 1_800_000_000
 
 
-def test_given_keys_when_read_by_the_engine_then_they_name_what_was_meant() -> None:
+def test_keys_read_by_the_engine_name_what_was_meant() -> None:
     root = ProfileRoot("", "run-1")
     key = layout.system_key("run-1", "ip-10-0-0-7.ec2", MINUTE)
     assert key == engines_key(root, "ip-10-0-0-7.ec2", MINUTE)
@@ -31,14 +31,12 @@ def test_given_keys_when_read_by_the_engine_then_they_name_what_was_meant() -> N
 
 
 @pytest.mark.parametrize("name", ["a", "..", "9a-b:0", "Über/lauf 7", "x" * 90, "-a-", "a.b_c", "", "a--b"])
-def test_given_any_name_when_made_a_jobs_and_a_nodes_then_the_engine_takes_the_key(name: str) -> None:
+def test_any_job_and_node_name_makes_a_valid_key(name: str) -> None:
     assert isinstance(parse_key(layout.system_key(job_name(name), node_name(name), MINUTE)), SystemKey)
 
 
 @pytest.mark.parametrize("interval_ms", INTERVALS_MS)
-def test_given_any_interval_when_read_by_the_engine_then_every_line_is_used_and_the_interval_known(
-    interval_ms: int, tmp_path: Path
-) -> None:
+def test_engine_uses_every_line_at_any_interval(interval_ms: int, tmp_path: Path) -> None:
     nvml = Nvml(2, gpm=dict.fromkeys((2, 3, 5, 10, 20, 21, 60, 61), 12.5))
     nvml.xids[1] = [79]
     gpus = Gpus(nvml)
@@ -72,7 +70,7 @@ def test_given_any_interval_when_read_by_the_engine_then_every_line_is_used_and_
     assert "ERROR" not in report.rules["status"]
 
 
-def test_given_values_that_are_no_numbers_when_encoded_then_they_have_no_line() -> None:
+def test_non_numeric_values_have_no_line() -> None:
     samples = [Sample("cpu", "cpu0", "CPUUtilization", value) for value in (float("nan"), float("inf"), 5.0)]
     assert encode(samples, "a", 1.0) == (
         b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5.00,"NodeId":"a","Timestamp":1.000000}\n'

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from trainguard.core.records import JobStatus
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.records import JobStatus
-from trainguard_collector.attempts import GONE_S, of_this_attempt
-from trainguard_collector.ending import SILENT_S, begin_job, current_job_file, end_job, job_file, status_object
+from trainguard_collector.ending import (
+    GONE_S,
+    SILENT_S,
+    begin_job,
+    current_job_file,
+    end_job,
+    job_file,
+    of_this_attempt,
+    status_object,
+)
 from trainguard_collector.layout import end_key, job_file_key, status_key
 from trainguard_collector.names import Identity
 from trainguard_collector.places import Folder
-from trainguard_collector.resources import find_resources
-from trainguard_collector.settings import SettingError, Settings, read_settings
+from trainguard_collector.settings import SettingError, Settings, find_resources, read_settings
 
 
 def settings(node: str, index: int = 0, *, in_sagemaker: bool = False) -> Settings:
@@ -26,13 +33,13 @@ def note(folder: Path, node: str, at: float, outcome: str | None = None) -> None
     Folder(str(folder)).put(status_key("run-1", node), status_object(settings(node), 100.0, at, **more))
 
 
-def test_given_a_node_that_still_writes_when_one_ends_then_the_job_goes_on(tmp_path: Path) -> None:
+def test_job_goes_on_while_another_node_still_writes(tmp_path: Path) -> None:
     note(tmp_path, "b", time.time())
     assert not end_job(Folder(str(tmp_path)), settings("a"), 100.0, "Completed")
     assert not (tmp_path / end_key("run-1")).exists()
 
 
-def test_given_the_last_node_when_it_ends_then_the_job_has_the_worst_outcome_and_the_engine_reads_it(
+def test_last_node_ends_the_job_with_the_worst_outcome(
     tmp_path: Path,
 ) -> None:
     note(tmp_path, "b", time.time(), "Failed")
@@ -48,7 +55,7 @@ def test_given_the_last_node_when_it_ends_then_the_job_has_the_worst_outcome_and
     assert (tmp_path / end_key("run-1")).read_bytes() == b""
 
 
-def test_given_a_node_that_was_silent_for_ten_minutes_when_another_ends_then_the_job_ends(tmp_path: Path) -> None:
+def test_job_ends_without_a_node_silent_for_ten_minutes(tmp_path: Path) -> None:
     note(tmp_path, "b", time.time() - SILENT_S - 1.0)
     assert end_job(Folder(str(tmp_path)), settings("a"), 100.0, "Completed")
 
@@ -72,21 +79,21 @@ OTHER = {"started_at": 1000.0, "updated_at": 1300.0, "outcome": "Failed"}
         ({}, {"updated_at": None, "started_at": "x", "outcome": "Failed"}, False),
     ],
 )
-def test_given_another_nodes_status_when_a_node_ends_then_earlier_attempts_and_replaced_nodes_do_not_count(
+def test_earlier_attempts_and_replaced_nodes_do_not_count(
     own: dict[str, object], other: dict[str, object], counted: bool | None
 ) -> None:
     expected = None if counted is None else [other] if counted else []
     assert of_this_attempt({"started_at": 1400.0, **own}, [other], 2000.0) == expected
 
 
-def test_given_a_node_that_was_replaced_when_the_job_ends_then_the_nodes_that_saw_both_leave_it_out() -> None:
+def test_nodes_that_saw_both_leave_out_the_replaced_one() -> None:
     taken = {"started_at": 1000.0, "updated_at": 1300.0}
     replacement = {"started_at": 1400.0, "updated_at": 1990.0, "outcome": "Completed"}
     assert of_this_attempt({"started_at": 1000.0}, [taken, replacement], 2000.0) == [replacement]
     assert of_this_attempt({"started_at": 1000.0}, [taken], 2000.0) == [taken]
 
 
-def test_given_an_attempt_that_failed_when_the_next_one_runs_then_its_end_is_taken_back_and_its_own_counts(
+def test_next_attempt_withdraws_the_end_of_a_failed_one(
     tmp_path: Path,
 ) -> None:
     place = Folder(str(tmp_path))
@@ -101,7 +108,7 @@ def test_given_an_attempt_that_failed_when_the_next_one_runs_then_its_end_is_tak
     assert (ended["status"], ended["started_at"]) == ("Completed", 200.0)
 
 
-def test_given_no_permission_to_list_when_nodes_end_then_the_first_alone_ends_the_job(tmp_path: Path) -> None:
+def test_first_node_ends_the_job_without_list_permission(tmp_path: Path) -> None:
     class WriteOnly(Folder):
         def keys(self, prefix: str) -> list[str]:
             raise PermissionError(prefix)
@@ -110,18 +117,18 @@ def test_given_no_permission_to_list_when_nodes_end_then_the_first_alone_ends_th
     assert end_job(WriteOnly(str(tmp_path)), settings("a", 0), 100.0, "Completed")
 
 
-def test_given_sagemaker_when_the_job_ends_then_it_has_no_file_of_its_own(tmp_path: Path) -> None:
+def test_sagemaker_job_gets_no_file_of_its_own(tmp_path: Path) -> None:
     assert end_job(Folder(str(tmp_path)), settings("a", in_sagemaker=True), 100.0, "Completed")
     assert not (tmp_path / job_file_key("run-1")).exists()
 
 
-def test_given_a_running_job_when_described_then_the_engine_reads_it() -> None:
+def test_description_of_a_running_job_is_read_by_the_engine() -> None:
     body = job_file(settings("a"), 1_800_000_000.0, "InProgress")
     assert read_job_file("run-1/job.json", body, "run-1").status is JobStatus.IN_PROGRESS
     assert "ended_at" not in json.loads(body)
 
 
-def test_given_settings_of_the_job_when_started_then_the_engine_reads_them_as_tags() -> None:
+def test_job_settings_are_read_by_the_engine_as_tags() -> None:
     text = '{"LowGPUUtilization_threshold_p95": 60, "evaluate": "no"}'
     found = read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))
     assert found is not None
@@ -135,7 +142,7 @@ def test_given_settings_of_the_job_when_started_then_the_engine_reads_them_as_ta
     ["rubbish", "[1]", '{"a": {}}', '{"a": null}', '{"": 1}', json.dumps({"a": "b" * 257})],
     ids=["rubbish", "list", "nested", "null", "nameless", "long"],
 )
-def test_given_settings_that_the_engine_would_refuse_when_started_then_they_are_refused(text: str) -> None:
+def test_settings_invalid_for_the_engine_are_refused_at_start(text: str) -> None:
     with pytest.raises(SettingError, match="TRAINGUARD_SETTINGS"):
         read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))
 
@@ -161,7 +168,7 @@ def started(environment: dict[str, str], tmp_path: Path, identity: Identity | No
         ({}, ()),
     ],
 )
-def test_given_what_a_job_runs_on_when_it_starts_and_ends_then_the_engine_reads_it(
+def test_resources_at_start_and_end_are_read_by_the_engine(
     environment: dict[str, str], resources: tuple[str, ...], tmp_path: Path
 ) -> None:
     given = Settings.from_json(started({**environment, "TRAINGUARD_TAGS": '{"owner": "vision"}'}, tmp_path).to_json())
@@ -183,7 +190,7 @@ def test_given_what_a_job_runs_on_when_it_starts_and_ends_then_the_engine_reads_
         ("Default string\n", {}, Identity("run-1", "a"), {}),
     ],
 )
-def test_given_an_instance_when_the_job_has_it_alone_then_it_is_named(
+def test_instance_is_named_if_the_job_has_it_alone(
     content: str, environment: dict[str, str], identity: Identity, found: dict[str, object], tmp_path: Path
 ) -> None:
     (tmp_path / "tag").write_text(content)
@@ -192,14 +199,14 @@ def test_given_an_instance_when_the_job_has_it_alone_then_it_is_named(
 
 
 @pytest.mark.parametrize("text", ["i-x", '{"batch_job": ""}', '{"instances": []}', "{", '{"queue": "a"}', "[1]"])
-def test_given_resources_that_cannot_be_used_when_started_then_the_setting_is_named(text: str, tmp_path: Path) -> None:
+def test_unusable_resources_error_names_the_setting(text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="TRAINGUARD_RESOURCES"):
         started({"TRAINGUARD_RESOURCES": text}, tmp_path)
     with pytest.raises(SettingError, match="TRAINGUARD_TAGS"):
         started({"TRAINGUARD_TAGS": '{"owner": 7}'}, tmp_path)
 
 
-def test_given_a_job_file_of_the_user_when_the_job_starts_and_ends_then_what_it_says_stays(tmp_path: Path) -> None:
+def test_job_file_of_the_user_is_kept_at_start_and_end(tmp_path: Path) -> None:
     place, given = Folder(str(tmp_path)), started({}, tmp_path)
     own = {"name": "run-1", "tags": {"team": "x"}, "settings": {"evaluate": "yes"}, "ended_at": 5.0, "status": "Failed"}
     own |= {"framework_metrics": True, "instance_type": "p5.48xlarge", "resources": {"batch_job": "1"}}
@@ -217,8 +224,6 @@ def test_given_a_job_file_of_the_user_when_the_job_starts_and_ends_then_what_it_
 
 
 @pytest.mark.parametrize("existing", [None, b"", b"{", b"[]", b"\xff", b'{"name": "run-2", "tags": {"a": "b"}}'])
-def test_given_no_file_that_could_be_kept_when_the_job_starts_then_its_own_is_written(
-    existing: bytes | None, tmp_path: Path
-) -> None:
+def test_job_file_is_written_if_none_can_be_kept(existing: bytes | None, tmp_path: Path) -> None:
     body = job_file(started({}, tmp_path), 10.0, "InProgress", existing=existing)
     assert read_job_file("run-1/job.json", body, "run-1").tags == {}

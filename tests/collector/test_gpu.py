@@ -4,7 +4,7 @@ import math
 
 from tests.collector.nvml_stub import LOST, NO_FUNCTION, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Nvml
 from trainguard_collector.gpu import Gpus
-from trainguard_collector.lines import Sample
+from trainguard_collector.metrics import Sample
 
 UTILIZATION = "nvmlDeviceGetUtilizationRates"
 
@@ -13,7 +13,7 @@ def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
     return {(sample.name, sample.dimension): sample.value for sample in samples}
 
 
-def test_given_gpus_when_read_then_the_managed_series_have_the_managed_names() -> None:
+def test_gpu_series_have_the_managed_names() -> None:
     found = values(Gpus(Nvml(2)).read(1.0, with_slow=False))
     assert found["gpu1", "GPUUtilization"] == 41.0
     assert found["gpu1", "GPUMemoryUtilization"] == 20.0
@@ -21,7 +21,7 @@ def test_given_gpus_when_read_then_the_managed_series_have_the_managed_names() -
     assert found["gpu1.PowerWatts", ""] == 412.345
 
 
-def test_given_slow_metrics_when_read_twice_then_counters_become_rates() -> None:
+def test_counters_of_slow_metrics_become_rates() -> None:
     nvml = Nvml(1)
     gpus = Gpus(nvml)
     gpus.read(1.0, with_slow=True)
@@ -37,7 +37,7 @@ def test_given_slow_metrics_when_read_twice_then_counters_become_rates() -> None
     assert found["gpu0.RemappedRows", ""] == 3.0
 
 
-def test_given_counters_of_32_bits_when_read_then_no_rate_is_made_of_them() -> None:
+def test_counters_of_32_bits_give_no_rates() -> None:
     nvml = Nvml(1)
     nvml.value_type = 1
     gpus = Gpus(nvml)
@@ -48,7 +48,7 @@ def test_given_counters_of_32_bits_when_read_then_no_rate_is_made_of_them() -> N
     assert "32 bits" in gpus.faults["gpu0.PCIe"]
 
 
-def test_given_gpm_when_read_twice_then_it_gives_the_means_between_and_the_traffic() -> None:
+def test_gpm_gives_means_between_reads_and_the_traffic() -> None:
     nvml = Nvml(2, gpm={2: 5.0, 3: 12.5, 5: 1.5, 10: 30.0, 20: 2.0, 21: 3.0, 60: 4.0, 61: 5.0})
     nvml.bytes = 1
     gpus = Gpus(nvml)
@@ -61,7 +61,7 @@ def test_given_gpm_when_read_twice_then_it_gives_the_means_between_and_the_traff
     assert [found[f"gpu1.{name}BytesPerSecond", ""] / 2**20 for name in traffic] == [2.0, 3.0, 4.0, 5.0]
 
 
-def test_given_a_metric_that_gpm_lacks_when_read_then_the_others_are_there_and_counters_give_its_traffic() -> None:
+def test_metric_missing_in_gpm_leaves_others_and_counter_traffic() -> None:
     nvml = Nvml(1, gpm={2: 5.0, 3: math.nan})
     gpus = Gpus(nvml)
     for at in (1.0, 11.0, 21.0):
@@ -74,7 +74,7 @@ def test_given_a_metric_that_gpm_lacks_when_read_then_the_others_are_there_and_c
     assert "gpu0.SMOccupancyPercent" not in gpus.faults
 
 
-def test_given_gpm_that_may_not_be_used_when_read_then_counters_give_the_traffic() -> None:
+def test_counters_give_the_traffic_if_gpm_is_denied() -> None:
     nvml = Nvml(1, gpm={20: 2.0})
     nvml.failing[0, "nvmlGpmSampleGet"] = NO_PERMISSION
     gpus = Gpus(nvml)
@@ -85,7 +85,7 @@ def test_given_gpm_that_may_not_be_used_when_read_then_counters_give_the_traffic
     assert "gpu0.GPM" in gpus.faults
 
 
-def test_given_gpm_and_no_counters_when_read_then_nothing_is_said_to_be_absent() -> None:
+def test_nothing_is_reported_absent_with_gpm_and_no_counters() -> None:
     nvml = Nvml(1, gpm=dict.fromkeys((2, 3, 5, 10, 20, 21, 60, 61), 7.0))
     nvml.failing[0, "nvmlDeviceGetFieldValues"] = NOT_SUPPORTED
     gpus = Gpus(nvml)
@@ -95,7 +95,7 @@ def test_given_gpm_and_no_counters_when_read_then_nothing_is_said_to_be_absent()
     assert gpus.faults == {}
 
 
-def test_given_mig_with_gpm_when_read_then_each_instance_has_its_activity_and_the_gpu_none() -> None:
+def test_mig_with_gpm_has_activity_by_instance_not_by_gpu() -> None:
     gpus = Gpus(Nvml(1, mig=frozenset({0}), gpm={2: 40.0}))
     gpus.read(1.0, with_slow=True)
     found = values(gpus.read(11.0, with_slow=True))
@@ -103,14 +103,14 @@ def test_given_mig_with_gpm_when_read_then_each_instance_has_its_activity_and_th
     assert "gpu0.SMActivityPercent" not in {name for name, _ in found}
 
 
-def test_given_a_gpu_that_is_lost_at_the_start_when_read_then_it_is_reported() -> None:
+def test_gpu_lost_at_the_start_is_reported() -> None:
     nvml = Nvml(2)
     nvml.failing[1, "nvmlDeviceGetHandleByIndex"] = LOST
     found = values(Gpus(nvml).read(1.0, with_slow=True))
     assert (found["gpu0.Lost", ""], found["gpu1.Lost", ""]) == (0.0, 1.0)
 
 
-def test_given_xids_when_the_gpu_is_lost_then_each_is_counted_and_none_hides_another() -> None:
+def test_each_xid_of_a_lost_gpu_is_counted() -> None:
     nvml = Nvml(1)
     gpus = Gpus(nvml)
     gpus.read(1.0, with_slow=True)
@@ -126,7 +126,7 @@ def test_given_xids_when_the_gpu_is_lost_then_each_is_counted_and_none_hides_ano
     }
 
 
-def test_given_snapshots_when_read_then_handles_are_fetched_once_and_processes_never_listed() -> None:
+def test_snapshots_fetch_handles_once_and_never_list_processes() -> None:
     nvml = Nvml(4)
     gpus = Gpus(nvml)
     for second in range(10):
@@ -136,7 +136,7 @@ def test_given_snapshots_when_read_then_handles_are_fetched_once_and_processes_n
     assert not [call for call in nvml.calls if "Process" in call]
 
 
-def test_given_a_metric_that_one_gpu_lacks_when_read_then_it_is_asked_once_and_all_else_is_there() -> None:
+def test_metric_missing_on_one_gpu_is_queried_once() -> None:
     nvml = Nvml(2)
     nvml.failing[0, "nvmlDeviceGetPowerUsage"] = NOT_SUPPORTED
     gpus = Gpus(nvml)
@@ -149,7 +149,7 @@ def test_given_a_metric_that_one_gpu_lacks_when_read_then_it_is_asked_once_and_a
     assert "gpu0.Power" in gpus.faults
 
 
-def test_given_a_driver_that_has_the_old_name_alone_when_read_then_throttle_reasons_are_there() -> None:
+def test_throttle_reasons_are_read_under_the_old_driver_name() -> None:
     nvml = Nvml(1)
     nvml.failing[0, "nvmlDeviceGetCurrentClocksEventReasons"] = NO_FUNCTION
     for at in (1.0, 2.0):
@@ -157,7 +157,7 @@ def test_given_a_driver_that_has_the_old_name_alone_when_read_then_throttle_reas
         assert found["gpu0.ThrottleReasons", ""] == 0x20
 
 
-def test_given_an_error_that_passes_when_read_then_the_metric_comes_back() -> None:
+def test_metric_returns_after_a_transient_error() -> None:
     nvml = Nvml(1)
     gpus = Gpus(nvml)
     nvml.failing[0, UTILIZATION] = UNKNOWN
@@ -166,7 +166,7 @@ def test_given_an_error_that_passes_when_read_then_the_metric_comes_back() -> No
     assert ("gpu0", "GPUUtilization") in values(gpus.read(2.0, with_slow=False))
 
 
-def test_given_a_gpu_that_vanishes_when_read_then_it_is_reported_and_the_others_go_on() -> None:
+def test_vanished_gpu_is_reported_and_others_go_on() -> None:
     nvml = Nvml(3)
     gpus = Gpus(nvml)
     nvml.failing[1, UTILIZATION] = LOST
@@ -178,14 +178,14 @@ def test_given_a_gpu_that_vanishes_when_read_then_it_is_reported_and_the_others_
     assert gpus.faults["gpu1"].startswith("lost")
 
 
-def test_given_mig_when_read_then_utilization_is_absent_and_instances_have_their_own_series() -> None:
+def test_mig_has_series_by_instance_and_no_gpu_utilization() -> None:
     found = values(Gpus(Nvml(2, mig=frozenset({0}))).read(1.0, with_slow=False))
     assert ("gpu0", "GPUUtilization") not in found
     assert found["gpu0.mig1.MemoryUsedBytes", ""] == 7 << 30
     assert found["gpu1", "GPUUtilization"] == 41.0
 
 
-def test_given_an_xid_when_read_then_the_newest_is_reported_from_then_on() -> None:
+def test_newest_xid_is_reported_until_the_next() -> None:
     nvml = Nvml(1)
     gpus = Gpus(nvml)
     assert values(gpus.read(1.0, with_slow=True))["gpu0.XID", ""] == 0.0
@@ -194,7 +194,7 @@ def test_given_an_xid_when_read_then_the_newest_is_reported_from_then_on() -> No
     assert values(gpus.read(3.0, with_slow=True))["gpu0.XID", ""] == 79.0
 
 
-def test_given_no_driver_when_read_then_there_are_no_gpus_and_the_reason_is_kept() -> None:
+def test_missing_driver_gives_no_gpus_and_a_reason() -> None:
     nvml = Nvml(1)
     nvml.nvmlInit = lambda: (_ for _ in ()).throw(nvml.NVMLError(9))  # type: ignore[method-assign]
     gpus = Gpus(nvml)

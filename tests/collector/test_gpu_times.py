@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainguard_collector.objects import Handover, TimelineFile
-from trainguard_collector.recorder.gpu_times import MOST_PENDING, NEW_ANCHOR_MS, GpuTimes
+from trainguard_collector.recorder.contexts import MOST_PENDING, NEW_ANCHOR_MS, GpuTimes
 from trainguard_collector.recorder.harmless import Faults
 from trainguard_collector.recorder.timeline import EventLog
 
@@ -75,9 +75,7 @@ def spans(log: EventLog) -> list[Any]:
     return list(log._events)
 
 
-def test_given_work_that_runs_later_when_read_then_its_time_is_the_gpus_and_nothing_waits(
-    gpu: Gpu, log: EventLog
-) -> None:
+def test_asynchronous_work_has_gpu_time_without_waiting(gpu: Gpu, log: EventLog) -> None:
     times = GpuTimes(gpu, log)
     began_ns = gpu.asked_ns
     for _ in range(5):
@@ -92,9 +90,7 @@ def test_given_work_that_runs_later_when_read_then_its_time_is_the_gpus_and_noth
     assert [each[2] - began_ns for each in found] == [number * 40 * MS for number in range(5)]
 
 
-def test_given_a_first_event_that_ran_late_when_later_ones_did_not_then_times_follow_the_later_ones(
-    gpu: Gpu, log: EventLog
-) -> None:
+def test_late_first_event_is_corrected_by_later_ones(gpu: Gpu, log: EventLog) -> None:
     times = GpuTimes(gpu, log)
     gpu.launch(500.0)  # what ran before the first mark
     step(gpu, times, 10.0)
@@ -106,7 +102,7 @@ def test_given_a_first_event_that_ran_late_when_later_ones_did_not_then_times_fo
     assert spans(log)[-1][2] == began_ns
 
 
-def test_given_a_long_run_when_read_then_anchors_move_and_events_are_used_again(gpu: Gpu, log: EventLog) -> None:
+def test_long_run_moves_anchors_and_reuses_events(gpu: Gpu, log: EventLog) -> None:
     times = GpuTimes(gpu, log)
     for _ in range(200):
         began_ns = gpu.asked_ns
@@ -117,7 +113,7 @@ def test_given_a_long_run_when_read_then_anchors_move_and_events_are_used_again(
     assert gpu.events <= 6
 
 
-def test_given_a_gpu_that_hangs_or_captures_a_graph_when_marked_then_memory_is_bounded(gpu: Gpu, log: EventLog) -> None:
+def test_memory_is_bounded_on_a_hung_gpu_or_graph_capture(gpu: Gpu, log: EventLog) -> None:
     times = GpuTimes(gpu, log)
     gpu.launch(1e9)
     for _ in range(2 * MOST_PENDING):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.collector.runs import Runs, is_running, until
-from trainguard.telemetry.system import read_system_object
+from trainguard.formats.profile.system import read_system_object
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def parts(runs: Runs) -> list[Path]:
     return list(runs.spool.glob("*/*.part"))
 
 
-def test_given_a_sampler_that_is_starved_when_it_runs_again_then_what_it_missed_is_counted_and_no_line_is_bad(
+def test_starved_sampler_counts_missed_samples_without_bad_lines(
     runs: Runs,
 ) -> None:
     process = runs.wrap("bash", "-c", "read line; exit 4")
@@ -63,9 +63,7 @@ def test_given_a_sampler_that_is_starved_when_it_runs_again_then_what_it_missed_
         pytest.param("ulimit -v 60000", id="memory"),
     ],
 )
-def test_given_a_resource_that_runs_out_when_wrapped_then_the_command_runs_and_ends_as_it_does_alone(
-    runs: Runs, limit: str
-) -> None:
+def test_exhausted_resource_leaves_the_command_unaffected(runs: Runs, limit: str) -> None:
     runs.environment["TRAINGUARD_FINISH_S"] = "1"
     python = f"exec {runs.executable} -m trainguard_collector -- bash -c 'sleep 2; echo done; exit 6'"
     process = runs.shell(f"{limit}; {python}")
@@ -73,7 +71,7 @@ def test_given_a_resource_that_runs_out_when_wrapped_then_the_command_runs_and_e
     assert (out, process.returncode) == ("done\n", 6)
 
 
-def test_given_a_disk_that_is_full_when_it_has_space_again_then_the_loss_is_counted_and_lines_are_whole(
+def test_full_disk_loss_is_counted_and_lines_stay_whole(
     runs: Runs,
 ) -> None:
     process = runs.wrap("bash", "-c", "read line; exit 0")
@@ -91,9 +89,7 @@ def test_given_a_disk_that_is_full_when_it_has_space_again_then_the_loss_is_coun
     assert set(tally(runs)) == {"lines"}
 
 
-def test_given_a_script_that_is_killed_when_it_had_started_the_collector_then_the_sampler_ends_and_the_job_failed(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_killed_script_ends_its_sampler_and_fails_the_job(runs: Runs, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import time, trainguard_collector as c\nprint(c.start(), flush=True)\ntime.sleep(60)\n")
     process = runs.python(str(script))
@@ -108,7 +104,7 @@ def test_given_a_script_that_is_killed_when_it_had_started_the_collector_then_th
     assert json.loads((runs.output / "run-1/job.json").read_bytes())["ended_at"] > 0
 
 
-def test_given_a_sampler_that_dies_again_and_again_when_wrapped_then_it_is_left_and_the_command_goes_on(
+def test_repeatedly_dying_sampler_is_abandoned(
     runs: Runs,
 ) -> None:
     process = runs.wrap("bash", "-c", "read line; exit 0")

@@ -6,8 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainguard_collector.cgroup import Cgroup, core_numbers
-from trainguard_collector.host import Host
+from trainguard_collector.host import Cgroup, Host, core_numbers
 
 FIELDS = ("Total", "Free", "Available")
 MORE = ("Buffers", "Cached", "Active", "Inactive", "Shmem")
@@ -61,7 +60,7 @@ def read(host: Host, at: float) -> dict[tuple[str, str], float]:
     return {(sample.name, sample.dimension): sample.value for sample in host.read(at)}
 
 
-def test_given_two_readings_when_cores_worked_then_each_has_its_share(kernel: Kernel) -> None:
+def test_cores_have_their_share_between_two_readings(kernel: Kernel) -> None:
     host = kernel.host()
     read(host, 10.0)
     kernel.cores([(30, 60, 10), (0, 100, 0)])
@@ -71,7 +70,7 @@ def test_given_two_readings_when_cores_worked_then_each_has_its_share(kernel: Ke
     assert found["cpu1", "CPUUtilization"] == 0.0
 
 
-def test_given_network_traffic_when_read_then_rates_leave_out_virtual_devices(kernel: Kernel) -> None:
+def test_network_rates_leave_out_virtual_devices(kernel: Kernel) -> None:
     host = kernel.host()
     read(host, 10.0)
     kernel.network(3_000, 500)
@@ -80,7 +79,7 @@ def test_given_network_traffic_when_read_then_rates_leave_out_virtual_devices(ke
     assert found["TransmitBytesPerSecond", "Algorithm"] == 250.0
 
 
-def test_given_a_counter_that_went_back_when_read_then_there_is_no_rate(kernel: Kernel) -> None:
+def test_decreased_counter_gives_no_rate(kernel: Kernel) -> None:
     host = kernel.host()
     kernel.network(3_000, 500)
     read(host, 10.0)
@@ -88,7 +87,7 @@ def test_given_a_counter_that_went_back_when_read_then_there_is_no_rate(kernel: 
     assert ("ReceiveBytesPerSecond", "Algorithm") not in read(host, 12.0)
 
 
-def test_given_a_container_when_read_then_memory_is_of_its_limit_and_cores_are_its_own(kernel: Kernel) -> None:
+def test_container_has_its_own_memory_limit_and_cores(kernel: Kernel) -> None:
     kernel.limit("pod", memory_max="512000", cpu_max="150000 100000")
     kernel.limit(
         "pod/one",
@@ -109,7 +108,7 @@ def test_given_a_container_when_read_then_memory_is_of_its_limit_and_cores_are_i
     assert limits == {"CPULimitCores": 1.5, "MemoryLimitBytes": 512_000.0, "MemoryTotalBytes": 512_000.0}
 
 
-def test_given_cgroups_of_version_1_when_read_then_limits_are_found(tmp_path: Path) -> None:
+def test_limits_are_found_in_cgroups_v1(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path)
     kernel.write(kernel.proc / "self/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n")
     kernel.write(kernel.cgroup / "memory/memory.limit_in_bytes", "700000")
@@ -119,7 +118,7 @@ def test_given_cgroups_of_version_1_when_read_then_limits_are_found(tmp_path: Pa
     assert (limits.cpus, limits.memory, limits.cores) == (2.0, 700_000, None)
 
 
-def test_given_a_file_that_cannot_be_read_when_read_then_the_other_groups_are_there(kernel: Kernel) -> None:
+def test_unreadable_file_leaves_the_other_groups(kernel: Kernel) -> None:
     host = kernel.host()
     read(host, 10.0)
     (kernel.proc / "meminfo").write_text("rubbish\n")

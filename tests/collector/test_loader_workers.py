@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.collector.test_recorder import timelines
-from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard_collector.objects import SHARED, Handover, TimelineFile, objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.harmless import Faults
@@ -71,7 +71,7 @@ def run(start: WorkerStart, workers: int, batches: int) -> list[Any]:
     return results
 
 
-def test_given_workers_when_they_load_then_one_object_has_the_fetches_of_all_in_order(tmp_path: Path) -> None:
+def test_one_object_has_fetches_of_all_workers_in_order(tmp_path: Path) -> None:
     folder = objects_folder(str(tmp_path), "run-1", "node-1")
     Handover(folder, 1_000).register()
     results = run(WorkerStart(started, owner_in(folder)), workers=3, batches=4)
@@ -85,12 +85,12 @@ def test_given_workers_when_they_load_then_one_object_has_the_fetches_of_all_in_
     assert events.table.durations_us.min() >= 2_000
 
 
-def test_given_a_recorder_that_is_closed_when_its_workers_go_on_then_they_leave_nothing(tmp_path: Path) -> None:
+def test_workers_leave_nothing_after_the_recorder_closes(tmp_path: Path) -> None:
     run(WorkerStart(started, owner_in(tmp_path)), workers=1, batches=2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_given_the_training_process_itself_when_a_loader_starts_no_process_then_it_is_left_as_it_is(
+def test_loader_without_workers_leaves_the_main_process_alone(
     tmp_path: Path,
 ) -> None:
     before = Fetcher.fetch
@@ -111,9 +111,7 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch, rotate_s: float) -> list
     return timelines(folder) if outgoing.ready() else []
 
 
-def test_given_workers_that_come_and_go_when_a_minute_is_over_then_they_are_sent_and_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_sent_every_minute_as_they_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     origin_us = time.time_ns() // 1_000 - 1_000_000
     logs = [log_of(tmp_path, origin_us), log_of(tmp_path, origin_us), log_of(tmp_path, origin_us + 5)]
     for log in logs:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainguard_collector.names import Identity, Launcher, identify, is_first_process_of_node
-from trainguard_collector.torchrun import with_torchrun
+from trainguard_collector.names import Identity, Launcher, identify, is_first_process_of_node, with_torchrun
 
 LAUNCHER = Launcher(1_800_000_000.0, 77)
 SAGEMAKER = {"TRAINING_JOB_NAME": "bert-1", "SM_CURRENT_HOST": "algo-2", "SM_HOSTS": '["algo-1", "algo-2"]'}
@@ -34,9 +33,7 @@ MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WOR
         ({**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"}, Identity("a-b", "n-1", 1, attempt=1)),
     ],
 )
-def test_given_an_environment_when_identified_then_names_are_its_own(
-    environment: dict[str, str], expected: Identity, tmp_path: Path
-) -> None:
+def test_environment_gives_its_names(environment: dict[str, str], expected: Identity, tmp_path: Path) -> None:
     found = identify(environment, hostname="ip-10-0-0-7.ec2", resource_config=tmp_path / "no", launcher=LAUNCHER)
     assert found == expected
 
@@ -61,20 +58,20 @@ def test_given_an_environment_when_identified_then_names_are_its_own(
         ("mpi-launcher-x7k2p", {}, "mpi", None),
     ],
 )
-def test_given_a_pod_when_identified_then_runs_of_other_names_are_other_jobs(
+def test_runs_of_other_names_in_a_pod_are_other_jobs(
     pod: str, environment: dict[str, str], job: str, index: int | None
 ) -> None:
     found = identify({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": pod, **environment})
     assert (found.job, found.node, found.index) == (job, pod, index)
 
 
-def test_given_no_name_when_two_jobs_start_in_one_second_then_they_are_two() -> None:
+def test_unnamed_jobs_started_in_one_second_are_distinct() -> None:
     names = {identify({}, hostname="host", launcher=Launcher(1_800_000_000.0, pid)).job for pid in (7, 8)}
     assert len(names) == 2
     assert identify({}, hostname="host").job.endswith(f"-{os.getpid()}")
 
 
-def test_given_a_resource_config_when_identified_then_it_stands_in_for_missing_variables(tmp_path: Path) -> None:
+def test_resource_config_replaces_missing_variables(tmp_path: Path) -> None:
     config = tmp_path / "resourceconfig.json"
     config.write_text('{"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "current_instance_type": "ml.p5"}')
     found = identify({"TRAINING_JOB_NAME": "bert"}, hostname="x", resource_config=config)
@@ -82,7 +79,7 @@ def test_given_a_resource_config_when_identified_then_it_stands_in_for_missing_v
 
 
 @pytest.mark.parametrize("name", ["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"])
-def test_given_another_local_rank_when_asked_then_it_is_not_the_nodes_first(name: str) -> None:
+def test_other_local_rank_is_not_first_of_the_node(name: str) -> None:
     assert is_first_process_of_node({name: "0"})
     assert not is_first_process_of_node({name: "3"})
 
@@ -102,7 +99,7 @@ def test_given_another_local_rank_when_asked_then_it_is_not_the_nodes_first(name
         ("python -m", "host-20270115-080000-77", None, None),
     ],
 )
-def test_given_torchrun_as_the_command_when_identified_then_its_options_name_the_job(
+def test_torchrun_options_name_the_job(
     command: str, job: str, index: int | None, nodes: int | None, tmp_path: Path
 ) -> None:
     environment = with_torchrun({}, command.split())
@@ -110,7 +107,7 @@ def test_given_torchrun_as_the_command_when_identified_then_its_options_name_the
     assert found == Identity(job, "host", index, nodes)
 
 
-def test_given_variables_when_torchrun_is_the_command_then_the_more_particular_goes_before(tmp_path: Path) -> None:
+def test_more_specific_variable_precedes_under_torchrun(tmp_path: Path) -> None:
     told = {"PET_RDZV_ID": "pet", "PET_NNODES": "2", "PET_NODE_RANK": "1"}
     words = ["torchrun", "--nnodes", "4", "train.py"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainguard_collector.lines import Sample
+from trainguard_collector.metrics import Sample
 from trainguard_collector.neuron import Neuron
 
 MONITOR = """
@@ -78,7 +78,7 @@ def test_given_two_programs_on_a_core_when_read_then_they_add_up(start: Any) -> 
     assert (len(neuron), faults) == (1, {})
 
 
-def test_given_a_report_that_is_old_when_read_then_nothing_is_known(start: Any) -> None:
+def test_old_neuron_report_gives_no_values(start: Any) -> None:
     neuron, _ = start(report(runtime(70.0, 0)))
     first(neuron, 5.0)
     assert neuron.read(8.0, with_slow=False)
@@ -96,13 +96,13 @@ def test_given_a_monitor_that_ends_when_read_then_it_is_reported(start: Any) -> 
 
 
 @pytest.mark.parametrize("line", ["rubbish", "[]", '{"neuron_runtime_data": [{"report": 7}, 5]}', '{"a": 1}'])
-def test_given_a_line_that_is_no_report_when_read_then_nothing_is_made_up(start: Any, line: str) -> None:
+def test_invalid_neuron_line_gives_no_values(start: Any, line: str) -> None:
     neuron, _ = start(line)
     time.sleep(0.3)
     assert neuron.read(1.0, with_slow=True) == []
 
 
-def test_given_the_monitor_when_started_then_its_configuration_asks_for_what_is_read(start: Any) -> None:
+def test_monitor_configuration_requests_what_is_read(start: Any) -> None:
     neuron, faults = start("")
     for _ in range(300):
         neuron.read(1.0, with_slow=True)
@@ -113,7 +113,7 @@ def test_given_the_monitor_when_started_then_its_configuration_asks_for_what_is_
     assert faults["neuron-monitor"].startswith("no report: KeyError")
 
 
-def test_given_no_devices_when_looked_for_then_no_process_is_started(tmp_path: Path) -> None:
+def test_no_process_is_started_without_devices(tmp_path: Path) -> None:
     faults: dict[str, str] = {}
     assert (Neuron.find(faults, 0.5, tmp_path), faults) == (None, {})
     (tmp_path / "neuron0").touch()

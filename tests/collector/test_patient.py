@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainguard_collector.lines import Sample
-from trainguard_collector.metrics import PASSING, Device, Values
-from trainguard_collector.patient import STALLED_S, Patient
+from trainguard_collector.accelerators import STALLED_S, Patient
+from trainguard_collector.metrics import PASSING, Device, Sample, Values
 
 SOON_S = 0.02
 
@@ -64,7 +63,7 @@ def until_back(patient: Patient, at: float) -> list[Sample]:
     raise AssertionError("the device did not come back")
 
 
-def test_given_devices_when_read_then_the_first_reading_has_the_slow_metrics_and_the_answers(driver: Driver) -> None:
+def test_first_reading_has_slow_metrics_and_the_values(driver: Driver) -> None:
     patient = Patient(lambda: driver.devices, driver.faults, 0.0)
     samples = patient.read(1.0, with_slow=False)
     assert names(samples) == {"gpu0.PowerWatts", "gpu1.PowerWatts"}
@@ -73,7 +72,7 @@ def test_given_devices_when_read_then_the_first_reading_has_the_slow_metrics_and
     assert unanswered(patient.read(2.0, with_slow=False)) == {}
 
 
-def test_given_a_call_that_does_not_return_when_read_then_the_others_go_on_and_the_device_is_named(
+def test_hung_call_names_the_device_and_others_go_on(
     driver: Driver,
 ) -> None:
     patient = Patient(lambda: driver.devices, driver.faults, 0.0)
@@ -89,7 +88,7 @@ def test_given_a_call_that_does_not_return_when_read_then_the_others_go_on_and_t
     assert len(patient) == 2
 
 
-def test_given_a_call_that_returns_after_all_when_read_then_the_device_is_back(driver: Driver) -> None:
+def test_device_is_back_after_a_hung_call_returns(driver: Driver) -> None:
     patient = Patient(lambda: driver.devices, driver.faults, 0.0)
     driver.stick("gpu1")
     patient.read(1.0, with_slow=True, within_s=SOON_S)
@@ -100,7 +99,7 @@ def test_given_a_call_that_returns_after_all_when_read_then_the_device_is_back(d
     assert driver.faults == {}
 
 
-def test_given_a_reading_that_was_late_when_read_then_it_is_left_out_and_slow_metrics_come_with_the_next(
+def test_late_reading_is_left_out_and_slow_metrics_follow(
     driver: Driver,
 ) -> None:
     patient = Patient(lambda: driver.devices, driver.faults, 0.0)
@@ -114,7 +113,7 @@ def test_given_a_reading_that_was_late_when_read_then_it_is_left_out_and_slow_me
     assert "gpu0.Lost" in {sample.name for sample in samples}
 
 
-def test_given_a_driver_that_does_not_load_when_read_then_that_is_reported_and_nothing_waits(driver: Driver) -> None:
+def test_hung_driver_load_is_reported_without_waiting(driver: Driver) -> None:
     loaded = threading.Event()
 
     def find() -> list[Device]:

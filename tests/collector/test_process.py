@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from tests.collector.runs import Runs, is_running, until
-from trainguard.api import analyze
-from trainguard.telemetry.keys import SystemKey, parse_key
-from trainguard.telemetry.system import read_system_object
+from trainguard.formats.profile.keys import SystemKey, parse_key
+from trainguard.formats.profile.system import read_system_object
+from trainguard.local.api import analyze
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         process.communicate()
 
 
-def test_given_a_command_when_wrapped_then_its_profile_is_read_with_zero_bad_lines(runs: Runs) -> None:
+def test_profile_of_a_wrapped_command_has_zero_bad_lines(runs: Runs) -> None:
     process = runs.wrap("bash", "-c", "sleep 2.5; echo done; exit 0")
     assert process.communicate()[0] == "done\n"
     assert process.returncode == 0
@@ -46,7 +46,7 @@ def test_given_a_command_when_wrapped_then_its_profile_is_read_with_zero_bad_lin
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -ABRT $$", -6)])
-def test_given_a_command_that_fails_when_wrapped_then_it_ends_the_same_way(runs: Runs, script: str, code: int) -> None:
+def test_failing_command_ends_the_same_way_if_wrapped(runs: Runs, script: str, code: int) -> None:
     process = runs.wrap("bash", "-c", script)
     assert (process.communicate(), process.returncode) == (("", ""), code)
     assert runs.job_status == "Failed"
@@ -58,7 +58,7 @@ def test_given_a_command_that_is_not_there_when_wrapped_then_127(runs: Runs) -> 
     assert process.returncode == 127
 
 
-def test_given_a_signal_when_wrapped_then_the_command_gets_it_and_decides(runs: Runs) -> None:
+def test_signal_is_passed_to_the_wrapped_command(runs: Runs) -> None:
     process = runs.wrap("bash", "-c", "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -67,14 +67,14 @@ def test_given_a_signal_when_wrapped_then_the_command_gets_it_and_decides(runs: 
     assert (process.returncode, runs.job_status) == (3, "Stopped")
 
 
-def test_given_no_output_when_wrapped_then_the_command_runs_alone(runs: Runs) -> None:
+def test_command_runs_alone_without_an_output(runs: Runs) -> None:
     del runs.environment["TRAINGUARD_OUTPUT"]
     process = runs.wrap("bash", "-c", "exit 5")
     assert (process.communicate(), process.returncode) == (("", ""), 5)
     assert not runs.spool.exists()
 
 
-def test_given_settings_that_cannot_be_used_when_wrapped_then_the_command_runs_all_the_same(runs: Runs) -> None:
+def test_unusable_settings_do_not_stop_the_command(runs: Runs) -> None:
     runs.environment["TRAINGUARD_INTERVAL_MS"] = "250"
     process = runs.wrap("bash", "-c", "exit 5")
     error = process.communicate()[1]
@@ -82,7 +82,7 @@ def test_given_settings_that_cannot_be_used_when_wrapped_then_the_command_runs_a
     assert "TRAINGUARD_INTERVAL_MS is 250, expected one of 100, 200" in error
 
 
-def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_runs_all_the_same(runs: Runs) -> None:
+def test_unwritable_output_does_not_stop_the_command(runs: Runs) -> None:
     runs.output.write_text("a file, not a folder")
     runs.environment["TRAINGUARD_FINISH_S"] = "1"
     process = runs.wrap("bash", "-c", f"until ls {runs.spool}/*/*.part; do sleep 0.05; done; exit 5")
@@ -91,7 +91,7 @@ def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_ru
     assert list((runs.spool / "run-1.node-1").glob("*.json"))
 
 
-def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_started_again(runs: Runs) -> None:
+def test_killed_sampler_is_reaped_and_restarted(runs: Runs) -> None:
     process = runs.wrap("bash", "-c", "sleep 60")
     first = runs.sampler(process)
     job_file = runs.output / "run-1/job.json"
@@ -108,7 +108,7 @@ def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_start
     assert process.returncode == -signal.SIGTERM
 
 
-def test_given_a_sampler_that_is_stopped_when_the_command_ends_then_the_wrapper_waits_no_longer_than_told(
+def test_wrapper_waits_for_a_stopped_sampler_up_to_its_limit(
     runs: Runs,
 ) -> None:
     runs.environment["TRAINGUARD_FINISH_S"] = "0"
@@ -122,7 +122,7 @@ def test_given_a_sampler_that_is_stopped_when_the_command_ends_then_the_wrapper_
     assert not sampler.is_running()
 
 
-def test_given_a_wrapper_that_is_killed_when_seen_then_sampler_and_command_end(runs: Runs) -> None:
+def test_killed_wrapper_ends_sampler_and_command(runs: Runs) -> None:
     process = runs.wrap("sleep", "60")
     sampler = runs.sampler(process)
     until(lambda: len(psutil.Process(process.pid).children()) == 2)
@@ -135,9 +135,7 @@ def test_given_a_wrapper_that_is_killed_when_seen_then_sampler_and_command_end(r
     assert runs.job_status == "Failed"
 
 
-def test_given_a_script_when_it_starts_the_collector_then_once_without_a_thread_and_never_in_workers(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_script_starts_one_collector_without_thread_or_workers(runs: Runs, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import multiprocessing, threading, time, trainguard_collector as c\n"
@@ -155,15 +153,13 @@ def test_given_a_script_when_it_starts_the_collector_then_once_without_a_thread_
     assert runs.job_status == "Completed"
 
 
-def test_given_a_script_that_raises_when_it_ends_then_the_job_has_failed(runs: Runs) -> None:
+def test_raising_script_fails_the_job(runs: Runs) -> None:
     process = runs.python("-c", "import trainguard_collector as c; c.start(); raise SystemError('out of memory')")
     process.communicate()
     assert (process.returncode, runs.job_status) == (1, "Failed")
 
 
-def test_given_a_module_of_the_users_folder_when_it_has_a_librarys_name_then_it_is_not_imported(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_user_module_named_like_a_library_is_not_imported(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "psutil.py").write_text("raise SystemExit('the wrong psutil')")
     (tmp_path / "train.py").write_text("import trainguard_collector as c, time\nprint(c.start())\ntime.sleep(1)\n")
     process = runs.python(str(tmp_path / "train.py"))
@@ -182,16 +178,14 @@ def test_given_a_module_of_the_users_folder_when_it_has_a_librarys_name_then_it_
         ("os._exit(0)", 0, "Failed"),  # nothing tells the sampler of it
     ],
 )
-def test_given_a_script_that_starts_the_collector_when_it_exits_then_its_code_decides(
-    runs: Runs, ending: str, code: int, status: str
-) -> None:
+def test_exit_code_of_a_script_decides_the_outcome(runs: Runs, ending: str, code: int, status: str) -> None:
     process = runs.python("-c", f"import os, sys, trainguard_collector as c; c.start(); {ending}")
     process.communicate()
     until(lambda: "outcome" in runs.status)
     assert (process.returncode, runs.job_status) == (code, status)
 
 
-def test_given_a_sampler_that_runs_when_started_or_recorded_with_other_arguments_then_a_line_names_them(
+def test_ignored_arguments_of_a_running_sampler_are_named(
     runs: Runs,
 ) -> None:
     script = (
@@ -205,7 +199,7 @@ def test_given_a_sampler_that_runs_when_started_or_recorded_with_other_arguments
     assert list((runs.output / "run-1/profiler-output/framework").rglob("*_pythontimeline.json"))
 
 
-def test_given_a_sampler_that_waits_when_the_script_starts_one_then_it_takes_the_arguments_at_once(runs: Runs) -> None:
+def test_waiting_sampler_takes_arguments_of_the_script(runs: Runs) -> None:
     script = (
         "import time; from trainguard_collector.session import start, start_later\n"
         "print(start_later(60.0), start(interval_ms=1000, job='mine'), start(job='late')); time.sleep(1.2)\n"

@@ -12,7 +12,7 @@ KINDS = [name for name in trainguard_collector.__all__ if name.endswith("Profili
 
 
 @pytest.mark.parametrize("name", ["FrameworkProfile", *KINDS])
-def test_given_a_class_of_the_launch_side_when_compared_then_the_recorder_s_takes_the_same(name: str) -> None:
+def test_recorder_class_takes_the_arguments_of_the_launch_side(name: str) -> None:
     def taken(module: Any) -> list[tuple[str, Any, object]]:
         parameters = inspect.signature(getattr(module, name)).parameters.values()
         return [(each.name, each.kind, getattr(each.default, "value", each.default)) for each in parameters]
@@ -21,12 +21,12 @@ def test_given_a_class_of_the_launch_side_when_compared_then_the_recorder_s_take
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_given_no_range_when_profiled_then_both_sides_have_the_same_default_step(name: str) -> None:
+def test_default_profiled_step_is_the_same_on_both_sides(name: str) -> None:
     ours, theirs = getattr(trainguard_collector, name), getattr(config, name)
     assert (ours.default_start_step, ours.default_num_steps) == (theirs.default_start_step, theirs.default_num_steps)
 
 
-def test_given_arguments_by_position_when_made_then_they_mean_what_they_mean_to_the_managed_class() -> None:
+def test_positional_arguments_mean_the_same_as_managed() -> None:
     detailed = trainguard_collector.DetailedProfilingConfig(2, 1)
     made = trainguard_collector.FrameworkProfile("/opt/x", 1_000, 30.5, 3, detailed)
     assert (made.detailed, made.loader, made.python) == (detailed, None, None)
@@ -50,6 +50,6 @@ def test_given_arguments_by_position_when_made_then_they_mean_what_they_mean_to_
         {"python_profiling_config": trainguard_collector.HorovodProfilingConfig()},
     ],
 )
-def test_given_a_value_of_another_kind_when_made_then_it_is_named(given: dict[str, Any]) -> None:
+def test_value_of_a_wrong_type_is_named(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         trainguard_collector.FrameworkProfile(**given)

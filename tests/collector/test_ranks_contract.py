@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from tests.collector.test_recorder_contract import START_S, Clock
-from trainguard.api import analyze
-from trainguard_collector import Recorder, layout
-from trainguard_collector.lines import Sample, encode
+from trainguard.local.api import analyze
+from trainguard_collector import layout
+from trainguard_collector.metrics import Sample, encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.recorder.recorder import Recorder
 
 RANKS, STEP_S, WORK_MIN, HUNG_MIN = 4, 0.5, 20, 8
 LAST = round(WORK_MIN * 60 / STEP_S) - 10
@@ -65,18 +66,14 @@ def judged(
     return dict(zip(found["rule"], zip(found["status"], found["reason"], strict=True), strict=True))
 
 
-def test_given_ranks_that_hang_in_one_step_when_analyzed_then_none_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_hung_in_one_step_name_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = judged(tmp_path, monkeypatch)
     status, reason = rules["HungJob"]
     assert (status, "steps have stopped" in reason, "behind" in reason) == ("FIRED", True, False), reason
     assert rules["Straggler"][0] == "OK", rules["Straggler"]
 
 
-def test_given_a_rank_that_hangs_a_step_early_when_analyzed_then_it_alone_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_hung_a_step_early_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = judged(tmp_path, monkeypatch, early=2, slow=3)
     status, reason = rules["HungJob"]
     assert (status, "; behind in steps: node-1-rank2." in reason) == ("FIRED", True), reason

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
-from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.keys import FrameworkKey, parse_key
+from trainguard.formats.profile.columns import read_framework_object
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
+from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 
@@ -67,7 +67,7 @@ def hang(tmp_path: Path) -> Iterator[Hang]:
             each.stdout.close()
 
 
-def test_given_ranks_that_hang_in_one_step_when_their_objects_are_read_then_none_is_behind(hang: Hang) -> None:
+def test_ranks_hung_in_one_step_are_not_behind(hang: Hang) -> None:
     progress = hang([9, 9, 9])
     assert {name: each.number for name, each in progress.items()} == dict.fromkeys(
         ("node-1-rank0", "node-1-rank1", "node-1-rank2"), "8"
@@ -75,5 +75,5 @@ def test_given_ranks_that_hang_in_one_step_when_their_objects_are_read_then_none
     assert behind(progress) == []
 
 
-def test_given_a_rank_that_hangs_a_step_early_when_their_objects_are_read_then_it_alone_is_behind(hang: Hang) -> None:
+def test_rank_hung_a_step_early_is_behind_alone(hang: Hang) -> None:
     assert behind(hang([9, 8, 9])) == ["node-1-rank1"]

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
-from trainguard.telemetry.keys import FrameworkKey, parse_key
-from trainguard_collector import Recorder
-from trainguard_collector.budget import TENSORS
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.outgoing import Outgoing, timeline_object
 from trainguard_collector.recorder.harmless import Faults
-from trainguard_collector.recorder.ranks import find_rank
+from trainguard_collector.recorder.process import find_rank
+from trainguard_collector.recorder.recorder import Recorder
 from trainguard_collector.recorder.timeline import MOST_LABELS, MOST_WAITING, EventLog
+from trainguard_collector.spool import TENSORS
 
 Record = Callable[[], Recorder]
 
@@ -79,9 +79,7 @@ class Loader(list[int]):
     num_workers, pin_memory = 3, True
 
 
-def test_given_a_loop_when_read_by_the_engine_then_steps_phases_and_waits_are_there(
-    record: Record, folder: Path
-) -> None:
+def test_engine_reads_steps_phases_and_waits_of_a_loop(record: Record, folder: Path) -> None:
     recorder = record()
     for _ in recorder.wrap(Loader(range(4))):
         with recorder.step():
@@ -126,9 +124,7 @@ def test_given_times_when_read_then_they_are_those_of_the_clock(record: Record, 
     assert 20_000 <= int(events.table.durations_us[0]) <= after_us - before_us + 1_000
 
 
-def test_given_an_exception_of_the_script_when_it_passes_through_then_it_is_the_scripts_alone(
-    record: Record, folder: Path
-) -> None:
+def test_exception_of_the_script_passes_through_unchanged(record: Record, folder: Path) -> None:
     recorder = record()
     with pytest.raises(KeyError, match="batch"), recorder.phase("epoch"), recorder.step():
         raise KeyError("batch")
@@ -139,7 +135,7 @@ def test_given_an_exception_of_the_script_when_it_passes_through_then_it_is_the_
     assert phases_of(events) == {"Step:ModeKeys.TRAIN": 2, "epoch": 1}
 
 
-def test_given_a_loader_that_raises_when_read_then_it_raises_the_same_and_is_as_before(record: Record) -> None:
+def test_raising_loader_raises_the_same_and_is_restored(record: Record) -> None:
     recorder = record()
     loader = Loader([1, 0])
     wrapped = recorder.wrap(loader)
@@ -151,7 +147,7 @@ def test_given_a_loader_that_raises_when_read_then_it_raises_the_same_and_is_as_
         _ = wrapped.no_such_thing
 
 
-def test_given_code_without_contexts_when_recorded_then_it_is_the_same(record: Record, folder: Path) -> None:
+def test_code_without_contexts_runs_the_same_if_recorded(record: Record, folder: Path) -> None:
     recorder = record()
     recorder.begin_step()
     recorder.begin_phase("forward")
@@ -183,7 +179,7 @@ def test_given_no_output_when_used_then_nothing_happens(monkeypatch: pytest.Monk
     assert (recorder.faults.newest, list(tmp_path.iterdir())) == ({}, [])
 
 
-def test_given_what_cannot_be_used_when_recorded_then_one_line_says_so_and_the_script_goes_on(
+def test_unusable_input_logs_one_line_and_the_script_goes_on(
     record: Record, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorder = record()
@@ -203,9 +199,7 @@ def test_given_what_cannot_be_used_when_recorded_then_one_line_says_so_and_the_s
     assert status["error_counts"] == {"step": 3, "function": 1}
 
 
-def test_given_a_full_disk_when_recorded_then_events_are_counted_as_dropped(
-    record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_counts_dropped_events(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -219,7 +213,7 @@ def test_given_a_full_disk_when_recorded_then_events_are_counted_as_dropped(
     assert "No space left" in recorder.faults.newest["timeline"]
 
 
-def test_given_a_forked_process_when_it_records_then_nothing_of_it_is_written(record: Record, folder: Path) -> None:
+def test_forked_process_writes_nothing(record: Record, folder: Path) -> None:
     recorder = record()
     with recorder.step():
         pass
@@ -236,9 +230,7 @@ def test_given_a_forked_process_when_it_records_then_nothing_of_it_is_written(re
     assert phases_of(events) == {"Step:ModeKeys.TRAIN": 1}
 
 
-def test_given_a_sampler_that_reads_when_events_come_then_they_are_kept_and_none_is_lost_or_doubled(
-    record: Record, folder: Path
-) -> None:
+def test_events_during_sampler_reads_are_kept_exactly_once(record: Record, folder: Path) -> None:
     recorder, numbers = record(), []
     for round_number in range(6):
         for _ in range(5):
@@ -254,7 +246,7 @@ def test_given_a_sampler_that_reads_when_events_come_then_they_are_kept_and_none
     assert numbers == [str(number) for number in range(30)]
 
 
-def test_given_more_than_fits_when_nothing_takes_it_then_memory_stays_bounded(tmp_path: Path) -> None:
+def test_memory_stays_bounded_if_no_sampler_takes_events(tmp_path: Path) -> None:
     class Busy(TimelineFile):
         def append(self, lines: bytes) -> bool:
             return False
@@ -269,9 +261,7 @@ def test_given_more_than_fits_when_nothing_takes_it_then_memory_stays_bounded(tm
 
 
 @pytest.mark.parametrize("cut", [1, 30, 400])
-def test_given_a_timeline_whose_writer_was_killed_when_taken_then_what_is_whole_is_used(
-    cut: int, record: Record, folder: Path
-) -> None:
+def test_timeline_of_a_killed_writer_is_used_as_far_as_whole(cut: int, record: Record, folder: Path) -> None:
     recorder = record()
     for _ in range(10):
         with recorder.step():
@@ -285,14 +275,12 @@ def test_given_a_timeline_whose_writer_was_killed_when_taken_then_what_is_whole_
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"ts":1,"dur":1}', b"\xff" * 100 + b'"ts":1,"dur":1},\n'])
-def test_given_what_is_no_timeline_when_taken_then_it_is_left_out(body: bytes) -> None:
+def test_invalid_timeline_is_left_out(body: bytes) -> None:
     with suppress(ValueError, KeyError, TypeError):
         assert timeline_object(body) is None
 
 
-def test_given_files_that_no_process_of_ours_wrote_when_prepared_then_they_are_named_and_hold_up_nothing(
-    record: Record, folder: Path
-) -> None:
+def test_foreign_files_are_named_and_block_nothing(record: Record, folder: Path) -> None:
     recorder = record()
     with recorder.step():
         pass
@@ -307,9 +295,7 @@ def test_given_files_that_no_process_of_ours_wrote_when_prepared_then_they_are_n
     assert not list(folder.glob("*.timeline"))
 
 
-def test_given_a_sampler_that_was_killed_when_another_follows_then_it_ends_the_same_streams(
-    record: Record, folder: Path
-) -> None:
+def test_next_sampler_ends_the_streams_of_a_killed_one(record: Record, folder: Path) -> None:
     recorder = record()
     with recorder.step():
         pass
@@ -329,7 +315,7 @@ def test_given_a_sampler_that_was_killed_when_another_follows_then_it_ends_the_s
     assert Outgoing(folder, "run-1", "node-1").streams == set()
 
 
-def test_given_a_spool_without_room_when_handed_over_then_the_oldest_object_goes(tmp_path: Path) -> None:
+def test_full_spool_drops_the_oldest_object(tmp_path: Path) -> None:
     handover = Handover(tmp_path, 1_000)
     for number in range(4):
         handover.put(f"key-{number}", b"x" * 300)
@@ -352,7 +338,5 @@ def test_given_a_spool_without_room_when_handed_over_then_the_oldest_object_goes
     ],
     ids=["torchrun", "mpi", "slurm", "one", "beyond", "no numbers", "nothing"],
 )
-def test_given_a_launchers_variables_when_read_then_the_process_has_its_ranks_name(
-    environment: dict[str, str], process: str | None
-) -> None:
+def test_launcher_variables_name_the_process_by_its_rank(environment: dict[str, str], process: str | None) -> None:
     assert find_rank(environment).process == (process or str(os.getpid()))

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from trainguard.api import analyze
-from trainguard_collector import Recorder, layout
-from trainguard_collector.lines import Sample, encode
+from trainguard.local.api import analyze
+from trainguard_collector import layout
+from trainguard_collector.metrics import Sample, encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder import contexts, recorder
+from trainguard_collector.recorder.recorder import Recorder
 
 START_S = 1_795_248_000
 CORES = 16
@@ -86,9 +87,7 @@ def job(
     return dict(zip(found["rule"], zip(found["status"], found["reason"], strict=True), strict=True))
 
 
-def test_given_a_healthy_job_when_analyzed_then_each_rule_over_steps_judges_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_rules_judge_a_healthy_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = job(tmp_path, monkeypatch, workers=CORES, wait_s=0.005, slow_every=0, start_up_s=60.0)
     assert {name: rules[name][0] for name in ("StepOutlier", "MaxInitializationTime", "Dataloader")} == {
         "StepOutlier": "OK",
@@ -100,9 +99,7 @@ def test_given_a_healthy_job_when_analyzed_then_each_rule_over_steps_judges_it(
     assert (status, "99 % of the 30 min of training loop in steps" in reason) == ("OK", True), reason
 
 
-def test_given_a_job_with_three_faults_when_analyzed_then_the_rules_name_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_rules_name_three_faults_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = job(tmp_path, monkeypatch, workers=2, wait_s=0.4, slow_every=50, start_up_s=1_500.0)
     for name in ("StepOutlier", "MaxInitializationTime", "Dataloader"):
         assert rules[name][0] == "FIRED", rules[name]
@@ -110,9 +107,7 @@ def test_given_a_job_with_three_faults_when_analyzed_then_the_rules_name_them(
     assert "25 min" in rules["MaxInitializationTime"][1]
 
 
-def test_given_one_clock_when_it_is_set_back_then_no_event_lies_before_its_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_set_back_puts_no_event_before_its_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINGUARD_OUTPUT", str(tmp_path))
     monkeypatch.setenv("TRAINGUARD_SPOOL", str(tmp_path / "spool"))
     clock = Clock(monkeypatch)

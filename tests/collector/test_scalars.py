@@ -64,9 +64,7 @@ class Later:
         return self.value
 
 
-def test_given_a_loop_without_torch_when_losses_are_logged_then_a_step_in_so_many_is_saved(
-    record: Record, tmp_path: Path
-) -> None:
+def test_losses_are_saved_every_few_steps_without_torch(record: Record, tmp_path: Path) -> None:
     recorder = record(scalars_every=10)
     for number in range(25):
         with recorder.step():
@@ -83,9 +81,7 @@ def test_given_a_loop_without_torch_when_losses_are_logged_then_a_step_in_so_man
     assert steps[20]["metrics/val_accuracy"] == 0.5
 
 
-def test_given_a_number_on_a_device_when_logged_then_it_is_read_once_it_is_there(
-    record: Record, tmp_path: Path
-) -> None:
+def test_number_on_a_device_is_read_once_available(record: Record, tmp_path: Path) -> None:
     recorder, value = record(scalars_every=2), Later(0.25)
     for number in range(4):
         value.ready = number == 3
@@ -96,7 +92,7 @@ def test_given_a_number_on_a_device_when_logged_then_it_is_read_once_it_is_there
     assert saved(tmp_path)[0] == {"losses/loss": 0.25}
 
 
-def test_given_a_number_of_steps_that_cannot_be_used_when_logged_then_the_training_goes_on(record: Record) -> None:
+def test_unusable_step_count_does_not_stop_training(record: Record) -> None:
     recorder = record(scalars_every=0)
     with recorder.step():
         recorder.loss(1.0)

@@ -26,9 +26,6 @@ class Away:
             raise ConnectionError("no route to host")
         self.keys_put.append(key)
 
-    def put_file(self, key: str, path: Path) -> None:
-        self.put(key, path.read_bytes())
-
     def get(self, key: str) -> bytes | None:
         return None
 
@@ -55,7 +52,7 @@ def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("did not come true within 10 s")
 
 
-def test_given_a_place_that_comes_back_when_sent_then_minutes_go_in_order_and_leave_the_spool(spool: Spool) -> None:
+def test_returned_destination_gets_minutes_in_order(spool: Spool) -> None:
     place = Away(failures=1)
     sender = Sender(spool, lambda: place, "job", "node-1")
     sender.start()
@@ -69,9 +66,7 @@ def test_given_a_place_that_comes_back_when_sent_then_minutes_go_in_order_and_le
     assert (sender.failures, spool.ready()) == (1, [])
 
 
-def test_given_objects_of_training_processes_when_sent_then_in_their_order_and_once(
-    spool: Spool, tmp_path: Path
-) -> None:
+def test_training_objects_are_sent_once_and_in_order(spool: Spool, tmp_path: Path) -> None:
     handover = Handover(tmp_path / "objects", 10_000)
     for name in ("events/2", "index/1", "last"):
         handover.put(name, b"x")
@@ -83,7 +78,7 @@ def test_given_objects_of_training_processes_when_sent_then_in_their_order_and_o
     assert [key for key in place.keys_put if "system" not in key] == ["job/events/2", "job/index/1", "job/last"]
 
 
-def test_given_a_place_that_stays_away_when_finished_then_it_ends_in_time_and_keeps_the_minutes(spool: Spool) -> None:
+def test_missing_destination_ends_in_time_and_keeps_minutes(spool: Spool) -> None:
     sender = Sender(spool, lambda: Away(failures=10_000), "job", "node-1")
     sender.start()
     began = time.monotonic()
@@ -93,7 +88,7 @@ def test_given_a_place_that_stays_away_when_finished_then_it_ends_in_time_and_ke
     assert sender.faults["upload"] == "ConnectionError: no route to host"
 
 
-def test_given_a_role_that_may_not_write_a_status_when_finished_then_the_profile_is_sent_and_its_end_can_be(
+def test_profile_and_end_are_sent_without_status_permission(
     spool: Spool,
 ) -> None:
     class ProfilesOnly(Away):

@@ -13,7 +13,7 @@ from trainguard_collector.spool import Spool, SpoolInUseError
 LINE = b'{"a":1}\n'
 
 
-def test_given_minutes_when_the_next_begins_then_the_last_is_ready(tmp_path: Path) -> None:
+def test_last_minute_is_ready_once_the_next_begins(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1_000)
     spool.add(1_800_000_000, LINE)
     assert spool.ready() == []
@@ -21,7 +21,7 @@ def test_given_minutes_when_the_next_begins_then_the_last_is_ready(tmp_path: Pat
     assert [path.name for path in spool.ready()] == ["1800000000.json"]
 
 
-def test_given_a_full_spool_when_added_then_the_oldest_minute_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_full_spool_drops_and_counts_the_oldest_minute(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 5 * len(LINE))
     for number in range(20):
         spool.add(1_800_000_000 + 60 * number, LINE * 2)
@@ -32,9 +32,7 @@ def test_given_a_full_spool_when_added_then_the_oldest_minute_is_dropped_and_cou
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 5 * len(LINE)
 
 
-def test_given_a_disk_that_takes_a_part_when_added_then_the_snapshot_is_lost_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_disk_write_loses_the_whole_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path, 1_000)
     spool.add(1_800_000_000, LINE)
     write = os.write
@@ -47,7 +45,7 @@ def test_given_a_disk_that_takes_a_part_when_added_then_the_snapshot_is_lost_who
     assert spool.lost_snapshots == 1
 
 
-def test_given_a_sampler_that_was_killed_when_the_next_begins_then_its_minute_goes_on_after_its_last_whole_line(
+def test_minute_of_a_killed_sampler_goes_on_at_its_last_line(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "1800000000.part").write_bytes(LINE + b'{"a":')
@@ -61,7 +59,7 @@ def test_given_a_sampler_that_was_killed_when_the_next_begins_then_its_minute_go
     }
 
 
-def test_given_a_spool_in_use_when_opened_again_then_it_is_refused_until_closed(tmp_path: Path) -> None:
+def test_spool_in_use_is_refused_until_closed(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "job.node", 1_000)
     with pytest.raises(SpoolInUseError):
         Spool(tmp_path / "job.node", 1_000)
@@ -87,7 +85,7 @@ def link(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "private"), [(None, True), (own, True), (writable, False), (link, False), (Path.touch, False)]
 )
-def test_given_a_shared_folder_for_temporary_files_when_a_spool_is_chosen_then_only_its_user_may_write_there(
+def test_spool_in_a_shared_temp_folder_is_private_to_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object] | None, private: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
@@ -99,9 +97,7 @@ def test_given_a_shared_folder_for_temporary_files_when_a_spool_is_chosen_then_o
     assert not private or (folder.stat().st_mode & 0o077) == 0
 
 
-def test_given_a_folder_of_another_user_when_a_spool_is_chosen_then_it_is_not_that_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_another_user_is_not_chosen_as_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     owner = os.getuid()
     (tmp_path / f"trainguard-collector-{owner + 1}").mkdir(mode=0o700)

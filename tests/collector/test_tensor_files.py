@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 from tests.support.run_folder import steps_of
 from trainguard_collector.objects import Handover
 from trainguard_collector.outgoing import Outgoing
-from trainguard_collector.recorder.tensors.naming import class_name, clean, module_name, unwrapped
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, SaveConfig, collections_of
+from trainguard_collector.recorder.tensors.watch import class_name, clean, module_name, unwrapped
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, _crc32c, encode_step, entries_line, step_line
 
 NAMES = st.text(min_size=1, max_size=60).filter(lambda name: not name.startswith("smdebug"))
@@ -47,7 +47,7 @@ def written_to(folder: Path, parts: tuple[bytes, ...]) -> Path:
 
 @settings(max_examples=25)
 @given(tensors=st.dictionaries(NAMES, VALUES, min_size=1, max_size=6))
-def test_given_any_tensors_when_handed_over_then_the_engine_reads_the_same_bits(
+def test_engine_reads_the_same_bits_of_any_tensors(
     tensors: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     view = steps_of(written_to(tmp_path_factory.mktemp("run"), handed_over(tensors)), ended=True)[0]
@@ -59,12 +59,12 @@ def test_given_any_tensors_when_handed_over_then_the_engine_reads_the_same_bits(
 
 
 @pytest.mark.parametrize("step", [0, 1, 999, 1_000, 123_456_789])
-def test_given_any_step_when_handed_over_then_its_files_lie_where_the_engine_looks(step: int, tmp_path: Path) -> None:
+def test_files_of_any_step_lie_where_the_engine_looks(step: int, tmp_path: Path) -> None:
     run = written_to(tmp_path, handed_over({"losses/loss": np.array([0.5])}, step=step))
     assert [view.step for view in steps_of(run, ended=True)] == [step]
 
 
-def test_given_reductions_when_handed_over_then_the_engine_reads_one_of_each_tensor(tmp_path: Path) -> None:
+def test_reductions_are_read_once_per_tensor(tmp_path: Path) -> None:
     entries: list[Entry | Reductions] = [Reductions(["a", "é/b"], ["min", "abs_mean"])]
     entries.append(Entry("losses/loss", DTYPES["float64"], [1], 8))
     line = step_line(step=7, mode="TRAIN", mode_step=7, worker="worker_0", at=1_800_000_000.0)
@@ -75,7 +75,7 @@ def test_given_reductions_when_handed_over_then_the_engine_reads_one_of_each_ten
     assert step.value("losses/loss")[0] == 3.0
 
 
-def test_given_a_file_that_is_cut_off_when_encoded_then_it_is_refused(tmp_path: Path) -> None:
+def test_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "1.worker_0.1.tensors"
     path.write_bytes(b"".join(handed_over({"a": np.zeros(100)}))[:-1])
     with pytest.raises(ValueError, match="step 7 has other bytes than its tensors"):
@@ -83,7 +83,7 @@ def test_given_a_file_that_is_cut_off_when_encoded_then_it_is_refused(tmp_path: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_given_the_published_check_value_when_computed_then_it_is_crc32c() -> None:
+def test_crc32c_matches_the_published_check_value() -> None:
     assert _crc32c(b"123456789") == 0xE3069283
     assert _crc32c(struct.pack("<Q", 0)) == 0x8C28B28A
 
@@ -99,13 +99,11 @@ def test_given_the_published_check_value_when_computed_then_it_is_crc32c() -> No
     ],
     ids=["interval", "range", "steps", "steps beyond the end", "managed default"],
 )
-def test_given_a_configuration_when_asked_then_steps_are_saved_as_by_the_managed_hook(
-    config: SaveConfig, saved: list[int]
-) -> None:
+def test_saved_steps_match_the_managed_hook(config: SaveConfig, saved: list[int]) -> None:
     assert [step for step in range(10) if config.saves(step)] == saved
 
 
-def test_given_parameters_by_mode_when_read_then_each_mode_has_its_own() -> None:
+def test_each_mode_has_its_own_parameters() -> None:
     given_parameters = {"include_regex": "logits", "train.save_interval": "2", "save_interval": 5, "eval.end_step": 1}
     mine = next(
         each for each in collections_of([CollectionConfig("mine", given_parameters)], 100) if each.name == "mine"
@@ -127,14 +125,12 @@ def test_given_parameters_by_mode_when_read_then_each_mode_has_its_own() -> None
     ],
     ids=["name", "interval", "reduction", "flag", "nothing to match"],
 )
-def test_given_parameters_that_cannot_be_used_when_read_then_the_error_names_them(
-    name: str, parameters: dict[str, Any], message: str
-) -> None:
+def test_unusable_parameters_are_named(name: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         collections_of([CollectionConfig(name, parameters)], 100)
 
 
-def test_given_wrapped_models_when_named_then_the_names_are_those_of_the_model() -> None:
+def test_wrapped_models_have_the_names_of_the_model() -> None:
     class ResNet:
         pass
 

@@ -35,23 +35,23 @@ def python(wheel: Path) -> Path:
     return python
 
 
-def test_given_the_wheel_when_listed_then_it_is_typed_and_holds_the_collector_alone(wheel: Path) -> None:
+def test_wheel_is_typed_and_holds_only_the_collector(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "trainguard_collector/py.typed" in names
     assert {name.split("/")[0] for name in names} == {
         "trainguard_collector",
-        "trainguard_collector-0.1.0.dist-info",
+        "trainguard_collector-1.0.0.dist-info",
         "trainguard_collector_start.pth",
     }
 
 
-def test_given_an_empty_environment_when_the_wheel_is_installed_then_two_libraries_come_with_it(python: Path) -> None:
+def test_wheel_installs_with_two_libraries(python: Path) -> None:
     listed = run(find_uv(), "pip", "list", "--quiet", "--format", "freeze", "--python", python, cwd=python.parent)
     names = {line.split("==")[0] for line in listed.stdout.splitlines()}
     assert names == {"trainguard-collector", "psutil", "nvidia-ml-py"}
 
 
-def test_given_an_empty_environment_when_a_command_is_wrapped_then_it_is_sampled(python: Path, tmp_path: Path) -> None:
+def test_wrapped_command_is_sampled_in_an_empty_environment(python: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path, "--job", "run-1", "--interval-ms", "100")
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool")}
     command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
@@ -62,9 +62,7 @@ def test_given_an_empty_environment_when_a_command_is_wrapped_then_it_is_sampled
     assert run(python, "-c", "import boto3", cwd=tmp_path).returncode == 1
 
 
-def test_given_no_boto3_when_the_output_is_in_s3_then_the_command_runs_and_the_minutes_stay(
-    python: Path, tmp_path: Path
-) -> None:
+def test_s3_output_without_boto3_runs_and_keeps_minutes(python: Path, tmp_path: Path) -> None:
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool"), "TRAINGUARD_FINISH_S": "1", "PATH": "/usr/bin:/bin"}
     options = ("--output", "s3://no-such-bucket", "--job", "run-1", "--node", "a", "--interval-ms", "100")
     command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
@@ -86,9 +84,7 @@ def autostarted(python: Path, folder: Path, *words: object, **more: str) -> "sub
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**variables, **more})
 
 
-def test_given_the_variable_alone_when_a_script_runs_then_it_is_sampled_once_with_all_that_it_starts(
-    python: Path, tmp_path: Path
-) -> None:
+def test_variable_alone_samples_a_script_and_its_children_once(python: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, pathlib, subprocess, sys, time\n"
         "until = time.monotonic() + 30.0\n"
@@ -114,7 +110,7 @@ def test_given_the_variable_alone_when_a_script_runs_then_it_is_sampled_once_wit
     ],
     ids=["no script", "too short", "switched off", "another rank"],
 )
-def test_given_what_is_not_to_be_observed_when_it_runs_then_nothing_is_left(
+def test_excluded_process_leaves_nothing(
     words: tuple[str, ...], more: dict[str, str], python: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("import time; time.sleep(0.8)")
@@ -124,9 +120,7 @@ def test_given_what_is_not_to_be_observed_when_it_runs_then_nothing_is_left(
     assert not (tmp_path / "output").exists()
 
 
-def test_given_a_setting_that_cannot_be_used_when_a_script_runs_then_it_runs_and_one_line_says_so(
-    python: Path, tmp_path: Path
-) -> None:
+def test_unusable_setting_logs_one_line_and_the_script_runs(python: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained')")
     done = autostarted(python, tmp_path, "train.py", TRAINGUARD_INTERVAL_MS="7")
     assert (done.returncode, done.stdout) == (0, "trained\n")
@@ -134,6 +128,6 @@ def test_given_a_setting_that_cannot_be_used_when_a_script_runs_then_it_runs_and
     assert "TRAINGUARD_INTERVAL_MS is 7" in line
 
 
-def test_given_no_variable_when_python_starts_then_nothing_is_imported(python: Path, tmp_path: Path) -> None:
+def test_nothing_is_imported_without_the_variable(python: Path, tmp_path: Path) -> None:
     (tmp_path / "loaded.py").write_text("import sys; print(any(name.startswith('trainguard') for name in sys.modules))")
     assert autostarted(python, tmp_path, "loaded.py", TRAINGUARD_OUTPUT="").stdout == "False\n"

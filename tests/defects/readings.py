@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.profile_folder import ProfileFolder
-from trainguard.debugger_replay.replay import Replayed, replay
+from trainguard.core.records import JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, NodeRecord, Status, StreamKey
+from trainguard.managed.replay import Replayed, replay
 
 Parameters = Mapping[str, Mapping[str, Any]]
 NEWEST = 1

@@ -1,6 +1,7 @@
-"""What a fire does to a training job, and what it tells people; the original's rules act by a prefix of names."""
+"""What a fire does to a training job, and whom it notifies; the original's rules act by a prefix of names."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,17 +10,17 @@ import pytest
 from infra.constructs.fire_machine import definition
 from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
-from trainguard.actions.stop import decide_stop
-from trainguard.actions.stop_preconditions import StopPreconditions
-from trainguard.actions.stop_switch import StopSwitches
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.finding import Finding
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, OutboxEntry, RuleRow, Status
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.finding import Finding
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, OutboxEntry, RuleRow, Status
-from trainguard.timestamps import iso_time
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
+from trainguard.stack.actions.stop import decide_stop
+from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_switch import StopSwitches
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 ENABLED = StopSwitches("enabled")
@@ -44,32 +45,28 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
             "Payload": msgspec.to_builtins(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))
         }
 
-    written = (
-        "MarkFired",
-        "RecordDecision",
-        "RecordStop",
-        "EmitEvent",
-        "PublishChat",
-        "RecordOutcome",
-        "RecordReport",
-    )
-    tasks: dict[str, Any] = dict.fromkeys(written, lambda _: {})
-    tasks["BuildReport"] = lambda _: {"Payload": {"reportUri": "s3://profiles/report.json", "files": 12}}
-    tasks["DecideStop"] = decide
-    tasks["StopTrainingJob"] = lambda _: {}
-    tasks["ComposeAlert"] = lambda _: {
-        "Payload": {
-            **dict.fromkeys(("alertId", "subject", "text", "json", "chat", "action", "waiting"), ""),
-            "document": {},
-            "attributes": {},
-            "send": True,
-            "waitUntil": None,
-        }
+    answers: dict[str, Any] = {
+        "MarkFired": {},
+        "RecordAlert": {},
+        "RecordReport": {},
+        "BuildReport": {"reportUri": "s3://profiles/report.json", "files": 12},
+        "SendAlert": {"waitUntil": None, "unsent": [], "faults": [], "outcome": {"action": "", "alertId": None}},
     }
-    tasks["PublishAlert"] = lambda _: {"MessageId": "m"}
-    execution = Execution(definition(), tasks)
+    tasks: dict[str, Any] = {name: partial(_answered, answer) for name, answer in answers.items()}
+    execution = Execution(definition(), {**tasks, "DecideStop": decide, "StopJob": _made})
     assert execution.run(fire(fired)) == Ending("SUCCEEDED")
-    return [arguments["TrainingJobName"] for arguments in execution.arguments_of("StopTrainingJob")]
+    carried_out = [arguments["Payload"] for arguments in execution.arguments_of("StopJob")]
+    return [each["fire"]["job"] for each in carried_out if each["decision"]["stop"]]
+
+
+def _answered(answer: Any, arguments: Any) -> Any:
+    del arguments
+    return {"Payload": answer}
+
+
+def _made(arguments: Any) -> Any:
+    decision = arguments["Payload"]["decision"]
+    return {"Payload": {"decision": decision, "stop": {"made": decision["stop"], "error": None}, "faults": []}}
 
 
 def registered(job: str) -> JobRecord:
@@ -103,22 +100,26 @@ def fire(job: str) -> dict[str, Any]:
     }
 
 
-def test_given_capitals_in_a_name_when_its_rule_fires_then_exactly_that_job_is_stopped() -> None:
+@pytest.mark.defect("capitals in a name")
+def test_rule_with_capitals_in_a_job_name_stops_that_job_only() -> None:
     assert stopped("BERT-Large-2026", running("BERT-Large-2026"), running("bert-large-2026")) == ["BERT-Large-2026"]
 
 
-def test_given_a_prefix_of_another_name_when_its_rule_fires_then_exactly_that_job_is_stopped() -> None:
+@pytest.mark.defect("a prefix of another name")
+def test_rule_of_a_name_prefix_stops_that_job_only() -> None:
     assert stopped("job-1", running("job-1"), running("job-10"), running("job-100")) == ["job-1"]
 
 
-def test_given_a_list_of_jobs_that_is_old_when_a_job_began_or_ended_since_then_it_is_looked_up_anew() -> None:
+@pytest.mark.defect("a list of jobs that is old")
+def test_old_job_list_is_refreshed_after_a_start_or_end() -> None:
     assert stopped("job-1", running("job-1")) == ["job-1"]
     assert stopped("job-1", replace(running("job-1"), status=JobStatus.COMPLETED)) == []
     assert stopped("job-1") == []
 
 
+@pytest.mark.defect("a message without numbers")
 @pytest.mark.parametrize("made", [True, False])
-def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(made: bool) -> None:
+def test_message_without_numbers_never_contains_none(made: bool) -> None:
     finding = Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu1 is low.")
     bare = AlertInput(
         job="job-1",

@@ -9,14 +9,15 @@ import pytest
 
 from tests.defects.readings import NEWEST, Both, both
 from tests.support.profile_folder import EVAL, START, TRAIN, ProfileFolder, event, step, ticks
-from trainguard.records import Status
+from trainguard.core.records import Status
 
 SECOND_US = 1_000_000
 MEASURED = {"gpu0": 90.0, "cpu0": 30.0}
 
 
+@pytest.mark.defect("time outside of steps")
 @pytest.mark.parametrize(("modes", "half"), [((TRAIN,), 75), ((TRAIN, EVAL), -5 * 30)])
-def test_given_time_outside_of_steps_when_shared_out_then_compatible_finds_half_of_it_or_less(
+def test_compatible_finds_at_most_half_of_time_outside_steps(
     profile: ProfileFolder, modes: tuple[str, ...], half: int
 ) -> None:
     profile.system(ticks(6), MEASURED)
@@ -36,7 +37,8 @@ def test_given_time_outside_of_steps_when_shared_out_then_compatible_finds_half_
     }
 
 
-def test_given_time_outside_of_steps_when_three_processes_overlap_then_compatible_gets_below_zero(
+@pytest.mark.defect("time outside of steps")
+def test_compatible_outside_time_goes_negative_on_overlap(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(6), MEASURED)
@@ -55,7 +57,8 @@ def test_given_time_outside_of_steps_when_three_processes_overlap_then_compatibl
     assert times == {TRAIN: 3 * 29 * 5 * SECOND_US, "others": 3 * 28 * 5 * SECOND_US}
 
 
-def test_given_labels_of_cpu_and_gpu_when_bottlenecks_are_explained_then_compatible_swaps_them(
+@pytest.mark.defect("labels of CPU and GPU")
+def test_compatible_swaps_cpu_and_gpu_labels(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -80,7 +83,8 @@ def test_given_labels_of_cpu_and_gpu_when_bottlenecks_are_explained_then_compati
     )
 
 
-def test_given_a_slow_start_when_the_first_step_comes_after_24_minutes_then_compatible_never_triggers(
+@pytest.mark.defect("a slow start")
+def test_compatible_misses_a_first_step_after_24_minutes(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(27, every_s=20.0), MEASURED)
@@ -91,7 +95,8 @@ def test_given_a_slow_start_when_the_first_step_comes_after_24_minutes_then_comp
     assert read.documented.details("MaxInitializationTime")["initialization_s"] == 24.0 * 60.0 - 1.0
 
 
-def test_given_outliers_of_a_healthy_job_when_windows_pass_then_compatible_adds_them_again_and_again(
+@pytest.mark.defect("outliers of a healthy job")
+def test_compatible_adds_outliers_repeatedly(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), MEASURED)
@@ -107,7 +112,8 @@ def test_given_outliers_of_a_healthy_job_when_windows_pass_then_compatible_adds_
     assert read.documented.status("StepOutlier") is Status.OK
 
 
-def test_given_two_modes_of_a_process_when_the_first_has_outliers_then_compatible_shows_the_other(
+@pytest.mark.defect("two modes of a process")
+def test_compatible_shows_the_mode_without_outliers(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), MEASURED)
@@ -123,7 +129,8 @@ def test_given_two_modes_of_a_process_when_the_first_has_outliers_then_compatibl
     assert read.documented.worst("StepOutlier") == "algo-1/algo-1-100 TRAIN"
 
 
-def test_given_steps_of_one_length_when_counted_in_bins_then_compatible_has_an_empty_histogram(
+@pytest.mark.defect("steps of one length")
+def test_compatible_has_an_empty_histogram_for_equal_steps(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), MEASURED)
@@ -134,7 +141,8 @@ def test_given_steps_of_one_length_when_counted_in_bins_then_compatible_has_an_e
     assert sum(series["histogram"]["counts"]) == series["steps"] == 400 - NEWEST
 
 
-def test_given_steps_of_one_number_when_slow_ones_are_explained_then_compatible_looks_at_another_mode(
+@pytest.mark.defect("steps of one number")
+def test_compatible_explains_slow_steps_by_another_mode(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), MEASURED)
@@ -158,7 +166,8 @@ def test_given_steps_of_one_number_when_slow_ones_are_explained_then_compatible_
     ]
 
 
-def test_given_a_mode_when_steps_are_chosen_by_it_then_compatible_judges_all_of_them(profile: ProfileFolder) -> None:
+@pytest.mark.defect("a mode")
+def test_compatible_ignores_the_chosen_mode(profile: ProfileFolder) -> None:
     profile.system(ticks(10), MEASURED)
     training = [step(number, 1.0 * number, 0.9) for number in range(250)]
     evaluating = [step(number, 250.0 + number, 0.9, mode=EVAL) for number in range(250)]
@@ -194,7 +203,8 @@ def loading(
     folder.timeline(events, node=node, pid=pids + 100)
 
 
-def test_given_a_loading_main_process_when_loaders_are_counted_then_compatible_takes_it_for_one(
+@pytest.mark.defect("a loading main process")
+def test_compatible_counts_the_main_process_as_a_loader(
     profile: ProfileFolder,
 ) -> None:
     loading(profile, loaders=3, cores=4)
@@ -205,7 +215,8 @@ def test_given_a_loading_main_process_when_loaders_are_counted_then_compatible_t
     assert read.documented.times_fired("Dataloader") == 0, "the GPU is 90 % busy: too few loaders cost nothing"
 
 
-def test_given_loading_times_when_workers_live_long_then_compatible_mixes_them_with_fetches(
+@pytest.mark.defect("loading times")
+def test_compatible_mixes_worker_lifetimes_with_fetches(
     profile: ProfileFolder,
 ) -> None:
     loading(profile, loaders=3, cores=4)
@@ -215,7 +226,8 @@ def test_given_loading_times_when_workers_live_long_then_compatible_mixes_them_w
     assert read.documented.details("Dataloader")["algo-1"]["worker_time"]["p50"] == pytest.approx(0.8, rel=0.05)
 
 
-def test_given_loaders_of_two_nodes_when_counted_then_compatible_pools_them_against_one_nodes_cores(
+@pytest.mark.defect("loaders of two nodes")
+def test_compatible_pools_loaders_of_two_nodes(
     profile: ProfileFolder,
 ) -> None:
     for number, node in enumerate(("algo-1", "algo-2")):
@@ -228,7 +240,8 @@ def test_given_loaders_of_two_nodes_when_counted_then_compatible_pools_them_agai
     assert read.documented.status("Dataloader") is Status.OK
 
 
-def test_given_a_median_between_two_numbers_when_loaders_are_counted_then_compatible_cuts_it_off(
+@pytest.mark.defect("a median between two numbers")
+def test_compatible_truncates_a_median_between_two_loader_counts(
     profile: ProfileFolder,
 ) -> None:
     loading(profile, loaders=3, cores=4, odd=1)
@@ -238,7 +251,8 @@ def test_given_a_median_between_two_numbers_when_loaders_are_counted_then_compat
     assert read.documented.details("Dataloader")["algo-1"]["dataloaders"] == (3 + 4) / 2
 
 
-def test_given_loaders_of_tensorflow_when_they_do_not_prefetch_then_only_documented_says_so(
+@pytest.mark.defect("loaders of TensorFlow")
+def test_only_documented_reports_tensorflow_without_prefetch(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(4), MEASURED)
@@ -253,7 +267,8 @@ def test_given_loaders_of_tensorflow_when_they_do_not_prefetch_then_only_documen
     assert read.documented.details("Dataloader")["algo-1"]["tensorflow_time"]["count"] == 237
 
 
-def test_given_a_job_without_framework_metrics_when_judged_then_documented_says_that_it_cannot(
+@pytest.mark.defect("a job without framework metrics")
+def test_documented_says_it_lacks_framework_metrics(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(24, every_s=20.0), MEASURED)
@@ -264,7 +279,8 @@ def test_given_a_job_without_framework_metrics_when_judged_then_documented_says_
         assert "framework metrics" in read.documented.reason(rule)
 
 
-def test_given_the_first_step_when_processes_write_by_turns_then_compatible_takes_the_first_it_meets(
+@pytest.mark.defect("the first step")
+def test_compatible_takes_the_first_step_it_meets(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(4), MEASURED)
@@ -282,7 +298,8 @@ def without_arguments(text: str) -> str:
     return re.sub(r', "args": \{"pid": 100, "step_num": "\d+"\}', "", text)
 
 
-def test_given_steps_without_number_when_the_original_dies_then_both_readings_count_them(
+@pytest.mark.defect("steps without number")
+def test_both_readings_count_steps_without_a_number(
     profile: ProfileFolder,
 ) -> None:
     steps = [step(number, 1.0 * number + 0.05, 0.9) for number in range(300)]
@@ -305,7 +322,8 @@ def twice(folder: ProfileFolder, events: Sequence[dict[str, Any]], edit: Any) ->
     return both(folder), plain
 
 
-def test_given_steps_of_no_length_when_the_original_divides_by_zero_then_both_readings_go_on(
+@pytest.mark.defect("steps of no length")
+def test_both_readings_survive_steps_of_zero_length(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(6), MEASURED)

@@ -12,16 +12,17 @@ from tests.support import small_job
 from tests.support.delivery import STREAMS, Network, final_state
 from tests.support.profile_folder import START, TRAIN, ProfileFolder, event, step, ticks
 from tests.support.small_job import Upload, uploads
-from trainguard.debugger_replay.replay import replay
-from trainguard.errors import EmptyProfileError
+from trainguard.core.errors import EmptyProfileError
+from trainguard.core.records import Status
 from trainguard.local.sources import FolderSource, open_folder
-from trainguard.records import Status
+from trainguard.managed.replay import replay
 
 A_MINUTE = 12
 """Snapshots of a minute at the sampling interval of 5 s."""
 
 
-def test_given_a_lost_tail_when_a_peak_lies_in_the_last_minute_then_only_documented_sees_it(
+@pytest.mark.defect("a lost tail")
+def test_only_documented_sees_a_peak_in_the_last_minute(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(minutes=3)
@@ -34,7 +35,8 @@ def test_given_a_lost_tail_when_a_peak_lies_in_the_last_minute_then_only_documen
     assert read.documented.datapoints("OverallSystemUsage") == 3 * A_MINUTE
 
 
-def test_given_a_clock_of_both_streams_when_framework_events_stop_then_only_documented_goes_on(
+@pytest.mark.defect("a clock of both streams")
+def test_only_documented_goes_on_without_framework_events(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(minutes=10)
@@ -49,7 +51,8 @@ def test_given_a_clock_of_both_streams_when_framework_events_stop_then_only_docu
     assert read.documented.datapoints("LowGPUUtilization") == 10 * A_MINUTE
 
 
-def test_given_a_step_on_an_edge_when_windows_are_closed_then_compatible_counts_it_twice(
+@pytest.mark.defect("a step on an edge")
+def test_compatible_counts_a_step_on_a_window_edge_twice(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=6), {"gpu0": 90.0, "cpu0": 30.0})
@@ -65,7 +68,8 @@ def test_given_a_step_on_an_edge_when_windows_are_closed_then_compatible_counts_
     assert series["number_of_outliers"] == len([number for number in across if number >= 100])
 
 
-def test_given_a_sample_on_an_edge_when_windows_are_closed_then_compatible_adds_it_to_itself(
+@pytest.mark.defect("a sample on an edge")
+def test_compatible_doubles_a_sample_on_a_window_edge(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=4, first_s=0.0), {"gpu0": 90.0, "cpu0": 30.0, "mem": 23.0})
@@ -77,7 +81,8 @@ def test_given_a_sample_on_an_edge_when_windows_are_closed_then_compatible_adds_
     assert read.documented.datapoints("OverallSystemUsage") == 4 * A_MINUTE
 
 
-def test_given_late_files_when_a_minute_of_the_other_node_comes_110_s_late_then_documented_uses_it() -> None:
+@pytest.mark.defect("late files")
+def test_documented_uses_files_110_s_late() -> None:
     objects = [upload for upload in uploads() if upload.at < small_job.START + 360.0]
     late = next(upload for upload in objects if f"{small_job.START + 120}.algo-2" in upload.key)
     in_time = delivered(objects)
@@ -112,7 +117,8 @@ class CountingSource:
         return self.folder.read(name)
 
 
-def test_given_files_parsed_again_when_windows_overlap_in_their_files_then_either_reading_parses_each_once(
+@pytest.mark.defect("files parsed again")
+def test_files_in_overlapping_windows_are_parsed_once(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=10), {"gpu0": 90.0, "cpu0": 30.0})
@@ -125,7 +131,8 @@ def test_given_files_parsed_again_when_windows_overlap_in_their_files_then_eithe
     assert read.counters("algo-1", "framework")["events"] == len(profile.lines("pevents"))
 
 
-def test_given_environment_variables_when_they_hold_text_then_they_change_nothing(
+@pytest.mark.defect("environment variables")
+def test_environment_variables_with_text_change_nothing(
     profile: ProfileFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile.system(ticks(minutes=4), {"gpu0": 40.0, "cpu0": 30.0})
@@ -137,7 +144,8 @@ def test_given_environment_variables_when_they_hold_text_then_they_change_nothin
     assert after.documented.verdicts == before.documented.verdicts
 
 
-def test_given_names_of_nodes_when_a_host_is_no_algo_then_only_documented_reads_it(profile: ProfileFolder) -> None:
+@pytest.mark.defect("names of nodes")
+def test_only_documented_reads_hosts_not_named_algo(profile: ProfileFolder) -> None:
     profile.system(ticks(minutes=3), {"gpu0": 90.0, "cpu0": 30.0})
     profile.system(ticks(minutes=3), {"gpu0": 50.0, "cpu0": 30.0}, node="trainer.local")
     read = both(profile)
@@ -146,7 +154,8 @@ def test_given_names_of_nodes_when_a_host_is_no_algo_then_only_documented_reads_
     assert set(read.documented.details("OverallSystemUsage")) == {"algo-1", "trainer.local"}
 
 
-def test_given_unfinished_files_when_their_name_ends_in_tmp_then_only_compatible_reads_them(
+@pytest.mark.defect("unfinished files")
+def test_only_compatible_reads_unfinished_tmp_files(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(minutes=3)
@@ -161,7 +170,8 @@ def test_given_unfinished_files_when_their_name_ends_in_tmp_then_only_compatible
     assert {first.exists(), third.exists()} == {True}
 
 
-def test_given_broken_lines_when_the_original_dies_then_both_readings_go_on_and_count_them(
+@pytest.mark.defect("broken lines")
+def test_both_readings_count_broken_lines_and_go_on(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=4), {"gpu0": 90.0, "cpu0": 30.0})
@@ -174,7 +184,8 @@ def test_given_broken_lines_when_the_original_dies_then_both_readings_go_on_and_
     assert read.documented.datapoints("OverallSystemUsage") == 4 * A_MINUTE
 
 
-def test_given_a_truncated_trace_when_its_end_is_missing_then_only_documented_uses_what_is_whole(
+@pytest.mark.defect("a truncated trace")
+def test_only_documented_uses_a_truncated_trace(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=4), {"gpu0": 90.0, "cpu0": 30.0})
@@ -188,7 +199,8 @@ def test_given_a_truncated_trace_when_its_end_is_missing_then_only_documented_us
     assert read.documented.details("OverallFrameworkMetrics", "algo-1")["phase"].keys() == {TRAIN, "others"}
 
 
-def test_given_pairs_of_begin_and_end_when_threads_overlap_then_compatible_joins_the_wrong_ones(
+@pytest.mark.defect("pairs of begin and end")
+def test_compatible_mispairs_events_of_overlapping_threads(
     profile: ProfileFolder,
 ) -> None:
     def mark(kind: str, name: str, at_s: float, thread: int) -> dict[str, object]:
@@ -210,7 +222,8 @@ def test_given_pairs_of_begin_and_end_when_threads_overlap_then_compatible_joins
     }
 
 
-def test_given_ends_without_a_beginning_when_the_original_dies_then_both_readings_go_on_and_count_them(
+@pytest.mark.defect("ends without a beginning")
+def test_both_readings_count_ends_without_a_beginning(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=3), {"gpu0": 90.0, "cpu0": 30.0})
@@ -226,7 +239,8 @@ def test_given_ends_without_a_beginning_when_the_original_dies_then_both_reading
     assert totals == [{"copy": 10_000_000}] * 2
 
 
-def test_given_framework_files_alone_when_read_then_compatible_refuses_and_documented_judges_them(
+@pytest.mark.defect("framework files alone")
+def test_compatible_refuses_framework_files_alone(
     profile: ProfileFolder,
 ) -> None:
     profile.timeline([step(number, 0.5 * number + 0.1, 0.4) for number in range(300)])
@@ -238,7 +252,8 @@ def test_given_framework_files_alone_when_read_then_compatible_refuses_and_docum
     assert read.status("LowGPUUtilization") is Status.NOT_APPLICABLE
 
 
-def test_given_times_of_tensorflow_traces_when_two_workers_trace_a_step_then_compatible_moves_the_second(
+@pytest.mark.defect("times of TensorFlow traces")
+def test_compatible_shifts_the_second_tensorflow_worker(
     profile: ProfileFolder,
 ) -> None:
     for node, at_s in (("algo-1", 30.0), ("algo-2", 90.0)):
@@ -251,7 +266,8 @@ def test_given_times_of_tensorflow_traces_when_two_workers_trace_a_step_then_com
     assert read.documented.watermark_s("algo-2", "framework") == START + 95.0
 
 
-def test_given_tensorflow_traces_without_metadata_when_read_then_compatible_puts_them_into_1970(
+@pytest.mark.defect("TensorFlow traces without metadata")
+def test_compatible_dates_tensorflow_without_metadata_to_1970(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=4), {"gpu0": 90.0, "cpu0": 30.0})

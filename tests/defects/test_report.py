@@ -7,10 +7,10 @@ import pytest
 
 from tests.defects.readings import both, compatible, documented
 from tests.support.profile_folder import ProfileFolder, event, step, ticks
-from trainguard.debugger_replay.rules import RULES
-from trainguard.errors import RuleConfigError
-from trainguard.records import Status
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.core.errors import RuleConfigError
+from trainguard.core.records import Status
+from trainguard.managed.parameters import RULES
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}, "BatchSize": {"window": 20, "patience": 20}}
 ALL = [rule.name for rule in RULES]
@@ -20,7 +20,8 @@ A_MINUTE = 12
 WINDOWS = 9
 
 
-def test_given_a_node_without_gpus_when_the_original_dies_then_both_readings_report_all_rules(
+@pytest.mark.defect("a node without GPUs")
+def test_both_readings_report_all_rules_without_gpus(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 40.0, "gpu0_memory": 10.0, "cpu0": 30.0}, node="algo-1")
@@ -34,9 +35,8 @@ def test_given_a_node_without_gpus_when_the_original_dies_then_both_readings_rep
     assert "algo-1" in str(read.documented.worst("BatchSize"))
 
 
-def test_given_a_rule_that_fails_when_others_go_on_then_it_alone_is_in_error(
-    profile: ProfileFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.defect("a rule that fails")
+def test_only_the_failing_rule_is_in_error(profile: ProfileFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("gpu0")
 
@@ -49,7 +49,8 @@ def test_given_a_rule_that_fails_when_others_go_on_then_it_alone_is_in_error(
     assert read.times_fired("LowGPUUtilization") == 1
 
 
-def test_given_whole_numbers_when_the_original_cannot_write_them_then_both_readings_say_the_same_as_of_floats(
+@pytest.mark.defect("whole numbers")
+def test_whole_numbers_are_reported_like_floats(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 40.0, "gpu0_memory": 10.0, "cpu0": 30.0})
@@ -61,7 +62,8 @@ def test_given_whole_numbers_when_the_original_cannot_write_them_then_both_readi
     assert integers.documented.verdicts == floats.documented.verdicts
 
 
-def test_given_values_that_are_no_numbers_when_read_then_neither_reading_reports_them(profile: ProfileFolder) -> None:
+@pytest.mark.defect("values that are no numbers")
+def test_neither_reading_reports_non_numeric_values(profile: ProfileFolder) -> None:
     profile.system(ticks(10), {"gpu0": 40.0, "cpu0": 30.0})
     profile.change("system", lambda text: text.replace('"Value": 30.0', '"Value": NaN', 1))
     read = both(profile)
@@ -71,7 +73,8 @@ def test_given_values_that_are_no_numbers_when_read_then_neither_reading_reports
     assert math.isfinite(read.documented.details("OverallSystemUsage", "algo-1")["CPU"]["max"])
 
 
-def test_given_fractional_thresholds_when_the_original_takes_integers_then_both_readings_use_them(
+@pytest.mark.defect("fractional thresholds")
+def test_both_readings_use_fractional_thresholds(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 50.25, "cpu0": 30.0})
@@ -87,7 +90,8 @@ def test_given_fractional_thresholds_when_the_original_takes_integers_then_both_
     assert fired == {50.5: (True, True), 50: (False, False)}
 
 
-def test_given_operators_of_under_2_percent_when_the_original_aborts_then_both_readings_go_on(
+@pytest.mark.defect("operators of under 2 percent")
+def test_both_readings_survive_operators_under_2_percent(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(4), {"gpu0": 90.0, "cpu0": 30.0})
@@ -100,7 +104,8 @@ def test_given_operators_of_under_2_percent_when_the_original_aborts_then_both_r
     assert shares == pytest.approx({f"operator_{number}": 100.0 / 60 for number in range(60)})
 
 
-def test_given_two_kinds_of_low_use_when_told_then_documented_tells_them_apart(profile: ProfileFolder) -> None:
+@pytest.mark.defect("two kinds of low use")
+def test_documented_distinguishes_two_kinds_of_low_use(profile: ProfileFolder) -> None:
     times = ticks(10)
     swinging = [0.0 if index % 4 == 0 else 95.0 for index in range(times.size)]
     profile.system(times, {"gpu0": 40.0, "gpu1": swinging, "cpu0": 30.0})
@@ -112,7 +117,8 @@ def test_given_two_kinds_of_low_use_when_told_then_documented_tells_them_apart(p
     assert {gpu: details["kind"] for gpu, details in gpus.items()} == {"gpu0": "under", "gpu1": "fluctuating"}
 
 
-def test_given_a_job_without_gpus_when_reported_then_documented_says_what_it_cannot_judge(
+@pytest.mark.defect("a job without GPUs")
+def test_documented_says_what_it_cannot_judge_without_gpus(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(4), {"cpu0": 30.0})
@@ -131,7 +137,8 @@ def test_given_a_job_without_gpus_when_reported_then_documented_says_what_it_can
     assert read.documented.status("OverallSystemUsage") is Status.OK
 
 
-def test_given_a_node_without_cpu_samples_when_the_original_fails_then_both_readings_report_its_gpus(
+@pytest.mark.defect("a node without CPU samples")
+def test_both_readings_report_gpus_without_cpu_samples(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 40.0})
@@ -143,7 +150,8 @@ def test_given_a_node_without_cpu_samples_when_the_original_fails_then_both_read
     assert Status.ERROR not in {verdict.result.status for verdict in read.documented.verdicts.values()}
 
 
-def test_given_gpu_memory_alone_when_the_original_divides_by_no_gpu_then_documented_takes_the_mean(
+@pytest.mark.defect("GPU memory alone")
+def test_documented_averages_gpu_memory_without_utilization(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(4), {"gpu0_memory": 40.0, "cpu0": 30.0})
@@ -152,7 +160,8 @@ def test_given_gpu_memory_alone_when_the_original_divides_by_no_gpu_then_documen
     assert read.documented.details("OverallSystemUsage", "algo-1")["GPU memory"]["max"] == 40.0
 
 
-def test_given_a_hostile_parameter_when_read_then_it_is_text_and_no_program(profile: ProfileFolder) -> None:
+@pytest.mark.defect("a hostile parameter")
+def test_hostile_parameter_is_never_executed(profile: ProfileFolder) -> None:
     profile.system(ticks(4), {"gpu0": 40.0, "cpu0": 30.0})
     trap = profile.root / "trap"
     hostile = {"LowGPUUtilization": {"window": f"__import__('pathlib').Path({str(trap)!r}).touch() or 20"}}

@@ -5,8 +5,8 @@ import pytest
 
 from tests.defects.readings import both
 from tests.support.profile_folder import START, ProfileFolder, event, ticks
-from trainguard.debugger_replay import low_gpu_utilization
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.managed import low_gpu_utilization
 
 A_MINUTE = 12
 """Snapshots of a minute at the sampling interval of 5 s."""
@@ -18,7 +18,8 @@ SAMPLES = WINDOWS * A_MINUTE
 SECOND_US = 1_000_000
 
 
-def test_given_unequal_gpus_when_compared_then_compatible_never_triggers(profile: ProfileFolder) -> None:
+@pytest.mark.defect("unequal GPUs")
+def test_compatible_never_triggers_on_unequal_gpus(profile: ProfileFolder) -> None:
     profile.system(ticks(10, every_s=1.0, first_s=0.5), {"gpu0": 85.0, "gpu1": 25.0, "cpu0": 30.0})
     read = both(profile, {"LoadBalancing": {"threshold": 0, "patience": 0}})
     assert read.compatible.counts("LoadBalancing") == (0, 0, WINDOWS * 60)
@@ -26,7 +27,8 @@ def test_given_unequal_gpus_when_compared_then_compatible_never_triggers(profile
     assert read.documented.worst("LoadBalancing") == "algo-1/gpu1"
 
 
-def test_given_full_utilization_when_counted_then_compatible_loses_99_and_100_percent(profile: ProfileFolder) -> None:
+@pytest.mark.defect("full utilization")
+def test_compatible_loses_99_and_100_percent_utilization(profile: ProfileFolder) -> None:
     times = ticks(10, every_s=1.0, first_s=0.5)
     profile.system(times, {"gpu0": 100.0, "gpu1": np.where(times % 2.0 < 1.0, 99.0, 30.0), "cpu0": 30.0})
     read = both(profile)
@@ -36,7 +38,8 @@ def test_given_full_utilization_when_counted_then_compatible_loses_99_and_100_pe
     assert (sum(whole["gpu0"]), sum(whole["gpu1"])) == (600, 600)
 
 
-def test_given_whiskers_of_gpu_memory_when_boxed_then_compatible_takes_the_quartile_of_utilization(
+@pytest.mark.defect("whiskers of GPU memory")
+def test_compatible_boxes_memory_by_the_utilization_quartile(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 50.0, "gpu0_memory": 10.0, "cpu0": 30.0})
@@ -49,7 +52,8 @@ def test_given_whiskers_of_gpu_memory_when_boxed_then_compatible_takes_the_quart
     assert (memory["upper"], memory["lower"]) == (10.0, 10.0)
 
 
-def test_given_a_frozen_timestamp_when_batches_are_small_then_compatible_names_the_first_window(
+@pytest.mark.defect("a frozen timestamp")
+def test_compatible_names_the_first_window_for_small_batches(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 50.0, "gpu0_memory": 10.0, "cpu0": 30.0})
@@ -63,10 +67,9 @@ def test_given_a_frozen_timestamp_when_batches_are_small_then_compatible_names_t
 MEMORY = {"GPUMemoryIncrease": {"increase": 5, "window": 20, "patience": 20}}
 
 
+@pytest.mark.defect("memory jumps")
 @pytest.mark.parametrize("jump", [20.0, 60.0])
-def test_given_memory_jumps_when_compared_with_windows_that_overlap_then_compatible_misses_or_repeats_them(
-    profile: ProfileFolder, jump: float
-) -> None:
+def test_compatible_misses_or_repeats_memory_jumps(profile: ProfileFolder, jump: float) -> None:
     times = ticks(15)
     profile.system(times, {"gpu0": 90.0, "gpu0_memory": np.where(times < 450.0, 10.0, 10.0 + jump), "cpu0": 30.0})
     read = both(profile, MEMORY)
@@ -77,7 +80,8 @@ def test_given_memory_jumps_when_compared_with_windows_that_overlap_then_compati
     assert read.documented.times_fired("GPUMemoryIncrease") == 1
 
 
-def test_given_a_window_of_one_value_when_there_is_nothing_to_compare_it_with_then_compatible_is_silent(
+@pytest.mark.defect("a window of one value")
+def test_compatible_is_silent_on_a_window_of_one_value(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(15)
@@ -87,7 +91,8 @@ def test_given_a_window_of_one_value_when_there_is_nothing_to_compare_it_with_th
     assert read.documented.times_fired("GPUMemoryIncrease") == 1
 
 
-def test_given_slow_leaks_when_windows_overlap_then_compatible_is_blind_to_them(profile: ProfileFolder) -> None:
+@pytest.mark.defect("slow leaks")
+def test_compatible_misses_slow_leaks_in_overlapping_windows(profile: ProfileFolder) -> None:
     times = ticks(15)
     profile.system(times, {"gpu0": 90.0, "gpu0_memory": 10.0 + 70.0 * times / times[-1], "cpu0": 30.0})
     read = both(profile, MEMORY)
@@ -95,7 +100,8 @@ def test_given_slow_leaks_when_windows_overlap_then_compatible_is_blind_to_them(
     assert read.documented.times_fired("GPUMemoryIncrease") == 1
 
 
-def test_given_a_full_history_when_compatible_drops_it_then_patience_begins_again(
+@pytest.mark.defect("a full history")
+def test_compatible_restarts_patience_on_dropped_history(
     profile: ProfileFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(low_gpu_utilization, "MAX_DATAPOINTS", 2 * A_MINUTE + 6)
@@ -113,7 +119,8 @@ def every_fourth(times: np.ndarray, value: float, otherwise: float) -> np.ndarra
 BOTTLENECK = {"CPUBottleneck": {"threshold": 30, "patience": 0}}
 
 
-def test_given_nodes_of_one_clock_when_one_waits_and_the_other_computes_then_compatible_joins_them(
+@pytest.mark.defect("nodes of one clock")
+def test_compatible_joins_waiting_and_computing_nodes(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -127,7 +134,8 @@ def test_given_nodes_of_one_clock_when_one_waits_and_the_other_computes_then_com
         assert read.documented.details("CPUBottleneck", node)["bottlenecked"] == 0
 
 
-def test_given_samplers_30_ms_apart_when_snapshots_are_20_ms_then_compatible_sees_no_bottleneck(
+@pytest.mark.defect("samplers 30 ms apart")
+def test_compatible_misses_bottlenecks_of_samplers_30_ms_apart(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -140,7 +148,8 @@ def test_given_samplers_30_ms_apart_when_snapshots_are_20_ms_then_compatible_see
     assert (details["bottlenecked"], details["judged"]) == (last_active * 3 // 4, last_active)
 
 
-def test_given_one_hot_core_when_one_gpu_of_eight_waits_then_compatible_calls_it_a_bottleneck(
+@pytest.mark.defect("one hot core")
+def test_compatible_reports_a_bottleneck_for_one_gpu_of_eight(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -154,7 +163,8 @@ def test_given_one_hot_core_when_one_gpu_of_eight_waits_then_compatible_calls_it
     assert read.documented.details("CPUBottleneck", "algo-1")["bottlenecked"] == 0
 
 
-def test_given_time_at_bottlenecks_when_an_event_covers_many_then_compatible_adds_it_each_time(
+@pytest.mark.defect("time at bottlenecks")
+def test_compatible_adds_bottleneck_time_repeatedly(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -170,7 +180,8 @@ def test_given_time_at_bottlenecks_when_an_event_covers_many_then_compatible_add
     ]
 
 
-def test_given_unlike_nodes_when_averaged_then_compatible_divides_by_devices_that_a_node_has_not(
+@pytest.mark.defect("unlike nodes")
+def test_compatible_averages_over_devices_a_node_lacks(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(4)
@@ -183,7 +194,8 @@ def test_given_unlike_nodes_when_averaged_then_compatible_divides_by_devices_tha
     assert read.documented.details("OverallSystemUsage", "algo-1")["CPU"]["p50"] == 30.0
 
 
-def test_given_a_count_of_datapoints_when_a_gpu_comes_late_then_compatible_shows_that_gpus_count(
+@pytest.mark.defect("a count of datapoints")
+def test_compatible_shows_the_datapoints_of_a_late_gpu(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -196,7 +208,8 @@ def test_given_a_count_of_datapoints_when_a_gpu_comes_late_then_compatible_shows
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}}
 
 
-def test_given_a_quantile_on_its_threshold_when_the_gpu_fluctuates_then_compatible_says_nothing(
+@pytest.mark.defect("a quantile on its threshold")
+def test_compatible_is_silent_on_a_quantile_at_its_threshold(
     profile: ProfileFolder,
 ) -> None:
     times = ticks(10)
@@ -207,7 +220,8 @@ def test_given_a_quantile_on_its_threshold_when_the_gpu_fluctuates_then_compatib
     assert read.documented.details("LowGPUUtilization", "algo-1")["gpus"]["gpu0"]["kind"] == "fluctuating"
 
 
-def test_given_gpus_without_a_process_when_judged_then_compatible_calls_them_under_utilised(
+@pytest.mark.defect("GPUs without a process")
+def test_compatible_calls_gpus_without_a_process_underutilised(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(10), {"gpu0": 95.0, "gpu1": 0.0, "cpu0": 30.0})

@@ -1,7 +1,7 @@
-"""Trials of how a job ends that nobody hears of, with the data of every family, and days of ticks behind it.
+"""Trials of how a job ends without an event, with the data of every family, and days of scheduler runs behind it.
 
 A trial draws what the job writes, whether SageMaker knows it, and how its messages come. The oracle asks that it is
-closed and reported once, that nobody is told that it stalls, that ticks write and ask a bounded number of times, and
+closed and reported once, that nobody is alerted to a stall, that scheduler runs read and write a bounded number, and
 that each stream's item is that of the same job with every message and event at its time.
 """
 
@@ -17,11 +17,11 @@ from tests.support.captures import capture
 from tests.support.delivered import SYSTEM_1
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, SETTINGS, START, Upload, describe
+from trainguard.core.records import JobStatus
+from trainguard.engine.reconcile import reconciler
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.tick import job_care
-from trainguard.families.training.keys import STALLED
+from trainguard.engine.training.keys import STALLED
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.records import JobStatus
 
 FAMILIES_OF_DATA = ("system", "tensors", "scalars", "kernels")
 LAST_S = 1_000.0
@@ -86,11 +86,11 @@ def written(data: tuple[str, ...]) -> tuple[Upload, ...]:
 
 
 def play(ending: Ending, *, left_s: float, hours: int) -> tuple[Network, int]:
-    """Play a trial, with a tick each minute; a job outside SageMaker is left after ``left_s`` of silence.
+    """Play a trial, with a scheduler run each minute; a job outside SageMaker is left after ``left_s`` of silence.
 
-    Returns the world, and how many stalls were told of while the job ran.
+    Returns the world, and how many stalls were notified while the job ran.
     """
-    with patch.object(job_care, "ABANDONED_S", left_s):
+    with patch.object(reconciler, "ABANDONED_S", left_s):
         return _played(ending, hours)
 
 
@@ -123,14 +123,14 @@ def _played(ending: Ending, hours: int) -> tuple[Network, int]:
         runs = until <= START + LAST_S
         if not (runs or ending.outside):
             network.world.training_jobs.set(replace(described, status=JobStatus.COMPLETED, ended_at=START + LAST_S))
-        network.tick()
+        network.run_scheduler()
         if runs:
             told = stalls(network)
     return network, told
 
 
 def stalls(network: Network) -> int:
-    """Return how many stalls people were told of."""
+    """Return how many stalls people were notified of."""
     return sum(fire["rule"] == STALLED for fire in network.world.executions.started.values())
 
 

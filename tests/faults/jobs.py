@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
+from trainguard.core.layout import hour_folder
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.family import Families
 from trainguard.engine.plan import RulePlan
-from trainguard.families.profiler.family import ProfilerFamily
-from trainguard.layout import hour_folder
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, StreamKey
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.engine.profiler.family import ProfilerFamily
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnyRule
-from trainguard.rules.step_outlier import StepOutlier
+from trainguard.rules.step_outlier.rule import StepOutlier
 
 BUCKET = "profiles"
 JOB = "trial"

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from trainguard.actions import ceiling, stop
-from trainguard.adapters.memory import stop_budget
-from trainguard.adapters.memory.node_states import MemoryNodeStates
 from trainguard.engine import evaluate, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.messages import batch
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.engine.outbox import fires
+from trainguard.stack.actions import stop, stop_rate_limit
+from trainguard.testing.memory import node_states as stop_budget
+from trainguard.testing.memory.node_states import MemoryNodeStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ MUTANTS = (
         "closed by a mark while the job runs",
         batch.BatchProcessor,
         "_follow",
-        "said.is_final and described.active",
+        "status.is_final and described.active",
         "described.active",
         ("end mark early",),
     ),
@@ -123,8 +123,8 @@ MUTANTS = (
         ("another job",),
     ),
     Mutant(
-        "no ceiling",
-        ceiling,
+        "no stop rate limit",
+        stop_rate_limit,
         "admit",
         "len(recent) + (not is_counted) > limit",
         "False",
@@ -159,7 +159,7 @@ def applied(mutant: Mutant) -> Iterator[None]:
     Raises
     ------
     ValueError
-        When the code no longer holds what the mutant replaces: the mutant is to be written anew.
+        When the code no longer holds what the mutant replaces: rewrite the mutant.
     """
     original: Callable[..., Any] = getattr(mutant.holder, mutant.function)
     tree = ast.parse(textwrap.dedent(inspect.getsource(original)))

@@ -6,7 +6,7 @@ from tests.faults.jobs import JOB, Shape, describe
 from tests.faults.play import Play, played
 from tests.faults.stops import LIMIT
 from tests.faults.trial import Trial
-from tests.support.delivery import BY_TICK
+from tests.support.delivery import BY_SCHEDULER
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 
 State = dict[str, object]
@@ -23,7 +23,7 @@ def state_of(play: Play) -> State:
         state[key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters, record.closed)
         assert not record.unsent, f"{key.node_kind} has fires that wait"
     for row in world.rows.of_job(JOB):
-        fired_at = row.fired_at is not None if row.rule in BY_TICK else row.fired_at
+        fired_at = row.fired_at is not None if row.rule in BY_SCHEDULER else row.fired_at
         fired = (row.violations, row.times_fired, fired_at)
         found = (row.finding.measured, row.finding.severity, row.worst)
         state[f"row {row.target}"] = (row.status, found, row.data_points, row.evaluated_through, fired)

@@ -13,19 +13,20 @@ from unittest.mock import patch
 from tests.faults.jobs import BUCKET, FAMILIES, JOB, START, Written, describe, end_of, written
 from tests.faults.stops import FirePath
 from tests.faults.trial import OUTAGE_S, PORTS, Fault, Trial
-from trainguard.adapters.memory import faults as ports
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import TrainGuardError
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobStatus, StreamKey
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import Lifecycle
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message, encode_task
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.errors import TrainGuardError
-from trainguard.ports import Timing
-from trainguard.records import JobStatus, StreamKey
-from trainguard.state import codec, migrations
-from trainguard.timestamps import iso_time
+from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.state import codec
+from trainguard.state import codec as migrations
+from trainguard.testing.memory import faults as ports
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 VISIBILITY_S = 360.0
 RECEIVES = 5
@@ -245,7 +246,7 @@ class Play:
         return BatchProcessor(services=self.world.services, timing=self._timing, bucket=BUCKET, families=FAMILIES)
 
     def _tick(self) -> None:
-        tick_at_once(services=self.world.services, timing=self._timing, families=FAMILIES).run()
+        scheduler_at_once(services=self.world.services, timing=self._timing, families=FAMILIES).run()
 
     def _follow(self) -> None:
         services = self.world.services

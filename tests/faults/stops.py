@@ -4,14 +4,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.faults.jobs import START
-from trainguard.actions.request import StopCase
-from trainguard.actions.stop_kinds import StopServices, decide_within_ceiling
-from trainguard.actions.stop_preconditions import StopPreconditions
-from trainguard.actions.stop_switch import StopSwitches
-from trainguard.adapters.memory.stop_budget import MemoryStopBudget
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import PortUnavailableError
-from trainguard.records import JOB_NODE
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.records import JOB_NODE
+from trainguard.stack.actions.request import StopCase
+from trainguard.stack.actions.stop_kinds import StopServices, decide_within_stop_rate
+from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_switch import StopSwitches
+from trainguard.testing.memory.node_states import MemoryStopBudget
+from trainguard.testing.memory.world import MemoryWorld
 
 LIMIT = 1
 ENABLED = StopSwitches("enabled")
@@ -45,7 +45,7 @@ class FirePath:
         rows = self.world.rows
         stored = rows.load(job, rule)
         if stored is None:
-            raise PortUnavailableError("RuleStates", "load", "the tick has still to write the row")
+            raise PortUnavailableError("RuleStates", "load", "the scheduler has still to write the row")
         rows.record(replace(stored, fire_id=payload["fireId"]))
         case = StopCase(
             job=job,
@@ -63,7 +63,7 @@ class FirePath:
             changed = {"created_at": START + 900.0} if self.another == 0 else {"arn": f"{description.arn}-other"}
             description = replace(description, **changed)
         services = StopServices(lambda _: description, {}, lambda: ENABLED, frozenset())
-        if not decide_within_ceiling(case, services, self.budget, LIMIT, known=known, now=now).stop:
+        if not decide_within_stop_rate(case, services, self.budget, LIMIT, known=known, now=now).stop:
             return
         assert description is not None
         self.hour.add(case.identity)

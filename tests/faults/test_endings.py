@@ -1,4 +1,4 @@
-"""Jobs whose end nobody hears of: closed, reported once, never told to stall, and cheap."""
+"""Jobs whose end no event reports: closed, reported once, never alerted as stalled, and cheap."""
 
 import os
 
@@ -6,11 +6,11 @@ import pytest
 
 from tests.faults.endings import FAMILIES_OF_DATA, Ending, drawn, in_order, wrong
 from tests.faults.mutants import Mutant, applied
+from trainguard.engine.reconcile.reconciler import ABANDONED_S
 from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.tick.job_care import ABANDONED_S
 
 TRIALS = int(os.environ.get("TRIALS", "20000")) // 100
-"""A trial has three days of ticks: `make thorough` plays one for a hundred of the short ones."""
+"""A trial has three days of scheduler runs: `make thorough` plays one for a hundred of the short ones."""
 
 
 @pytest.mark.parametrize("data", FAMILIES_OF_DATA)
@@ -26,7 +26,7 @@ def test_any_data_and_delivery_end_unheard(seed: int) -> None:
 
 @pytest.mark.parametrize("outside", [False, True])
 def test_a_watch_over_our_own_writes_is_found(outside: bool) -> None:
-    mutant = Mutant("own writes", JobStreams, "mark_of", "crc32(repr(said).encode())", "record.version", ())
+    mutant = Mutant("own writes", JobStreams, "mark_of", "crc32(repr(contents).encode())", "record.version", ())
     ending = Ending(("tensors",), outside, threshold_s=360)
     in_order(ending.data, outside, ending.threshold_s)
     with applied(mutant):

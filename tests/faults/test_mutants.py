@@ -27,17 +27,17 @@ def first_found(mutant: Mutant, seeds: range, kinds: tuple[str, ...] | None) -> 
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_given_a_safeguard_taken_out_when_its_faults_come_then_a_trial_is_wrong(mutant: Mutant) -> None:
+def test_removed_safeguard_fails_a_trial_of_its_faults(mutant: Mutant) -> None:
     assert first_found(mutant, range(WITHIN), mutant.kinds) is not None
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_given_a_safeguard_taken_out_when_any_faults_come_then_a_trial_is_wrong(mutant: Mutant) -> None:
+def test_removed_safeguard_fails_a_trial_of_any_faults(mutant: Mutant) -> None:
     assert first_found(mutant, range(WITHIN_ANY), None) is not None
 
 
-def test_given_code_that_has_changed_when_a_mutant_no_longer_fits_then_it_says_so() -> None:
+def test_mutant_of_changed_code_says_it_no_longer_fits() -> None:
     gone = Mutant("gone", MUTANTS[0].holder, "save", "raise KeyError(item)", "pass", ())
     with pytest.raises(ValueError, match="mutant 'gone'"), applied(gone):
         pass

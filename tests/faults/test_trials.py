@@ -29,11 +29,11 @@ def check(seeds: range) -> None:
 
 
 @pytest.mark.parametrize(("kind", "rules"), [("one", 1), ("grid", 1), ("lanes", 2)])
-def test_given_nothing_goes_wrong_when_a_job_ends_then_its_faults_have_fired_once(kind: str, rules: int) -> None:
+def test_job_without_faults_fires_its_findings_once(kind: str, rules: int) -> None:
     assert undisturbed(Shape(kind))["fires"] == [("LowGPUUtilization", "0"), ("StepOutlier", "0")][:rules]
 
 
-def test_given_trials_when_functions_run_then_they_call_exactly_the_operations_that_fail_in_others() -> None:
+def test_trials_call_exactly_the_operations_that_can_fail() -> None:
     trials = [Trial(Shape(kind)) for kind in ("one", "grid", "lanes")]
     reached = set().union(*(played(trial).reached for trial in trials))
     assert sorted(reached) == sorted(PORTS)
@@ -41,7 +41,7 @@ def test_given_trials_when_functions_run_then_they_call_exactly_the_operations_t
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_given_one_kind_of_fault_when_the_job_ends_then_nothing_is_lost_or_done_twice(kind: str) -> None:
+def test_one_kind_of_fault_loses_and_repeats_nothing(kind: str) -> None:
     for seed in range(2):
         trial = drawn(seed, [kind])
         assert wrong(trial) is None, shown(trial)
@@ -54,18 +54,18 @@ def test_given_a_hundred_trials_when_played_then_none_is_wrong(block: int) -> No
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_given_thousands_of_trials_when_played_then_none_is_wrong(block: int) -> None:
+def test_thousands_of_trials_are_all_right(block: int) -> None:
     count = -(-TRIALS // BLOCKS)
     check(range(FIRST_THOROUGH + block * count, FIRST_THOROUGH + (block + 1) * count))
 
 
 @pytest.mark.parametrize("item", [0, 1, 2])
-def test_given_a_damaged_item_when_messages_go_on_then_it_is_rebuilt_from_s3(item: int) -> None:
+def test_damaged_item_is_rebuilt_from_s3(item: int) -> None:
     trial = Trial(Shape("grid"), (Fault("damaged item", item, 310.0, 300),))
     assert wrong(trial) is None
 
 
-def test_given_a_trial_that_is_wrong_when_shrunk_then_only_the_faults_that_matter_are_left() -> None:
+def test_shrunk_trial_keeps_only_the_relevant_faults() -> None:
     trial = Trial(Shape("one"), tuple(Fault("crash", which) for which in range(5)))
     least = shrunk(trial, lambda smaller: {2, 4} <= {fault.which for fault in smaller.faults})
     assert [fault.which for fault in least.faults] == [2, 4]

@@ -11,7 +11,7 @@ from moto import mock_aws
 from tests.functional.deployment import Deployment
 from tests.functional.offline import offline_clients
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
-from trainguard.adapters.clients import Clients
+from trainguard.aws.clients import Clients
 
 
 @pytest.fixture(scope="session", autouse=True)

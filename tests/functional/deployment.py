@@ -13,20 +13,22 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 
 from demo.recording import Recording
 from demo.uploads import RecordedObject
-from tests.functional.offline import LOOK_AFTER_JOB, POLL_SOURCE, REGION, offline_session
+from tests.functional.offline import POLL_SOURCE, RECONCILE_JOB, REGION, offline_session
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.support.printing import Capture
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.lambda_looks import payload_of
-from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
-from trainguard.engine.messages.sqs_messages import encode_task
+from trainguard.aws.clients import Clients
+from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.engine.messages.created_objects import encode_task
+from trainguard.testing.memory.services import DEFAULT_SETTINGS, SETTINGS_PATH
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -37,7 +39,7 @@ STOP_SWITCH = "/TrainGuard/stop-switch"
 STOP_SWITCH_OVERRIDE = "/TrainGuard/stop-switch-override"
 MAX_STOPS_PER_HOUR = 2
 ALERT_TOPIC, CHAT_TOPIC = (f"arn:aws:sns:{REGION}:{DEFAULT_ACCOUNT_ID}:{name}" for name in ("alerts", "chat"))
-OPTIONAL = {"look_after_job": {"POLL_SOURCE_FUNCTION": POLL_SOURCE}}
+OPTIONAL = {"reconcile_job": {"POLL_SOURCE_FUNCTION": POLL_SOURCE}}
 """Variables that a function has in some deployments; these are set here."""
 
 OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
@@ -66,7 +68,7 @@ def object_message(key: str, *, at: float, bucket: str = BUCKET) -> str:
 
 @cache
 def recorded_objects() -> tuple[RecordedObject, ...]:
-    """Return all objects of the job that the recorded events speak of."""
+    """Return all objects of the job that the recorded events name."""
     recording = Recording.load(EVENTS / "jobs" / "slow_data_loader.npz")
     return tuple(recording.objects(JOB, prefix=PREFIX))
 
@@ -105,7 +107,7 @@ class Function:
         self._printed = printed
 
     def __call__(self, given: object, *, remaining_ms: Sequence[int] = (60_000,)) -> Answer:
-        """Invoke the function; ``remaining_ms`` is what it hears each time that it asks, the last of them for good."""
+        """Invoke the function; ``remaining_ms`` answers each of its questions in turn, the last one for good."""
         self._printed.readouterr()
         value = self.module.handler(given, Context(self._name, chain(remaining_ms, repeat(remaining_ms[-1]))))
         lines = [json.loads(line) for line in self._printed.readouterr().out.splitlines()]
@@ -128,8 +130,9 @@ class Deployment:
         self.clients = clients
         self._monkeypatch = monkeypatch
         self._printed = printed
+        self._answer_stops()
         # A session of their own would have each test's functions read megabytes of service models.
-        monkeypatch.setattr("trainguard.adapters.clients.get_session", offline_session)
+        monkeypatch.setattr("trainguard.aws.clients.get_session", offline_session)
         monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
         clients.s3.create_bucket(Bucket=BUCKET)
         self.throw_stop_switch("enabled")
@@ -153,8 +156,8 @@ class Deployment:
         evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings
         return {
             "evaluate_objects": evaluation,
-            "tick": jobs | {"LOOK_AFTER_JOB_FUNCTION": LOOK_AFTER_JOB},
-            "look_after_job": evaluation,
+            "scheduler": jobs | {"RECONCILE_JOB_FUNCTION": RECONCILE_JOB},
+            "reconcile_job": evaluation,
             "poll_source": jobs | {"LIVE_SOURCES": self.live_sources},
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
             "decide_stop": {
@@ -166,7 +169,13 @@ class Deployment:
                 "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
                 "STOPPABLE_RESOURCES": self.stoppable_resources,
             },
-            "compose_alert": {},
+            "record_fire": {"RULE_STATE_TABLE": RULE_STATE},
+            "stop_job": {"RULE_STATE_TABLE": RULE_STATE},
+            "send_alert": {
+                "RULE_STATE_TABLE": RULE_STATE,
+                "ALERT_TOPIC_ARN": ALERT_TOPIC,
+                "CHAT_TOPIC_ARN": CHAT_TOPIC,
+            },
             "canary": {"RULE_STATE_TABLE": RULE_STATE} | bucket,
             "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
             "weekly_digest": {
@@ -185,7 +194,7 @@ class Deployment:
         }
 
     def function(self, name: str) -> Function:
-        """Start a function as Lambda does: its own variables and no other's, its module executed anew."""
+        """Start a function as Lambda does: its own variables and no other's, its module executed again."""
         for environment in (*self.environments.values(), *OPTIONAL.values()):
             for variable in environment:
                 self._monkeypatch.delenv(variable, raising=False)
@@ -196,13 +205,13 @@ class Deployment:
         logging.Logger.manager.loggerDict.pop(name, None)
         return Function(name, load_handler(name), self._printed)
 
-    def look_after_jobs(self) -> dict[str, Answer]:
-        """Let a tick come whose turn every job has, and each look be made; return the looks' answers by job."""
-        for job in self.world.jobs.calm():
-            self.world.jobs.set_urgent(job, urgent=True)
-        self.function("tick")(event("tick"))
-        look_after_job = self.function("look_after_job")
-        return {look.job: look_after_job(json.loads(payload_of(look))) for look in self.world.asked()}
+    def reconcile_jobs(self) -> dict[str, Answer]:
+        """Let the scheduler run in every job's turn, and reconcile each; return the answers by job."""
+        for job in self.world.jobs.polled_slowly():
+            self.world.jobs.set_fast_polling(job, polled_fast=True)
+        self.function("scheduler")(event("scheduler"))
+        reconcile_job = self.function("reconcile_job")
+        return {look.job: reconcile_job(json.loads(payload_of(look))) for look in self.world.asked()}
 
     def put(self, objects: Iterable[RecordedObject], *, bucket: str = BUCKET) -> None:
         """Let objects appear in S3 at their own time, which is past the HTTP layer."""
@@ -242,6 +251,20 @@ class Deployment:
             training_end_time=job.creation_time if status in {"Completed", "Failed", "Stopped"} else None,
         )
 
+    def _answer_stops(self) -> None:
+        """Let SageMaker stop the recorded job: moto knows no such call."""
+        made = vars(BaseClient)["_make_api_call"]
+
+        def call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+            if operation != "StopTrainingJob":
+                return made(client, operation, arguments)
+            if arguments["TrainingJobName"] not in sagemaker_backends[DEFAULT_ACCOUNT_ID][REGION].training_jobs:
+                raise ClientError({"Error": {"Code": "ValidationException", "Message": "unknown"}}, operation)
+            self.set_status("Stopping")
+            return {}
+
+        self._monkeypatch.setattr(BaseClient, "_make_api_call", call)
+
     def throw_stop_switch(self, value: str, parameter: str = STOP_SWITCH) -> None:
         """Set the stop switch, or its override."""
         self.clients.ssm.put_parameter(Name=parameter, Value=value, Type="String", Overwrite=True)
@@ -256,7 +279,7 @@ class Deployment:
 
 
 def load_handler(name: str) -> ModuleType:
-    """Execute the module of a function anew."""
+    """Execute the module of a function again."""
     path = ROOT / "lambdas" / name / "handler.py"
     spec = spec_from_file_location(f"{name}_handler", path)
     assert spec is not None

@@ -9,10 +9,10 @@ from botocore.compat import HTTPHeaders
 from botocore.session import Session, get_session
 from moto.core.botocore_stubber import MockRawResponse
 
-from trainguard.adapters.clients import Clients
+from trainguard.aws.clients import Clients
 
 REGION = "us-east-1"
-LOOK_AFTER_JOB = "look-after-job"
+RECONCILE_JOB = "reconcile-job"
 POLL_SOURCE = "poll-source"
 
 
@@ -44,7 +44,7 @@ class LambdaStandIn:
         """Answer a request before it is sent."""
         function = request.url.split("/functions/")[1].partition("/")[0]
         payload = json.loads(cast("bytes", request.body))
-        if function not in {LOOK_AFTER_JOB, POLL_SOURCE} or request.headers["X-Amz-Invocation-Type"] != b"Event":
+        if function not in {RECONCILE_JOB, POLL_SOURCE} or request.headers["X-Amz-Invocation-Type"] != b"Event":
             return _answer(request, 404, "ResourceNotFoundException")
         if payload["job"] in self.refused:
             return _answer(request, 429, "TooManyRequestsException")

@@ -1,7 +1,7 @@
 """Items of the three tables as a version of the code left them half-way through the recorded job, and their use.
 
 ``python -m tests.functional.recorded_items FILE`` records those of the code that it runs with. A release that raises
-the codec records its predecessor's first; recordings are never made anew.
+the codec records its predecessor's first; recordings are never made again.
 """
 
 import sys
@@ -35,13 +35,13 @@ def halves() -> tuple[list[RecordedObject], list[RecordedObject]]:
 
 
 def evaluate(deployment: Deployment, objects: Sequence[RecordedObject]) -> None:
-    """Put objects, let the evaluator hear of them in batches, and let the tick come."""
+    """Put objects, let the evaluator get their events in batches, and let the scheduler run."""
     deployment.put(objects)
     function = deployment.function("evaluate_objects")
     for start in range(0, len(objects), BATCH):
         rung = [object_message(each.key, at=each.appears_at) for each in objects[start : start + BATCH]]
         assert function(ringing(rung)).value == {"batchItemFailures": []}
-    assert [answer.value["failed"] for answer in deployment.look_after_jobs().values()] == [None]
+    assert [answer.value["failed"] for answer in deployment.reconcile_jobs().values()] == [None]
 
 
 def read_items(deployment: Deployment) -> Items:
@@ -58,7 +58,7 @@ def write_items(deployment: Deployment, items: Items) -> None:
 
 
 def load_items(file: Path) -> Items:
-    """Read a recording, without the time at which its job was created: SageMaker's is created anew in each test."""
+    """Read a recording, without the time at which its job was created: SageMaker's is created in each test."""
     items: Items = msgspec.msgpack.decode(file.read_bytes())
     jobs = [{name: value for name, value in item.items() if name != "CreatedAt"} for item in items[JOBS]]
     return {**items, JOBS: jobs}

@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.finding import WHOLE_JOB, Episode, Fact, Finding, Progress, Severity
-from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import (
+from trainguard.core.finding import WHOLE_JOB, Episode, Fact, Finding, Progress, Severity
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.core.records import (
     AlertKind,
     JobRecord,
     JobStatus,
@@ -229,7 +229,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
 
 
 def tuned_jobs() -> st.SearchStrategy[TunedJob]:
-    """Return what a tuning job's item may say of a job."""
+    """Return what a tuning job's item may say about a job."""
     return st.builds(
         TunedJob,
         status=st.sampled_from(JobStatus),

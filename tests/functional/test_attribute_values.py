@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functional.strategies import floats, scalars
-from trainguard.adapters.attribute_values import Columns, Scalar, number, scalar
-from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.timestamps import iso_time
+from trainguard.aws.attribute_values import Columns, Scalar, number, scalar
+from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, iso_time
 
 _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999999e125")
 
 
 @given(value=floats)
-def test_given_any_finite_float_when_written_then_it_reads_back_bit_for_bit(value: float) -> None:
+def test_any_finite_float_round_trips_bit_for_bit(value: float) -> None:
     read = Columns({"Measured": number(value)}).real("Measured")
     assert read.hex() == (value + 0.0).hex() or read == value == 0
 
@@ -34,12 +33,12 @@ def test_given_any_number_when_written_then_dynamodb_can_hold_it(value: float) -
 @pytest.mark.parametrize(
     ("value", "expected"), [(0.1, "0.1"), (23.0, "23.0"), (70, "70"), (1e21, "1e+21"), (-0.0, "0")]
 )
-def test_given_a_measure_when_written_then_a_person_reads_what_was_measured(value: float, expected: str) -> None:
+def test_measure_is_written_as_measured_for_people(value: float, expected: str) -> None:
     assert number(value) == {"N": expected}
 
 
 @given(value=scalars)
-def test_given_any_parameter_when_written_then_it_reads_back_equal_and_of_its_kind(value: Scalar) -> None:
+def test_any_parameter_round_trips_with_its_type(value: Scalar) -> None:
     read = Columns({"Parameters": {"M": {"name": scalar(value)}}}).scalars("Parameters")["name"]
     assert read == value
     assert isinstance(read, str) is isinstance(value, str)
@@ -47,11 +46,11 @@ def test_given_any_parameter_when_written_then_it_reads_back_equal_and_of_its_ki
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf")])
-def test_given_an_infinite_number_when_written_then_it_reads_back(value: float) -> None:
+def test_infinite_number_round_trips(value: float) -> None:
     assert Columns({"Measured": number(value)}).real("Measured") == value
 
 
-def test_given_a_large_float_when_dynamodb_writes_out_its_digits_then_it_reads_back_as_that_float() -> None:
+def test_large_float_in_dynamodb_digits_round_trips() -> None:
     # DynamoDB answers 1e+23 with all its digits, and that integer is not the float that was meant.
     digits = "100000000000000000000000"
     assert Columns({"Parameters": {"M": {"name": {"N": digits}}}}).scalars("Parameters")["name"] == 1e23
@@ -59,19 +58,19 @@ def test_given_a_large_float_when_dynamodb_writes_out_its_digits_then_it_reads_b
 
 
 @given(first=st.floats(-1e12, 1e12), second=st.floats(-1e12, 1e12))
-def test_given_two_times_when_written_then_text_order_is_time_order(first: float, second: float) -> None:
+def test_text_order_of_times_is_time_order(first: float, second: float) -> None:
     earlier, later = sorted((first, second))
     assert iso_from_epoch(earlier) <= iso_from_epoch(later)
     assert len(iso_from_epoch(earlier)) == len("2026-01-31T12:00:00.000Z")
 
 
 @given(at=st.floats(0.0, 4e9))
-def test_given_a_time_when_a_fire_tells_it_then_it_is_that_of_the_row_of_the_same_moment(at: float) -> None:
+def test_time_in_a_fire_matches_the_row_of_that_moment(at: float) -> None:
     assert iso_time(at) == iso_from_epoch(at)
 
 
 @given(milliseconds=st.integers(-62_135_596_800_000, 253_402_300_799_999))
-def test_given_a_time_on_a_millisecond_when_written_then_it_reads_back_equal(milliseconds: int) -> None:
+def test_time_on_a_millisecond_round_trips(milliseconds: int) -> None:
     assert epoch_from_iso(iso_from_epoch(milliseconds / 1000)) == milliseconds / 1000
 
 
@@ -83,5 +82,5 @@ def test_given_a_time_on_a_millisecond_when_written_then_it_reads_back_equal(mil
         ("1970-01-01T01:01:00.5+01:00", 60.5),
     ],
 )
-def test_given_a_time_that_another_wrote_when_read_then_it_is_the_same_moment(text: str, expected: float) -> None:
+def test_time_written_by_another_is_the_same_moment(text: str, expected: float) -> None:
     assert epoch_from_iso(text) == expected

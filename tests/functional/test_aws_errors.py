@@ -11,22 +11,22 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from trainguard.actions.stop_switch import StopSwitches
-from trainguard.adapters.aws_errors import translated
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.adapters.sagemaker import SageMakerTrainingJobs
-from trainguard.adapters.sqs_tasks import SqsTaskQueue
-from trainguard.adapters.ssm_settings import SsmSettingDocuments
-from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
-from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
-from trainguard.finding import Finding
-from trainguard.ports import NodeTask, RuleConfiguration
-from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.aws.aws_errors import translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.ports import NodeTask, RuleConfiguration
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.stack.actions.stop_switch import StopSwitches
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -118,18 +118,25 @@ CALLS: list[tuple[str, str, Act]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "code", ["ThrottlingException", "AccessDeniedException", "InternalServerError", "NoSuchBucket"]
-)
 @pytest.mark.parametrize(("service", "method", "act"), CALLS)
-def test_given_an_error_of_the_service_when_called_then_the_port_is_unavailable_and_says_why(
-    clients: Clients, service: str, method: str, act: Act, code: str
+def test_an_error_of_the_service_is_the_ports_with_its_reason(
+    clients: Clients, service: str, method: str, act: Act
 ) -> None:
     with _stubbed(getattr(clients, service)) as stubber:
-        stubber.add_client_error(method, code, "the reason", 400)
-        with pytest.raises(PortUnavailableError, match=f"failed: {code}: the reason") as caught:
+        stubber.add_client_error(method, "AccessDeniedException", "the reason", 400)
+        with pytest.raises(PortUnavailableError, match="failed: AccessDeniedException: the reason") as caught:
             act(clients)
     assert caught.value.operation.lower() == method.replace("_", "")
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError", "NoSuchBucket"])
+@pytest.mark.parametrize("number", [0, 15], ids=["dynamodb", "s3"])
+def test_an_error_of_any_code_is_the_ports_with_its_reason(clients: Clients, number: int, code: str) -> None:
+    service, method, act = CALLS[number]
+    with _stubbed(getattr(clients, service)) as stubber:
+        stubber.add_client_error(method, code, "the reason", 400)
+        with pytest.raises(PortUnavailableError, match=f"failed: {code}: the reason"):
+            act(clients)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_given_an_error_of_the_service_when_called_then_the_port_is_unavailable_
     [EndpointConnectionError(endpoint_url="https://x"), ReadTimeoutError(endpoint_url="https://x")],
     ids=["no-connection", "timeout"],
 )
-def test_given_no_answer_when_called_then_the_port_is_unavailable(error: Exception) -> None:
+def test_missing_response_makes_the_port_unavailable(error: Exception) -> None:
     with (
         pytest.raises(PortUnavailableError, match=rf"S3\.GetObject failed: {type(error).__name__}"),
         translated("S3", "GetObject"),
@@ -145,7 +152,7 @@ def test_given_no_answer_when_called_then_the_port_is_unavailable(error: Excepti
         raise error
 
 
-def test_given_a_stop_switch_when_read_twice_then_a_change_is_seen_in_it_and_in_its_override(clients: Clients) -> None:
+def test_changed_stop_switch_and_override_are_seen(clients: Clients) -> None:
     with _stubbed(clients.ssm) as stubber:
         stubber.add_response("get_parameter", {"Parameter": {"Value": "enabled"}}, {"Name": "/stop"})
         stubber.add_client_error("get_parameter", "ParameterNotFound", expected_params={"Name": "/stop-override"})
@@ -156,9 +163,7 @@ def test_given_a_stop_switch_when_read_twice_then_a_change_is_seen_in_it_and_in_
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "ParameterVersionNotFound"])
-def test_given_an_override_that_cannot_be_read_when_asked_then_the_switch_is_unavailable_and_not_the_stacks_value(
-    clients: Clients, code: str
-) -> None:
+def test_unreadable_override_makes_the_switch_unavailable(clients: Clients, code: str) -> None:
     with _stubbed(clients.ssm) as stubber:
         stubber.add_response("get_parameter", {"Parameter": {"Value": "enabled"}}, {"Name": "/stop"})
         stubber.add_client_error("get_parameter", code, "the reason", 400, expected_params={"Name": "/stop-override"})
@@ -166,19 +171,19 @@ def test_given_an_override_that_cannot_be_read_when_asked_then_the_switch_is_una
             _switch(clients).read()
 
 
-def test_given_an_error_of_our_own_when_translated_then_it_passes_as_it_is() -> None:
+def test_own_error_passes_translation_unchanged() -> None:
     with pytest.raises(ObjectMissingError), translated("S3", "GetObject"):
         raise ObjectMissingError("profiles", "key")
 
 
-def test_given_a_condition_that_fails_when_saved_then_it_is_a_conflict(clients: Clients) -> None:
+def test_failed_condition_on_save_is_a_conflict(clients: Clients) -> None:
     with _stubbed(clients.dynamodb) as stubber:
         stubber.add_client_error("put_item", "ConditionalCheckFailedException", "no", 400)
         with pytest.raises(StateConflictError):
             _nodes(clients).save(NodeRecord(KEY, version=3))
 
 
-def test_given_a_job_that_vanishes_while_it_is_registered_then_it_is_a_conflict(clients: Clients) -> None:
+def test_job_vanishing_during_registration_is_a_conflict(clients: Clients) -> None:
     with _stubbed(clients.dynamodb) as stubber:
         stubber.add_client_error("put_item", "ConditionalCheckFailedException", "no", 400)
         stubber.add_response("get_item", {})
@@ -187,14 +192,14 @@ def test_given_a_job_that_vanishes_while_it_is_registered_then_it_is_a_conflict(
 
 
 @pytest.mark.parametrize("code", ["NoSuchKey", "404"])
-def test_given_an_object_that_is_gone_when_read_then_it_is_missing(clients: Clients, code: str) -> None:
+def test_deleted_object_is_missing(clients: Clients, code: str) -> None:
     with _stubbed(clients.s3) as stubber:
         stubber.add_client_error("get_object", code, "gone", 404)
         with pytest.raises(ObjectMissingError):
             _objects(clients).get("profiles", "key", 1)
 
 
-def test_given_a_stream_that_breaks_off_when_read_then_the_port_is_unavailable(clients: Clients) -> None:
+def test_broken_stream_makes_the_port_unavailable(clients: Clients) -> None:
     body = StreamingBody(io.BytesIO(b"01"), content_length=10)
     with _stubbed(clients.s3) as stubber:
         stubber.add_response("get_object", {"Body": body}, {"Bucket": "profiles", "Key": "key"})
@@ -204,22 +209,20 @@ def test_given_a_stream_that_breaks_off_when_read_then_the_port_is_unavailable(c
                 stream.read(4)
 
 
-def test_given_an_execution_of_that_name_when_started_then_it_is_success(clients: Clients) -> None:
+def test_starting_an_existing_execution_is_success(clients: Clients) -> None:
     with _stubbed(clients.stepfunctions) as stubber:
         stubber.add_client_error("start_execution", "ExecutionAlreadyExists", "again", 400)
         assert _executions(clients).start("name", {}) is False
 
 
 @pytest.mark.parametrize("code", ["ValidationException", "ResourceNotFound"])
-def test_given_a_job_that_sagemaker_does_not_know_when_described_then_there_is_none(
-    clients: Clients, code: str
-) -> None:
+def test_job_unknown_to_sagemaker_is_none(clients: Clients, code: str) -> None:
     with _stubbed(clients.sagemaker) as stubber:
         stubber.add_client_error("describe_training_job", code, "Requested resource not found.", 400)
         assert _training_jobs(clients).describe("job") is None
 
 
-def test_given_tasks_that_the_queue_refuses_when_sent_then_all_are_tried_and_the_error_names_them(
+def test_refused_queue_tasks_are_all_tried_and_named(
     clients: Clients,
 ) -> None:
     taken = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "5d41402abc4b2a76b9719d911017c592"}
@@ -235,7 +238,7 @@ def test_given_tasks_that_the_queue_refuses_when_sent_then_all_are_tried_and_the
     assert "close job/algo-3#system (InternalError); close job/algo-11#system (InternalError)" in str(caught.value)
 
 
-def test_given_an_item_of_another_shape_when_loaded_then_the_error_names_item_and_codec(clients: Clients) -> None:
+def test_item_of_another_shape_names_item_and_codec(clients: Clients) -> None:
     item = {"TrainingJobName": {"S": "job"}, "NodeKind": {"S": "algo-1#system"}, "Codec": {"N": "7"}}
     with _stubbed(clients.dynamodb) as stubber:
         stubber.add_response("get_item", {"Item": item})
@@ -271,7 +274,7 @@ def _describe(clients: Clients, *, tag: tuple[str, str] = ("b", "2"), **members:
     return {name: getattr(found, name) for name in found.__slots__}
 
 
-def test_given_a_running_job_when_described_then_all_that_matters_comes_over(clients: Clients) -> None:
+def test_description_of_a_running_job_is_complete(clients: Clients) -> None:
     found = _describe(
         clients,
         TrainingStartTime=datetime(2026, 1, 31, 12, 1, 0, 250_000, tzinfo=UTC),
@@ -301,12 +304,12 @@ def test_given_a_running_job_when_described_then_all_that_matters_comes_over(cli
     }
 
 
-def test_given_a_job_of_a_tuning_job_when_described_then_the_tuning_job_s_name_comes_over(clients: Clients) -> None:
+def test_description_has_the_name_of_the_tuning_job(clients: Clients) -> None:
     arn = "arn:aws-cn:sagemaker:cn-north-1:123456789012:hyper-parameter-tuning-job/tune-1"
     assert _describe(clients, TuningJobArn=arn)["tuning_job"] == "tune-1"
 
 
-def test_given_rule_configurations_when_described_then_names_parameters_and_places_come_over(clients: Clients) -> None:
+def test_description_has_rule_names_parameters_and_places(clients: Clients) -> None:
     bare = {"RuleConfigurationName": "bare", "RuleEvaluatorImage": "image"}
     told = {
         **bare,
@@ -324,7 +327,7 @@ def test_given_rule_configurations_when_described_then_names_parameters_and_plac
     assert found["debugger_rules"] == (RuleConfiguration("bare", "image", {}, "/opt"),)
 
 
-def test_given_a_finished_job_when_described_then_its_end_is_known(clients: Clients) -> None:
+def test_description_of_a_finished_job_has_its_end(clients: Clients) -> None:
     found = _describe(clients, TrainingJobStatus="Stopped", TrainingEndTime=datetime(2026, 1, 31, 13, tzinfo=UTC))
     assert (found["status"], found["ended_at"]) == (JobStatus.STOPPED, 1_769_864_400.0)
     assert (found["profiling_interval_ms"], found["profile_uri"]) == (None, None)
@@ -334,21 +337,21 @@ def test_given_a_finished_job_when_described_then_its_end_is_known(clients: Clie
     ("profiler", "expected"),
     [({}, "s3://tagged/p"), ({"DisableProfiler": True}, "s3://tagged/p"), ({"S3OutputPath": "s3://said"}, "s3://said")],
 )
-def test_given_a_place_by_tag_when_described_then_it_holds_where_the_profiler_names_none(
+def test_place_by_tag_holds_without_a_profiler_place(
     clients: Clients, profiler: dict[str, object], expected: str
 ) -> None:
     tag = ("trainguard:profile-path", "s3://tagged/p")
     assert _describe(clients, tag=tag, ProfilerConfig=profiler)["profile_uri"] == expected
 
 
-def test_given_a_status_of_a_later_api_when_described_then_it_is_unknown(clients: Clients) -> None:
+def test_status_of_a_later_api_is_unknown(clients: Clients) -> None:
     assert _describe(clients, TrainingJobStatus="Deleting")["status"] is JobStatus.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("kinds", "expected"), [(("ml.a", "ml.a"), ("ml.a", 5)), (("ml.a", "ml.b"), (None, 5))], ids=["same", "mixed"]
 )
-def test_given_instance_groups_when_described_then_their_instances_are_added_up(
+def test_instances_of_instance_groups_are_summed(
     clients: Clients, kinds: tuple[str, str], expected: tuple[str | None, int]
 ) -> None:
     groups = [
@@ -371,7 +374,7 @@ def test_given_instance_groups_when_described_then_their_instances_are_added_up(
         ({}, False),
     ],
 )
-def test_given_a_profiler_configuration_when_described_then_it_says_whether_framework_events_come(
+def test_profiler_configuration_says_if_framework_events_come(
     clients: Clients, profiler: dict[str, object], expected: bool
 ) -> None:
     found = _describe(clients, ProfilerConfig={"S3OutputPath": "s3://profiles/", **profiler})

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from trainguard.adapters.clients import MOST_INVOKED_AT_ONCE, Clients
-from trainguard.adapters.timing import RESERVE_MS
-from trainguard.engine.tick.tick import WAVE
+from trainguard.aws.clients import MOST_INVOKED_AT_ONCE, Clients
+from trainguard.aws.timing import RESERVE_MS
+from trainguard.engine.reconcile.scheduler import WAVE
 
 
 @pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sqs", "ssm", "stepfunctions", "cloudformation"])
-def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(clients: Clients, name: str) -> None:
+def test_client_retries_and_gives_up(clients: Clients, name: str) -> None:
     client = getattr(clients, name)
     config = client.meta.config
     assert client is getattr(clients, name)
@@ -23,7 +23,7 @@ def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(
     assert config.tcp_keepalive is True
 
 
-def test_given_the_client_that_invokes_functions_when_made_then_it_gives_up_within_the_time_that_a_tick_reserves(
+def test_invoking_client_gives_up_within_the_reserve_of_a_tick(
     clients: Clients,
 ) -> None:
     config: Any = clients.functions.meta.config
@@ -36,7 +36,7 @@ def test_given_all_adapters_when_imported_then_boto3_is_not() -> None:
     modules = (
         "clients dynamodb_jobs dynamodb_node_states dynamodb_rule_states s3_objects sagemaker sqs_tasks stepfunctions"
     )
-    imports = "; ".join(f"import trainguard.adapters.{module}" for module in modules.split())
+    imports = "; ".join(f"import trainguard.aws.{module}" for module in modules.split())
     loaded = subprocess.run(
         [sys.executable, "-c", f"import sys; {imports}; print('boto3' in sys.modules, 's3transfer' in sys.modules)"],
         check=True,

@@ -14,7 +14,7 @@ import pytest
 from tests.scale.replay import Bodies
 from tests.support.counted_network import GPUS, MESSAGES_A_REQUEST, PRICES, CountedNetwork, Counts, minute_of
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 from trainguard.running_costs.item_sizes import node_bytes
 from trainguard.running_costs.operating import estimate
 from trainguard.running_costs.workload import Workload
@@ -58,7 +58,7 @@ def counted(nodes: int, *, is_large: bool) -> tuple[Counts, int]:
             network.put(upload)
             network.announce(upload, upload.at)
         network.run_until(at + 85.0, batch_s=20.0)
-        network.tick()
+        network.run_scheduler()
     return network.with_calls(begin), network.nodes.largest
 
 
@@ -88,7 +88,7 @@ def billed(nodes: int) -> Counts:
 
 
 @pytest.mark.parametrize("nodes", GOALS)
-def test_given_an_hour_of_healthy_nodes_when_its_requests_are_priced_then_goal_count_and_model_hold(nodes: int) -> None:
+def test_hour_of_healthy_nodes_meets_goal_count_and_model(nodes: int) -> None:
     counts = billed(nodes)
     found, model = hour_of(nodes, counts) / nodes, estimate(Workload(nodes=nodes, gpus=GPUS), PRICES).an_hour / nodes
     assert found <= DEARER * COUNTED[nodes] <= GOALS[nodes], counts
@@ -96,22 +96,20 @@ def test_given_an_hour_of_healthy_nodes_when_its_requests_are_priced_then_goal_c
     assert found <= model <= DEARER * found, counts
 
 
-def test_given_more_nodes_when_an_hour_is_counted_then_each_adds_the_same() -> None:
+def test_each_further_node_adds_the_same_requests() -> None:
     few, some, several = (counted(nodes, is_large=False)[0] for nodes in (FEW, SOME, SEVERAL))
     for unit in ("write_unit", "read_unit", "object_get"):
         assert some[unit] == pytest.approx((few[unit] + several[unit]) / 2, rel=0.02), unit
     assert not several["object_put"]
 
 
-def test_given_a_node_that_is_sampled_twice_a_second_when_its_item_is_weighed_then_it_is_nearly_that_of_the_model() -> (
-    None
-):
+def test_item_of_a_node_sampled_twice_a_second_nears_the_model() -> None:
     """After an hour; a day's is in docs/reliability.md."""
     assert 0.85 * node_bytes(GPUS) <= counted(1, is_large=True)[1] <= node_bytes(GPUS)
 
 
 @pytest.mark.parametrize("nodes", GOALS)
-def test_given_ten_percent_more_of_all_requests_when_priced_then_the_count_is_missed(nodes: int) -> None:
+def test_ten_percent_more_requests_miss_the_count(nodes: int) -> None:
     counts = billed(nodes)
     more = Counts({unit: DEARER * amount for unit, amount in counts.items()})
     assert hour_of(nodes, more) / nodes > 1.07 * COUNTED[nodes]

@@ -11,7 +11,7 @@ import pytest
 from tests.support.counted_network import PRICES, CountedNetwork, Counts, minute_of
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import HookWriter
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 from trainguard.running_costs.cost_lines import total
 from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.workload import DEFAULT_MEMORY, Workload
@@ -62,12 +62,12 @@ def counted(every_min: int | None) -> Counts:
             network.put(upload)
             network.announce(upload, upload.at)
         network.run_until(at + 85.0, batch_s=20.0)
-        network.tick()
+        network.run_scheduler()
     return network.with_calls(begin)
 
 
 @pytest.mark.parametrize("every_min", [1, 5])
-def test_given_a_job_that_saves_steps_when_its_requests_are_priced_then_they_add_what_the_model_says(
+def test_saved_steps_cost_what_the_model_says(
     every_min: int,
 ) -> None:
     job = Workload(saved_steps=60 / every_min)

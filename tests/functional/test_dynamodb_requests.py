@@ -1,16 +1,17 @@
 """What DynamoDB is asked: strongly consistent reads, page after page, and versions and times as they are stored."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from botocore.paginate import Paginator
 
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.dynamodb_stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
-from trainguard.adapters.dynamodb_table import Expression, Table, assignments
-from trainguard.errors import StateCodecError
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb_stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
+from trainguard.aws.dynamodb_table import Expression, Table, assignments
+from trainguard.core.errors import StateCodecError
 
 NOW = 1_795_248_000.0
 """2026-11-21T08:00:00Z."""
@@ -29,7 +30,14 @@ class Noting:
         more = {"LastEvaluatedKey": {"Page": {"N": str(number)}}} if number < self._pages else {}
         return {"Items": [{"Number": {"N": str(number)}}], **more}
 
-    query = scan = _page
+    query = _page
+
+    def get_paginator(self, operation: str) -> Any:
+        """Return botocore's own paginator over the pages."""
+        del operation
+        keys = {"input_token": "ExclusiveStartKey", "output_token": "LastEvaluatedKey", "result_key": "Items"}
+        method, model = cast("Any", self._page), cast("Any", None)
+        return Paginator(method, keys, model)
 
     def get_item(self, **request: Any) -> dict[str, Any]:
         """Answer that there is no such item."""
@@ -37,7 +45,7 @@ class Noting:
         return {}
 
 
-def test_given_a_table_when_it_is_read_then_strongly_consistent_but_for_an_index() -> None:
+def test_reads_are_strongly_consistent_except_on_an_index() -> None:
     client: Any = Noting(pages=3)
     table = Table(client=client, name="jobs")
     assert table.get({"Job": {"S": "a"}}) is None
@@ -67,13 +75,13 @@ def test_given_a_table_when_it_is_read_then_strongly_consistent_but_for_an_index
         ({"A": None, "B": None}, "REMOVE #c0, #c1", {}),
     ],
 )
-def test_given_columns_when_assigned_then_those_without_a_value_are_removed(
+def test_assigned_columns_without_a_value_are_removed(
     columns: dict[str, Any], text: str, values: dict[str, Any]
 ) -> None:
     assert assignments(columns) == Expression(text, {"#c0": "A", "#c1": "B"}, values)
 
 
-def test_given_stops_when_they_are_taken_then_the_version_counts_the_writes(moto_world: MotoUnderTest) -> None:
+def test_version_of_stops_counts_the_writes(moto_world: MotoUnderTest) -> None:
     client = moto_world.dynamodb
     budget = DynamoStopBudget(client=client, table=RULE_STATE)
     key: Any = {"TrainingJobName": {"S": ALL_JOBS}, "RuleTarget": {"S": STOPS}}
@@ -85,7 +93,7 @@ def test_given_stops_when_they_are_taken_then_the_version_counts_the_writes(moto
     assert (region_of("arn:aws:dynamodb:eu-west-1:1:table/rows"), region_of("rows")) == ("eu-west-1", None)
 
 
-def test_given_a_name_that_objects_bring_when_counted_then_its_hour_is_kept_for_a_day(
+def test_hour_of_a_counted_name_is_kept_for_a_day(
     moto_world: MotoUnderTest,
 ) -> None:
     client = moto_world.dynamodb
@@ -97,7 +105,7 @@ def test_given_a_name_that_objects_bring_when_counted_then_its_hour_is_kept_for_
     assert (item["Met"], item["ExpiresAt"]) == ({"N": "2"}, {"N": str(int(NOW) + 59 + 86_400)})
 
 
-def test_given_a_row_that_only_the_fire_path_has_written_when_read_then_nothing_was_counted(
+def test_row_written_only_by_the_fire_path_has_no_counts(
     moto_world: MotoUnderTest,
 ) -> None:
     client = moto_world.dynamodb

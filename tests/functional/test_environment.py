@@ -5,23 +5,23 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 
 from tests.functional.deployment import Deployment, load_handler
-from trainguard.adapters.environment import (
+from trainguard.aws.environment import (
     BuildReportEnvironment,
     DecideStopEnvironment,
     EvaluateObjectsEnvironment,
     JobLifecycleEnvironment,
-    LookAfterJobEnvironment,
     PlanReportEnvironment,
     PollSourceEnvironment,
-    TickEnvironment,
+    ReconcileJobEnvironment,
+    SchedulerEnvironment,
     load_environment,
 )
-from trainguard.errors import EnvironmentConfigError
+from trainguard.core.errors import EnvironmentConfigError
 
 FUNCTIONS = [
     "evaluate_objects",
-    "tick",
-    "look_after_job",
+    "scheduler",
+    "reconcile_job",
     "job_lifecycle",
     "decide_stop",
     "build_report",
@@ -44,8 +44,8 @@ EVALUATOR = SETTINGS | {
     ("kind", "variables"),
     [
         (EvaluateObjectsEnvironment, EVALUATOR),
-        (LookAfterJobEnvironment, EVALUATOR),
-        (TickEnvironment, {"JOBS_TABLE", "LOOK_AFTER_JOB_FUNCTION"}),
+        (ReconcileJobEnvironment, EVALUATOR),
+        (SchedulerEnvironment, {"JOBS_TABLE", "RECONCILE_JOB_FUNCTION"}),
         (PollSourceEnvironment, {"JOBS_TABLE", "LIVE_SOURCES"}),
         (
             JobLifecycleEnvironment,
@@ -60,15 +60,13 @@ EVALUATOR = SETTINGS | {
         (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
     ],
 )
-def test_given_exactly_its_variables_when_loaded_then_each_field_holds_its_own(
-    kind: type[TickEnvironment], variables: set[str]
-) -> None:
+def test_each_field_holds_its_own_variable(kind: type[SchedulerEnvironment], variables: set[str]) -> None:
     loaded = load_environment(kind, {name: f"value of {name}" for name in variables}, function="any")
     held = {field.name.upper(): getattr(loaded, field.name) for field in fields(loaded)}
     assert held == {name: f"value of {name}" for name in variables}
 
 
-def test_given_variables_that_are_missing_or_empty_when_loaded_then_one_error_names_them_all() -> None:
+def test_missing_or_empty_variables_are_named_in_one_error() -> None:
     known = {"PROFILE_BUCKET": "profiles", "FIRE_STATE_MACHINE_ARN": "arn", "SETTINGS_PATH": "/settings/"}
     given = {"NODE_STATE_TABLE": "", "TASK_QUEUE_URL": "  ", "DEFAULT_SETTINGS_PARAMETER": "/default"} | known
     with pytest.raises(EnvironmentConfigError) as caught:
@@ -89,7 +87,7 @@ def test_given_an_environment_when_changed_then_it_refuses() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_given_no_environment_when_a_function_starts_then_one_error_names_all_that_it_lacks(
+def test_function_without_environment_names_all_it_lacks(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     deployment.function(name)
@@ -103,7 +101,7 @@ def test_given_no_environment_when_a_function_starts_then_one_error_names_all_th
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_given_one_variable_that_is_missing_when_a_function_starts_then_it_does_not(
+def test_function_with_one_missing_variable_does_not_start(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for variable, value in deployment.environments[name].items():

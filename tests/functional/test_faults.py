@@ -5,22 +5,22 @@ import threading
 import pytest
 
 from tests.functional.worlds import BUCKET
-from trainguard.adapters.memory.faults import OPERATIONS, Crash, Fault, Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.adapters.memory.stop_budget import MemoryStopBudget
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import PortUnavailableError, StateConflictError
-from trainguard.finding import Finding
-from trainguard.ports import JobLook, NodeTask, TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.core.errors import PortUnavailableError, StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.testing.memory.faults import OPERATIONS, Crash, Fault, Faults
+from trainguard.testing.memory.node_states import MemoryStopBudget
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.world import MemoryWorld
 
 KEY = StreamKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
 
 
 def _use_every_operation(world: MemoryWorld) -> None:
-    for reason in world.looks.send([JobLook("job", 60.0, 5)]).values():
-        raise PortUnavailableError("Tick", "run", reason)
+    for reason in world.looks.send([ReconcileRequest("job", 60.0, 5)]).values():
+        raise PortUnavailableError("Scheduler", "run", reason)
     world.nodes.save(NodeRecord(KEY, outbox={"a": ENTRY}))
     world.nodes.load(KEY)
     world.nodes.mark_sent(KEY, ["a"])
@@ -40,10 +40,10 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.meet(0.0, 1)
     world.jobs.admit_stream("job", 1)
     world.jobs.recount_streams("job", 1, 0)
-    world.jobs.set_urgent("job", urgent=False)
+    world.jobs.set_fast_polling("job", polled_fast=False)
     world.jobs.active()
-    world.jobs.urgent()
-    world.jobs.calm()
+    world.jobs.polled_fast()
+    world.jobs.polled_slowly()
     list(world.jobs.all())
     world.jobs.upsert_tuned_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
     world.jobs.tuning_job("tuning")
@@ -77,7 +77,7 @@ def _effects(world: MemoryWorld) -> object:
     )
 
 
-def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() -> None:
+def test_every_operation_passes_the_switchboard() -> None:
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
@@ -85,7 +85,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_given_a_failure_when_it_comes_before_then_the_effect_is_missing_and_the_error_names_the_operation(
+def test_failure_before_an_operation_has_no_effect(
     operation: str,
 ) -> None:
     world, reference = MemoryWorld(), MemoryWorld()
@@ -103,9 +103,7 @@ def test_given_a_failure_when_it_comes_before_then_the_effect_is_missing_and_the
     ("fault", "error"), [(Fault.FAIL_AFTER, PortUnavailableError), (Fault.CRASH_AFTER, Crash)], ids=["fail", "crash"]
 )
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_given_a_failure_when_it_comes_after_then_the_effect_has_happened(
-    operation: str, fault: Fault, error: type[BaseException]
-) -> None:
+def test_failure_after_an_operation_keeps_its_effect(operation: str, fault: Fault, error: type[BaseException]) -> None:
     world, reference = MemoryWorld(), MemoryWorld()
     world.faults.schedule(operation, fault)
     with pytest.raises(error):
@@ -116,7 +114,7 @@ def test_given_a_failure_when_it_comes_after_then_the_effect_has_happened(
     assert _effects(world) == _effects(reference)
 
 
-def test_given_a_lost_answer_when_saved_again_with_the_same_version_then_it_conflicts() -> None:
+def test_retried_save_after_a_lost_answer_conflicts() -> None:
     world = MemoryWorld()
     world.faults.schedule("NodeStates.save", Fault.FAIL_AFTER)
     with pytest.raises(PortUnavailableError):
@@ -125,7 +123,7 @@ def test_given_a_lost_answer_when_saved_again_with_the_same_version_then_it_conf
         world.nodes.save(NodeRecord(KEY))
 
 
-def test_given_a_crash_when_code_catches_exceptions_then_it_is_not_caught() -> None:
+def test_crash_is_not_caught_by_exception_handlers() -> None:
     world = MemoryWorld()
     world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
     assert not issubclass(Crash, Exception)
@@ -134,7 +132,7 @@ def test_given_a_crash_when_code_catches_exceptions_then_it_is_not_caught() -> N
     assert world.executions.started == {}
 
 
-def test_given_a_conflict_when_saved_then_nothing_is_written_and_the_error_names_the_item() -> None:
+def test_conflicting_save_writes_nothing_and_names_the_item() -> None:
     world = MemoryWorld()
     world.faults.schedule("NodeStates.save", Fault.CONFLICT)
     with pytest.raises(StateConflictError, match="NodeState/job/algo-1#system no longer has Version 0"):
@@ -142,7 +140,7 @@ def test_given_a_conflict_when_saved_then_nothing_is_written_and_the_error_names
     assert world.nodes.save(NodeRecord(KEY)).version == 1
 
 
-def test_given_the_second_and_third_call_when_ordered_then_the_first_and_fourth_succeed() -> None:
+def test_only_the_ordered_second_and_third_call_fail() -> None:
     world = MemoryWorld()
     world.jobs.active()
     world.faults.schedule("Jobs.active", Fault.FAIL_BEFORE, nth=2, times=2)
@@ -155,7 +153,7 @@ def test_given_the_second_and_third_call_when_ordered_then_the_first_and_fourth_
     assert outcomes == [True, False, False, True]
 
 
-def test_given_orders_when_not_all_are_met_then_they_are_pending_until_cleared() -> None:
+def test_unmet_orders_are_pending_until_cleared() -> None:
     world = MemoryWorld()
     world.faults.schedule("Jobs.active", Fault.FAIL_BEFORE, times=2)
     world.faults.crash_after(10)
@@ -167,7 +165,7 @@ def test_given_orders_when_not_all_are_met_then_they_are_pending_until_cleared()
     assert world.jobs.active() == []
 
 
-def test_given_a_crash_after_n_calls_when_run_at_every_point_then_each_prefix_of_effects_is_seen() -> None:
+def test_crash_at_every_call_shows_each_prefix_of_effects() -> None:
     whole = MemoryWorld()
     _use_every_operation(whole)
     for calls in range(len(whole.faults.calls)):
@@ -179,14 +177,14 @@ def test_given_a_crash_after_n_calls_when_run_at_every_point_then_each_prefix_of
         assert not world.faults.pending
 
 
-def test_given_a_call_that_raises_when_the_crash_is_due_after_it_then_the_process_dies() -> None:
+def test_raising_call_still_dies_if_a_crash_follows_it() -> None:
     world = MemoryWorld()
     world.faults.crash_after(1)
     with pytest.raises(Crash):
         world.objects.get(BUCKET, "missing", 1)
 
 
-def test_given_another_process_when_interleaved_then_it_acts_between_load_and_save() -> None:
+def test_interleaved_process_acts_between_load_and_save() -> None:
     world = MemoryWorld()
     world.faults.interleave("NodeStates.save", lambda: world.nodes.save(NodeRecord(KEY)))
     with pytest.raises(StateConflictError):
@@ -196,7 +194,7 @@ def test_given_another_process_when_interleaved_then_it_acts_between_load_and_sa
     assert stored.version == 1
 
 
-def test_given_parts_of_one_operation_when_a_later_one_fails_then_the_earlier_ones_stand() -> None:
+def test_earlier_parts_of_a_failed_operation_stand() -> None:
     world = MemoryWorld()
     rows = [RuleRow("job", Finding(rule, None, ""), Status.OK) for rule in ("A", "B", "C")]
     world.faults.schedule("RuleStates.publish", Fault.CRASH_BEFORE, nth=2)
@@ -210,7 +208,7 @@ def test_given_parts_of_one_operation_when_a_later_one_fails_then_the_earlier_on
     assert world.tasks.drain() == tasks[:10]
 
 
-def test_given_a_listing_of_two_pages_when_the_second_fails_then_the_first_was_seen() -> None:
+def test_first_page_is_seen_if_the_second_fails() -> None:
     faults = Faults()
     objects = MemoryProfileObjects(faults=faults, page_size=2)
     for key in "abc":
@@ -222,7 +220,7 @@ def test_given_a_listing_of_two_pages_when_the_second_fails_then_the_first_was_s
         next(listing)
 
 
-def test_given_a_clock_when_moved_then_objects_carry_the_time_of_their_writing() -> None:
+def test_objects_carry_the_moved_clock_time_of_writing() -> None:
     world = MemoryWorld()
     world.objects.now = 60.0
     world.objects.put(BUCKET, "a", b"", "")
@@ -233,7 +231,7 @@ def test_given_a_clock_when_moved_then_objects_carry_the_time_of_their_writing()
     assert [entry.key for entry in world.objects.list(BUCKET, "", "")] == ["b"]
 
 
-def test_given_a_described_job_when_its_tags_are_changed_outside_then_the_twin_s_stay() -> None:
+def test_outside_tag_changes_do_not_reach_the_twin() -> None:
     world = MemoryWorld()
     tags = {"team": "vision"}
     world.training_jobs.set(
@@ -254,19 +252,19 @@ def test_given_a_described_job_when_its_tags_are_changed_outside_then_the_twin_s
         ("Jobs.touch", Fault.FAIL_AFTER, 1, 0, "times is 0"),
     ],
 )
-def test_given_an_order_that_can_never_be_met_when_placed_then_it_is_refused(
+def test_order_that_can_never_be_met_is_refused(
     operation: str, fault: Fault, nth: int, times: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Faults().schedule(operation, fault, nth=nth, times=times)
 
 
-def test_given_a_negative_number_of_calls_when_a_crash_is_ordered_then_it_is_refused() -> None:
+def test_negative_call_count_of_a_crash_is_refused() -> None:
     with pytest.raises(ValueError, match="calls is -1"):
         Faults().crash_after(-1)
 
 
-def test_given_many_writers_at_once_when_each_retries_its_conflicts_then_no_update_is_lost() -> None:
+def test_concurrent_writers_with_retries_lose_no_update() -> None:
     world = MemoryWorld()
 
     def add_ten(partition: str) -> None:
@@ -291,7 +289,7 @@ def test_given_many_writers_at_once_when_each_retries_its_conflicts_then_no_upda
     assert stored.version == 40
 
 
-def test_given_counts_when_read_from_the_journal_then_they_add_up_and_say_where() -> None:
+def test_journal_counts_add_up_and_name_their_origin() -> None:
     world = MemoryWorld()
     world.journal.count("late", 2, job="job")
     world.journal.count("late", node="algo-1")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.functional.tables import NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertInput, AlertRequest
+from trainguard.core.execution_input import entry_fields, entry_in
+from trainguard.core.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity
+from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 from trainguard.engine.outbox.fires import fire_payload
-from trainguard.execution_input import entry_fields, entry_in
-from trainguard.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity
-from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest
 
 START = 1_795_248_000.0
 COST = "about USD 18.40 of the USD 59.30 spent"
@@ -282,42 +282,42 @@ PRINTED = (
 )
 
 
-def test_given_a_row_when_published_then_its_columns_are_those_of_before(moto_world: MotoUnderTest) -> None:
+def test_published_row_has_the_earlier_columns(moto_world: MotoUnderTest) -> None:
     moto_world.rows.publish([ROW])
     (item,) = moto_world.dynamodb.scan(TableName=RULE_STATE)["Items"]
     assert item == STORED_ROW
 
 
-def test_given_a_row_of_before_when_read_then_it_holds_its_finding(moto_world: MotoUnderTest) -> None:
+def test_earlier_row_is_read_with_its_finding(moto_world: MotoUnderTest) -> None:
     moto_world.dynamodb.put_item(TableName=RULE_STATE, Item=STORED_ROW)
     assert moto_world.rows.of_job("bert") == [ROW]
 
 
-def test_given_an_outbox_when_saved_then_its_entries_are_those_of_before(moto_world: MotoUnderTest) -> None:
+def test_saved_outbox_has_the_earlier_entries(moto_world: MotoUnderTest) -> None:
     moto_world.nodes.save(NodeRecord(RECORD.key, outbox=RECORD.outbox))
     (item,) = moto_world.dynamodb.scan(TableName=NODE_STATE)["Items"]
     assert item == STORED_RECORD
 
 
-def test_given_an_outbox_of_before_when_read_then_its_entries_hold_their_findings(moto_world: MotoUnderTest) -> None:
+def test_earlier_outbox_is_read_with_its_findings(moto_world: MotoUnderTest) -> None:
     moto_world.dynamodb.put_item(TableName=NODE_STATE, Item=STORED_RECORD)
     assert moto_world.nodes.load(RECORD.key) == RECORD
 
 
-def test_given_an_entry_when_its_execution_starts_then_the_input_is_that_of_before() -> None:
+def test_execution_input_has_the_earlier_form() -> None:
     sent = msgspec.json.decode(msgspec.json.encode(fire_payload(ESCALATION, JOB)))
     assert sent == SENT
     assert fire_payload(OF_JOB, JOB)["node"] == "*"
 
 
-def test_given_an_input_of_before_when_its_alert_is_composed_then_it_holds_the_finding_and_sends_its_fields() -> None:
+def test_earlier_input_is_alerted_with_its_finding_and_fields() -> None:
     request = AlertRequest.read({"fire": SENT, "decision": {}, "stop": {"made": False, "error": None}})
     assert request.fire.entry == ESCALATION
     document = compose_alert(request, now=0.0).document
     assert {name: document[name] for name in FINDING_FIELDS} == {name: SENT[name] for name in FINDING_FIELDS}
 
 
-def test_given_an_input_about_the_whole_job_when_composed_then_its_node_stays_the_sign_for_it() -> None:
+def test_input_about_the_whole_job_keeps_its_node_sign() -> None:
     fire = AlertInput.read(fire_payload(OF_JOB, JOB))
     assert (fire.entry.finding.node, compose_alert(AlertRequest(fire), now=0.0).document["node"]) == (None, "*")
 
@@ -326,18 +326,16 @@ def test_given_an_input_about_the_whole_job_when_composed_then_its_node_stays_th
     ("changes", "fault"),
     [
         ({"rule": None}, r"Expected `str`, got `null` - at `\$.rule`"),
-        ({"severity": "grave"}, r"Invalid enum value 'grave' - at `\$.severity`"),
+        ({"severity": "severe"}, r"Invalid enum value 'severe' - at `\$.severity`"),
         ({"episodes": [{**SENT_EPISODES[0], "start": "noon"}]}, "time of an episode: .*'noon'"),
     ],
 )
-def test_given_an_input_whose_finding_is_at_fault_when_read_then_the_field_is_named(
-    changes: dict[str, Any], fault: str
-) -> None:
+def test_faulty_finding_of_an_input_names_the_field(changes: dict[str, Any], fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
         AlertInput.read(SENT | changes)
 
 
-def test_given_an_input_without_a_finding_when_read_then_the_missing_field_is_named() -> None:
+def test_missing_finding_of_an_input_names_the_field() -> None:
     with pytest.raises(msgspec.ValidationError, match="missing required field `rule`"):
         AlertInput.read({name: value for name, value in SENT.items() if name not in FINDING_FIELDS})
 
@@ -394,7 +392,7 @@ entries = st.builds(
 
 
 @given(entry=entries)
-def test_given_any_entry_when_sent_among_other_fields_then_it_is_taken_out_again(entry: OutboxEntry) -> None:
+def test_any_entry_round_trips_among_other_fields(entry: OutboxEntry) -> None:
     document = msgspec.json.decode(msgspec.json.encode({"job": "bert", **entry_fields(entry)}))
     assert entry_in(document) == entry
 

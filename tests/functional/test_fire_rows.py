@@ -1,18 +1,24 @@
 """What executions of the fire state machine leave in a rule's row, on DynamoDB: of which fire, and what of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
-from botocore.exceptions import ClientError
 
 from infra.constructs.fire_machine import definition
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.infra.states_language import Ending, Execution, TaskError
-from trainguard.adapters.timestamps import epoch_from_iso
-from trainguard.finding import Finding
-from trainguard.records import RuleRow, Status
+from trainguard.aws.dynamodb_fire_rows import DynamoFireRows
+from trainguard.core.finding import Finding
+from trainguard.core.records import RuleRow, Status
+from trainguard.core.timestamps import epoch_from_iso
+from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.record import FireRecord, record
+from trainguard.stack.actions.request import StopResult
+from trainguard.stack.actions.stop_job import OVERTAKEN, StopOutcome, carry_out
+from trainguard.stack.actions.stop_resources import ResourceDecision
 
 JOB, RULE = "bert", "LowGPUUtilization"
 FIRED_AT = "2026-11-21T08:00:00.000Z"
@@ -41,10 +47,12 @@ class Table:
 
     def __init__(self, world: MotoUnderTest) -> None:
         self._world = world
+        self.rows = DynamoFireRows(client=world.dynamodb, table=RULE_STATE)
         self.stopped = 0
+        self.on_stop: Callable[[], None] = lambda: None
 
     def publish(self, status: Status, watermark_s: float | None) -> None:
-        """Let the tick publish the row."""
+        """Let the scheduler publish the row."""
         self._world.rows.publish(
             [RuleRow(JOB, Finding(RULE, None, "published."), status, evaluated_through=watermark_s)]
         )
@@ -56,57 +64,48 @@ class Table:
 
     def run(self, fire: Mapping[str, Any] = FIRE, **answers: Any) -> Ending:
         """Run an execution whose writes reach the table; ``answers`` replace those of other tasks."""
-        tasks = self._tasks(fire) | answers
-        return Execution(self._definition(), tasks).run(dict(fire))
+        return Execution(definition(), self._tasks(fire) | answers).run(dict(fire))
 
-    def update(self, arguments: Mapping[str, Any]) -> Any:
-        """Answer for DynamoDB as Step Functions hands it on."""
-        try:
-            return self._world.dynamodb.update_item(**arguments)
-        except ClientError as error:
-            raise TaskError(f"DynamoDB.{error.response['Error']['Code']}", str(error)) from error
+    def stop(self, fire: Fire, decision: ResourceDecision) -> None:
+        """Stop the job."""
+        del fire, decision
+        self.stopped += 1
+        self.on_stop()
 
-    @staticmethod
-    def _definition() -> dict[str, Any]:
-        found: dict[str, Any] = _replaced(definition())
-        return found
+    def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
+        """Say that nothing was stopped."""
+        raise AssertionError((fire, decision))
+
+    def carry_out(self, fire: Mapping[str, Any] = FIRE) -> StopOutcome:
+        """Carry out the decision to stop."""
+        decision = msgspec.convert(STOP, ResourceDecision)
+        return carry_out(msgspec.convert(fire, Fire), decision, self.rows, self, now=epoch_from_iso(FIRED_AT))
 
     def _tasks(self, fire: Mapping[str, Any]) -> dict[str, Any]:
-        def stop(_: Any) -> Any:
-            self.stopped += 1
-            return {}
+        def record_fire(arguments: Any) -> Any:
+            record(msgspec.convert(arguments["Payload"], FireRecord), self.rows, now=epoch_from_iso(FIRED_AT))
+            return {"Payload": {}}
 
-        alert = {
-            **dict.fromkeys(("subject", "text", "json", "chat"), "said"),
-            "alertId": fire.get("alertId", fire["fireId"]),
-            "action": f"told of {fire.get('alertId', fire['fireId'])}",
-            "document": {},
-            "attributes": {"Kind": {"DataType": "String", "StringValue": fire["kind"]}},
-            "send": True,
+        named = fire.get("alertId", fire["fireId"])
+        alert: dict[str, Any] = {
+            "sent": True,
             "waitUntil": None,
-            "waiting": "",
+            "unsent": [],
+            "faults": [],
+            "outcome": {"action": f"sent {named}", "alertId": named},
         }
-        written = (
-            "MarkFired", "NameFire", "RecordDecision", "RecordStop", "RecordWaiting", "RecordOutcome", "RecordNews",
-            "RecordReport",
-        )  # fmt: skip
         return {
-            **dict.fromkeys(written, self.update),
+            **dict.fromkeys(("MarkFired", "RecordAlert", "RecordReport"), record_fire),
             "DecideStop": lambda _: {"Payload": STOP},
-            "StopTrainingJob": stop,
-            "ComposeAlert": lambda _: {"Payload": alert},
-            **dict.fromkeys(("EmitEvent", "PublishAlert", "PublishChat"), lambda _: {}),
+            "StopJob": lambda given: {"Payload": answer(self.carry_out(given["Payload"]["fire"]))},
+            "SendAlert": lambda _: {"Payload": alert},
             "BuildReport": lambda _: {"Payload": {"reportUri": f"s3://profiles/{fire['fireId']}.html"}},
         }
 
 
-def _replaced(value: Any) -> Any:
-    """Return a definition with the table's name put in."""
-    if isinstance(value, dict):
-        return {name: _replaced(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_replaced(part) for part in value]
-    return RULE_STATE if value == "${RuleStateTable}" else value
+def answer(outcome: StopOutcome) -> Any:
+    """Return a function's answer as Step Functions reads it."""
+    return msgspec.json.decode(msgspec.json.encode(outcome))
 
 
 @pytest.fixture
@@ -114,12 +113,12 @@ def table(moto_world: MotoUnderTest) -> Table:
     return Table(moto_world)
 
 
-def test_given_no_row_when_a_rule_fires_then_the_row_says_all_of_the_fire(table: Table) -> None:
+def test_fire_without_a_row_writes_all_of_the_fire(table: Table) -> None:
     assert table.run() == Ending("SUCCEEDED")
     row = table.row()
     assert (row["Status"], row["FireId"], row["FireEpisode"], row["FiredAt"]) == ("FIRED", "first", "0", FIRED_AT)
     assert (row["StopDecision"], row["StopMade"], row["StopFireId"]) == ("stop", True, "first")
-    assert (row["Action"], row["AlertId"]) == ("told of first", "first")
+    assert (row["Action"], row["AlertId"]) == ("sent first", "first")
     assert row["ReportUri"] == "s3://profiles/first.html"
 
 
@@ -135,17 +134,17 @@ def test_given_no_row_when_a_rule_fires_then_the_row_says_all_of_the_fire(table:
         (Status.ERROR, AFTER, False),
     ],
 )
-def test_given_a_published_row_when_a_rule_fires_then_it_is_marked_unless_it_knows_better(
+def test_fire_marks_a_published_row_unless_it_knows_better(
     table: Table, status: Status, watermark_s: float | None, marked: bool
 ) -> None:
     table.publish(status, watermark_s)
     assert table.run() == Ending("SUCCEEDED")
     row = table.row()
     assert (row["Status"], row["Reason"]) == (("FIRED", FIRE["reason"]) if marked else (status.value, "published."))
-    assert (row["FireId"], row["Action"], row["StopFireId"]) == ("first", "told of first", "first")
+    assert (row["FireId"], row["Action"], row["StopFireId"]) == ("first", "sent first", "first")
 
 
-def test_given_a_new_fire_when_it_is_marked_then_nothing_of_what_became_of_the_one_before_is_left(table: Table) -> None:
+def test_marked_fire_leaves_nothing_of_the_previous(table: Table) -> None:
     table.run()
     seen: list[dict[str, Any]] = []
 
@@ -159,7 +158,7 @@ def test_given_a_new_fire_when_it_is_marked_then_nothing_of_what_became_of_the_o
     assert table.row()["AlertId"] == "second"
 
 
-def test_given_a_newer_fire_when_an_older_one_goes_on_then_it_leaves_the_row_alone_and_stops_nothing(
+def test_continuing_older_fire_leaves_a_newer_row_and_no_stop(
     table: Table,
 ) -> None:
     during: list[dict[str, Any]] = []
@@ -174,7 +173,7 @@ def test_given_a_newer_fire_when_an_older_one_goes_on_then_it_leaves_the_row_alo
     assert (table.row()["FireId"], table.row()["StopFireId"], table.stopped) == ("second", "second", 1)
 
 
-def test_given_a_newer_fire_when_an_older_one_begins_then_it_leaves_the_row_alone(table: Table) -> None:
+def test_older_fire_beginning_leaves_a_newer_row(table: Table) -> None:
     table.run(NEWER)
     before = table.row()
     assert table.run() == Ending("SUCCEEDED")
@@ -182,7 +181,7 @@ def test_given_a_newer_fire_when_an_older_one_begins_then_it_leaves_the_row_alon
     assert table.stopped == 1
 
 
-def test_given_fires_of_a_job_that_sagemaker_did_not_know_when_it_does_then_its_own_first_fire_takes_the_row(
+def test_first_fire_of_a_registered_job_takes_over_the_row(
     table: Table,
 ) -> None:
     table.run(NEWER | {"jobArn": "unknown:bert"})
@@ -191,23 +190,19 @@ def test_given_fires_of_a_job_that_sagemaker_did_not_know_when_it_does_then_its_
 
 
 @pytest.mark.parametrize("kind", ["escalation", "cleared"])
-def test_given_what_is_told_of_a_fire_later_when_recorded_then_its_alert_id_and_stop_stay(
-    table: Table, kind: str
-) -> None:
+def test_later_notifications_keep_alert_id_and_stop(table: Table, kind: str) -> None:
     table.run()
     before = table.row()
     assert table.run(FIRE | {"kind": kind, "alertId": f"first-{kind}"}) == Ending("SUCCEEDED")
     row = table.row()
-    assert row["Action"] == f"told of first-{kind}"
+    assert row["Action"] == f"sent first-{kind}"
     assert {name: row[name] for name in (*OF_STOPS, "AlertId", "FireId")} == {
         name: before[name] for name in (*OF_STOPS, "AlertId", "FireId")
     }
 
 
 @pytest.mark.parametrize("kind", ["escalation", "cleared"])
-def test_given_a_newer_fire_when_something_is_told_of_the_one_before_then_its_row_stays(
-    table: Table, kind: str
-) -> None:
+def test_notification_of_the_previous_fire_keeps_the_newer_row(table: Table, kind: str) -> None:
     table.run()
     table.run(NEWER)
     before = table.row()
@@ -215,15 +210,11 @@ def test_given_a_newer_fire_when_something_is_told_of_the_one_before_then_its_ro
     assert table.row() == before
 
 
-def test_given_a_decision_to_stop_when_the_call_is_under_way_then_the_row_says_so_and_no_outcome(table: Table) -> None:
+def test_stop_call_under_way_is_in_the_row_without_outcome(table: Table) -> None:
     table.run()
     during: list[dict[str, Any]] = []
-
-    def stop(_: Any) -> Any:
-        during.append(table.row())
-        return {}
-
-    table.run(NEWER, StopTrainingJob=stop)
+    table.on_stop = lambda: during.append(table.row())
+    table.run(NEWER)
     assert (during[0]["StopDecision"], during[0]["StopFireId"], "StopMade" in during[0]) == ("stop", "second", False)
     assert table.row()["StopMade"] is True
 
@@ -232,21 +223,48 @@ def down(_: Any) -> Any:
     raise TaskError("DynamoDB.AmazonDynamoDBException", "it is down")
 
 
-def test_given_a_mark_that_failed_when_there_is_no_row_then_none_is_begun_and_nothing_is_stopped(table: Table) -> None:
+def test_failed_mark_without_a_row_begins_none_and_stops_nothing(table: Table) -> None:
     ending = table.run(MarkFired=down)
     assert (table.row(), table.stopped) == ({}, 0)
     assert (ending.cause or "").startswith("MarkFired: ")
 
 
-def test_given_a_mark_that_failed_when_the_row_names_no_fire_then_it_says_what_was_done(table: Table) -> None:
+def test_failed_mark_on_a_row_without_a_fire_says_what_was_done(table: Table) -> None:
     table.publish(Status.OK, BEFORE)
     table.run(MarkFired=down)
-    assert (table.row()["Action"], table.row()["StopFireId"]) == ("told of first", "first")
+    assert (table.row()["Action"], table.row()["StopFireId"]) == ("sent first", "first")
 
 
-def test_given_a_row_of_a_time_before_episodes_stood_in_it_when_a_rule_fires_then_it_is_marked(
-    table: Table, moto_world: MotoUnderTest
-) -> None:
+def test_row_older_than_episodes_is_marked_by_a_fire(table: Table, moto_world: MotoUnderTest) -> None:
     moto_world.update_row(JOB, RULE, {"FireId": {"S": "of-old"}, "Status": {"S": "FIRED"}})
     assert table.run() == Ending("SUCCEEDED")
     assert table.row()["FireId"] == "first"
+
+
+def test_repeated_steps_change_nothing_and_stop_once(table: Table) -> None:
+    table.run()
+    before = table.row()
+    table.rows.mark(msgspec.convert(FIRE, Fire))
+    assert table.carry_out().stop == StopResult(made=True)
+    assert (table.row(), table.stopped) == (before, 1)
+
+
+def test_repeat_of_a_stop_without_outcome_calls_again(table: Table) -> None:
+    def dies() -> None:
+        raise MemoryError
+
+    table.rows.mark(msgspec.convert(FIRE, Fire))
+    table.on_stop = dies
+    with pytest.raises(MemoryError):
+        table.carry_out()
+    assert "StopMade" not in table.row()
+    table.on_stop = lambda: None
+    assert table.carry_out().stop == StopResult(made=True)
+    assert (table.row()["StopMade"], table.stopped) == (True, 2)
+
+
+def test_stop_of_an_older_fire_is_refused(table: Table) -> None:
+    table.run(NEWER)
+    outcome = table.carry_out()
+    assert (outcome.decision.decision, outcome.decision.why, outcome.faults) == ("refused", OVERTAKEN, ())
+    assert (table.row()["StopFireId"], table.stopped) == ("second", 1)

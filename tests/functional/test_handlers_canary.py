@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.functional.deployment import BUCKET, Context, Deployment, object_message, ringing
-from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.canary.profile import RULE
-from trainguard.canary_name import canary_name, planted_at
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.core.canary_name import canary_name, planted_at
+from trainguard.stack.canary.profile import RULE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -34,14 +34,14 @@ def planted(deployment: Deployment) -> list[str]:
 
 
 def evaluate(deployment: Deployment) -> Any:
-    """Let the evaluator hear of everything that was planted, and of its own tasks."""
+    """Let the evaluator get the events of everything that was planted, and of its own tasks."""
     function = deployment.function("evaluate_objects")
     answer = function(ringing([object_message(key, at=AT) for key in planted(deployment)]))
     function(deployment.tasks())
     return answer
 
 
-def test_given_a_day_when_its_canary_is_planted_then_the_evaluator_finds_it_and_starts_one_execution(
+def test_planted_canary_is_found_and_starts_one_execution(
     deployment: Deployment,
 ) -> None:
     answer = deployment.function("canary")(PLANT)
@@ -53,12 +53,12 @@ def test_given_a_day_when_its_canary_is_planted_then_the_evaluator_finds_it_and_
     assert (payload["job"], payload["rule"], payload["kind"]) == (JOB, RULE, "fire")
 
 
-def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_its_metrics_say_that_it_passed_and_how_fast(
+def test_alerted_and_reported_canary_passes_with_its_latency(
     deployment: Deployment,
 ) -> None:
     deployment.function("canary")(PLANT)
     evaluate(deployment)
-    deployment.look_after_jobs()
+    deployment.reconcile_jobs()
     deployment.world.update_row(JOB, RULE, TOLD)
     deployment.clients.s3.put_object(Bucket=BUCKET, Key=REPORT, Body=b"{}")
     answer = deployment.function("canary")(LOOK)
@@ -67,7 +67,7 @@ def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_its_metri
     assert answer.dimensions == {("service",)}
 
 
-def test_given_a_canary_that_nobody_was_told_of_when_looked_at_then_its_log_says_what_is_missing(
+def test_unalerted_canary_logs_what_is_missing(
     deployment: Deployment,
 ) -> None:
     deployment.function("canary")(PLANT)
@@ -79,7 +79,7 @@ def test_given_a_canary_that_nobody_was_told_of_when_looked_at_then_its_log_says
     assert "has no row" in line["reason"]
 
 
-def test_given_two_days_when_the_second_canary_is_planted_then_the_first_is_gone(deployment: Deployment) -> None:
+def test_second_canary_removes_the_first(deployment: Deployment) -> None:
     canary = deployment.function("canary")
     canary({"step": "plant", "time": "2026-07-31T06:00:00Z"})
     canary(PLANT)
@@ -87,9 +87,7 @@ def test_given_two_days_when_the_second_canary_is_planted_then_the_first_is_gone
 
 
 @pytest.mark.parametrize("asked", [{}, {"step": "dance", "time": PLANT["time"]}, {"step": "plant", "time": "today"}])
-def test_given_a_call_that_is_none_when_it_comes_then_it_fails_and_nothing_is_written(
-    deployment: Deployment, asked: dict[str, str]
-) -> None:
+def test_invalid_canary_call_fails_and_writes_nothing(deployment: Deployment, asked: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"step|time|Invalid"):
         deployment.function("canary")(asked)
     assert planted(deployment) == []

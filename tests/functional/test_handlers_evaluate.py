@@ -19,9 +19,9 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
-from trainguard.layout import ProfileRoot
-from trainguard.records import Status, StreamKey
-from trainguard.telemetry.keys import system_key
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import Status, StreamKey
+from trainguard.formats.profile.keys import system_key
 
 FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
 MINUTE_RUNG = 1_784_022_120
@@ -76,7 +76,7 @@ def refuse_writes_of(monkeypatch: pytest.MonkeyPatch, node_kind: str) -> None:
     monkeypatch.setattr(DynamoDBBackend, "put_item", put_item)
 
 
-def test_given_recorded_doorbells_when_they_ring_then_states_rows_and_one_fire_follow(deployment: Deployment) -> None:
+def test_recorded_messages_give_states_rows_and_one_fire(deployment: Deployment) -> None:
     training = play(deployment, since=0)
     shown = statuses(training)
     inapplicable = {name.partition("#")[0] for name, status in shown.items() if status is Status.NOT_APPLICABLE}
@@ -113,7 +113,7 @@ def test_given_recorded_doorbells_when_they_ring_then_states_rows_and_one_fire_f
     assert answer.dimensions == AND_RULE
 
 
-def test_given_the_first_objects_of_a_job_when_they_ring_then_it_is_registered_as_sagemaker_describes_it(
+def test_first_objects_register_a_job_as_sagemaker_describes_it(
     training: Deployment,
 ) -> None:
     job = training.world.jobs.load(JOB)
@@ -122,7 +122,7 @@ def test_given_the_first_objects_of_a_job_when_they_ring_then_it_is_registered_a
     assert (job.profiling_interval_ms, job.stop_allowed, job.active) == (500, True, True)
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_it_rings_then_it_is_followed_all_the_same(
+def test_job_unknown_to_sagemaker_is_followed(
     deployment: Deployment,
 ) -> None:
     assert deployment.function("evaluate_objects")(event("sqs_objects")).value == NOTHING_FAILED
@@ -130,7 +130,7 @@ def test_given_a_job_that_sagemaker_does_not_know_when_it_rings_then_it_is_follo
     assert (item["Status"], item["StopAllowed"]) == ({"S": "Unknown"}, {"BOOL": False})
 
 
-def test_given_a_batch_that_comes_twice_when_processed_then_the_second_changes_no_state(training: Deployment) -> None:
+def test_repeated_batch_changes_no_state(training: Deployment) -> None:
     evaluate = training.function("evaluate_objects")
     evaluate(event("sqs_objects"))
     before = training.world.nodes.of_job(JOB)
@@ -141,9 +141,7 @@ def test_given_a_batch_that_comes_twice_when_processed_then_the_second_changes_n
     ]
 
 
-def test_given_a_node_whose_store_fails_when_a_batch_rings_then_its_messages_alone_come_back(
-    training: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_node_store_returns_only_its_messages(training: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = event("sqs_objects")
     (of_algo_2,) = (
         record["messageId"] for record in batch["Records"] if f"{MINUTE_RUNG}.algo-2.json" in record["body"]
@@ -165,7 +163,7 @@ def test_given_a_node_whose_store_fails_when_a_batch_rings_then_its_messages_alo
     assert minute_of(training, "algo-2#system") == str(MINUTE_RUNG)
 
 
-def test_given_a_look_alike_and_rubbish_in_a_batch_when_processed_then_they_are_counted_and_the_rest_applied(
+def test_look_alikes_and_garbage_are_counted_and_rest_applied(
     training: Deployment,
 ) -> None:
     rubbish = ["", "{}", "not JSON", '{"trainguard":"task","job":"j","node":"n","stream":"s","action":"close"}']
@@ -179,14 +177,14 @@ def test_given_a_look_alike_and_rubbish_in_a_batch_when_processed_then_they_are_
     assert minute_of(training, "algo-1#system") == str(MINUTE_RUNG)
 
 
-def test_given_only_a_look_alike_when_it_rings_then_no_store_is_touched(deployment: Deployment) -> None:
+def test_look_alike_alone_touches_no_store(deployment: Deployment) -> None:
     answer = deployment.function("evaluate_objects")(event("sqs_rule_output"))
     assert answer.value == NOTHING_FAILED
     assert answer.metrics == {"ForeignKeys": 1}
     assert deployment.world.jobs.active() == []
 
 
-def test_given_objects_of_the_job_s_name_in_another_bucket_when_they_ring_then_they_are_foreign(
+def test_objects_of_the_job_name_in_another_bucket_are_foreign(
     training: Deployment,
 ) -> None:
     key = recorded_objects()[0].key
@@ -201,7 +199,7 @@ def below(account: str, objects: list[RecordedObject]) -> dict[str, Any]:
     return ringing([object_message(key, at=at) for key, at in keys])
 
 
-def test_given_another_account_that_writes_under_the_name_of_a_job_of_ours_when_it_rings_then_it_is_foreign(
+def test_other_account_writing_under_our_job_name_is_foreign(
     training: Deployment,
 ) -> None:
     before = training.world.jobs.load(JOB)
@@ -210,7 +208,7 @@ def test_given_another_account_that_writes_under_the_name_of_a_job_of_ours_when_
     assert training.world.jobs.load(JOB) == before
 
 
-def test_given_two_accounts_whose_jobs_have_one_name_when_both_write_then_each_is_judged_under_the_name_of_its_place(
+def test_equal_job_names_of_two_accounts_are_judged_by_place(
     deployment: Deployment,
 ) -> None:
     objects = list(recorded_objects()[:3])
@@ -236,22 +234,20 @@ def test_given_two_accounts_whose_jobs_have_one_name_when_both_write_then_each_i
         {"Records": [{}]},
         {"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "a"}}}]},
         {"Records": [{"messageId": "m", "body": "{}", "attributes": {"ApproximateReceiveCount": "many"}}]},
-        event("tick"),
+        event("scheduler"),
         event("s3_object_created_system"),
         event("training_job_completed"),
     ],
-    ids=["none", "list", "text", "empty", "null", "blank", "s3-notification", "no-count", "tick", "bare", "job"],
+    ids=["none", "list", "text", "empty", "null", "blank", "s3-notification", "no-count", "scheduler", "bare", "job"],
 )
-def test_given_an_event_of_another_shape_when_it_comes_then_nothing_fails_and_it_is_counted(
-    deployment: Deployment, given: object
-) -> None:
+def test_malformed_event_is_counted_without_failure(deployment: Deployment, given: object) -> None:
     answer = deployment.function("evaluate_objects")(given)
     assert answer.value == NOTHING_FAILED
     assert answer.metrics == {"MalformedEvents": 1}
     assert answer.dimensions == JUST_SERVICE
 
 
-def test_given_more_than_time_allows_when_it_runs_out_then_progress_is_saved_and_the_messages_come_back(
+def test_timeout_saves_progress_and_returns_the_messages(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -273,7 +269,7 @@ def test_given_more_than_time_allows_when_it_runs_out_then_progress_is_saved_and
     assert minute_of(deployment, "algo-1#system") == str(first + 60 * (count - 1))
 
 
-def test_given_no_time_at_all_when_a_batch_rings_then_all_its_messages_come_back_and_nothing_is_written(
+def test_no_time_left_returns_all_messages_and_writes_nothing(
     training: Deployment,
 ) -> None:
     before = training.world.nodes.of_job(JOB)
@@ -293,13 +289,13 @@ def minute_object(root: ProfileRoot, minute: int) -> RecordedObject:
     return RecordedObject(system_key(root, "algo-1", minute), body.encode(), minute + 61.0)
 
 
-def test_given_marks_of_the_end_while_the_job_goes_on_when_they_ring_then_nothing_closes(training: Deployment) -> None:
+def test_end_marks_of_a_running_job_close_nothing(training: Deployment) -> None:
     assert training.function("evaluate_objects")(event("sqs_training_job_end")).value == NOTHING_FAILED
     assert training.world.job(JOB)["Closing"] == {"BOOL": False}
     assert training.world.drain() == []
 
 
-def test_given_the_marks_of_the_end_when_they_ring_then_every_stream_closes_and_the_report_is_asked_for_once(
+def test_end_marks_close_all_streams_and_request_one_report(
     training: Deployment,
 ) -> None:
     training.set_status("Completed")
@@ -315,7 +311,7 @@ def test_given_the_marks_of_the_end_when_they_ring_then_every_stream_closes_and_
     assert list(training.world.reported().values()) == [{"kind": "end", "job": JOB}]
 
 
-def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_applied(deployment: Deployment) -> None:
+def test_redelivered_flush_task_applies_what_waited(deployment: Deployment) -> None:
     deployment.create_training_job()
     (waiting,) = (each for each in recorded_objects() if each.key.endswith("1784021040.algo-2.json"))
     deployment.put([waiting])

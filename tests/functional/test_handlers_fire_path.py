@@ -1,6 +1,5 @@
-"""decide_stop and compose_alert as they are deployed, with the inputs that the state machine gives."""
+"""The functions of the fire path as they are deployed, with the inputs that the state machine gives."""
 
-import json
 import time
 from datetime import datetime
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.functional.deployment import (
+    ALERT_TOPIC,
     BUCKET,
+    CHAT_TOPIC,
     JOB,
     MAX_STOPS_PER_HOUR,
     OPTED_IN,
@@ -19,16 +20,20 @@ from tests.functional.deployment import (
 )
 from tests.functional.offline import offline_session
 from tests.functional.tables import RULE_STATE
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
-from trainguard.errors import PortUnavailableError
-from trainguard.finding import Finding
-from trainguard.plain_text import LONGEST_SENTENCE, mail_line
-from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.timestamps import iso_time
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_sent_alerts import DynamoSentAlerts
+from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.finding import Finding
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.core.text import LONGEST_SENTENCE, mail_line
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertRequest
+from trainguard.stack.actions.send_alert import Channel, Claim
 
-FIRES = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
-ALERTS = [*FIRES, "compose_alert_warning", "compose_alert_escalation", "compose_alert_cleared"]
+FIRES = ["send_alert", "send_alert_stop_refused", "send_alert_stop_failed"]
+ALERTS = [*FIRES, "send_alert_warning", "send_alert_escalation", "send_alert_cleared"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
@@ -75,7 +80,7 @@ def publish(deployment: Deployment, rule: str, *, status: Status = Status.FIRED,
         ({}, "InProgress", "dry-run", "refused", "has no tag"),
     ],
 )
-def test_given_a_job_and_a_switch_when_a_fire_asks_then_only_an_opted_in_running_job_may_be_stopped(
+def test_only_an_opted_in_running_job_may_be_stopped(
     deployment: Deployment, tags: dict[str, str], status: str, switch: str, expected: str, why: str
 ) -> None:
     deployment.create_training_job(tags=tags, status=status)
@@ -98,7 +103,7 @@ def test_given_a_job_and_a_switch_when_a_fire_asks_then_only_an_opted_in_running
     )
 
 
-def test_given_a_switch_that_is_thrown_between_two_fires_when_asked_then_the_second_obeys_it(
+def test_switch_changed_between_fires_applies_to_the_second(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -111,9 +116,7 @@ def test_given_a_switch_that_is_thrown_between_two_fires_when_asked_then_the_sec
 @pytest.mark.parametrize(
     ("override", "decision"), [("disabled", "refused"), ("dry-run", "dry-run"), ("Disabled", "refused")]
 )
-def test_given_an_override_when_an_upgrade_writes_the_stacks_parameter_again_then_nothing_is_stopped_all_the_same(
-    deployment: Deployment, override: str, decision: str
-) -> None:
+def test_override_forbids_stops_through_an_upgrade(deployment: Deployment, override: str, decision: str) -> None:
     deployment.create_training_job()
     deployment.throw_stop_switch("disabled")
     deployment.throw_stop_switch(override, STOP_SWITCH_OVERRIDE)
@@ -123,7 +126,7 @@ def test_given_an_override_when_an_upgrade_writes_the_stacks_parameter_again_the
     assert answer["why"].startswith(f"its override is '{override}'")
 
 
-def test_given_an_override_that_allows_when_the_stack_forbids_then_nothing_is_stopped(deployment: Deployment) -> None:
+def test_allowing_override_does_not_beat_a_forbidding_stack(deployment: Deployment) -> None:
     deployment.create_training_job()
     deployment.throw_stop_switch("disabled")
     deployment.throw_stop_switch("enabled", STOP_SWITCH_OVERRIDE)
@@ -131,7 +134,7 @@ def test_given_an_override_that_allows_when_the_stack_forbids_then_nothing_is_st
     assert (answer["stop"], answer["why"]) == (False, "the stop switch is 'disabled'")
 
 
-def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_takes_no_stop_of_the_hour(
+def test_grace_time_begins_without_taking_a_stop_of_the_hour(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -147,7 +150,7 @@ def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_takes_no_stop_of
     ("status", "stop", "why"),
     [(Status.FIRED, True, "which is in progress"), (Status.OK, False, "LowGPUUtilization no longer fires: low.")],
 )
-def test_given_a_grace_time_that_is_over_when_asked_then_the_row_says_whether_the_finding_is_still_there(
+def test_row_after_grace_time_says_if_the_finding_remains(
     deployment: Deployment, status: Status, stop: bool, why: str
 ) -> None:
     deployment.create_training_job()
@@ -158,7 +161,7 @@ def test_given_a_grace_time_that_is_over_when_asked_then_the_row_says_whether_th
     assert why in answer["why"]
 
 
-def test_given_a_grace_time_that_is_over_when_the_row_is_gone_then_nothing_is_stopped(deployment: Deployment) -> None:
+def test_missing_row_after_grace_time_stops_nothing(deployment: Deployment) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment, name="decide_stop_final") | {"rule": "CPUBottleneck"}
     answer = deployment.function("decide_stop")(fire).value
@@ -169,9 +172,7 @@ def test_given_a_grace_time_that_is_over_when_the_row_is_gone_then_nothing_is_st
     ("node", "why"),
     [("algo-1", "LowGPUUtilization no longer fires on algo-1: low."), ("algo-2", "which is in progress")],
 )
-def test_given_a_fire_when_the_row_of_its_own_node_was_published_since_then_the_decision_looks_at_it(
-    deployment: Deployment, node: str, why: str
-) -> None:
+def test_decision_reads_the_row_published_for_the_node(deployment: Deployment, node: str, why: str) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment)
     publish(deployment, fire["rule"], status=Status.OK, node=node)
@@ -179,15 +180,13 @@ def test_given_a_fire_when_the_row_of_its_own_node_was_published_since_then_the_
     assert (answer["stop"], why in answer["why"]) == (node != fire["node"], True)
 
 
-def test_given_a_fire_of_the_whole_job_when_it_asks_then_it_may_stop(deployment: Deployment) -> None:
+def test_fire_of_the_whole_job_may_stop(deployment: Deployment) -> None:
     deployment.create_training_job()
     assert deployment.function("decide_stop")(recent_fire(deployment) | {"node": "*"}).value["stop"]
 
 
 @pytest.mark.parametrize("attempt", ["first", "final"])
-def test_given_an_episode_that_has_ended_when_its_fire_asks_then_it_is_refused(
-    deployment: Deployment, attempt: str
-) -> None:
+def test_fire_of_an_ended_episode_is_refused(deployment: Deployment, attempt: str) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment, name="decide_stop_final") | {"attempt": attempt}
     publish(deployment, fire["rule"])
@@ -204,7 +203,7 @@ def counted(deployment: Deployment) -> set[str]:
     return set(deployment.world.row("*", "stops").get("Stops", {"M": {}})["M"])
 
 
-def test_given_several_rules_that_fire_on_a_job_at_once_when_each_asks_then_its_stop_is_counted_once(
+def test_simultaneous_fires_of_a_job_count_one_stop(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -218,7 +217,7 @@ def test_given_several_rules_that_fire_on_a_job_at_once_when_each_asks_then_its_
     assert counted(deployment) == {"fire-0"}
 
 
-def test_given_an_hour_that_is_full_of_other_jobs_when_a_fire_asks_then_it_is_refused_and_not_counted(
+def test_fire_in_a_full_hour_is_refused_and_not_counted(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -229,11 +228,11 @@ def test_given_an_hour_that_is_full_of_other_jobs_when_a_fire_asks_then_it_is_re
         assert budget.take(f"of-{job}", job, now=time.time(), limit=MAX_STOPS_PER_HOUR)
     answer = deployment.function("decide_stop")(fire).value
     assert (answer["stop"], answer["decision"]) == (False, "refused")
-    assert answer["why"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling of this deployment")
+    assert answer["why"].startswith(f"this deployment makes at most {MAX_STOPS_PER_HOUR} stops an hour")
     assert fire["fireId"] not in counted(deployment)
 
 
-def test_given_a_ceiling_shared_with_a_stack_of_another_region_when_stops_are_granted_then_they_are_counted_there(
+def test_shared_ceiling_counts_stops_in_the_other_region(
     deployment: Deployment,
 ) -> None:
     elsewhere = Clients(session=offline_session(), region="eu-central-1").dynamodb
@@ -258,16 +257,14 @@ def test_given_a_ceiling_shared_with_a_stack_of_another_region_when_stops_are_gr
 
 
 @pytest.mark.parametrize("switch", ["dry-run", "disabled"])
-def test_given_a_fire_that_does_not_stop_when_decided_then_it_takes_no_stop_of_the_hour(
-    deployment: Deployment, switch: str
-) -> None:
+def test_fire_without_a_stop_takes_none_of_the_hour(deployment: Deployment, switch: str) -> None:
     deployment.create_training_job()
     deployment.throw_stop_switch(switch)
     assert deployment.function("decide_stop")(recent_fire(deployment)).value["stop"] is False
     assert deployment.world.row("*", "stops") == {}
 
 
-def test_given_a_later_job_of_the_same_name_when_a_fire_of_the_first_asks_then_it_is_refused(
+def test_fire_of_an_earlier_job_of_the_name_is_refused(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -276,19 +273,19 @@ def test_given_a_later_job_of_the_same_name_when_a_fire_of_the_first_asks_then_i
     assert (answer["stop"], "another job of that name" in answer["why"]) == (False, True)
 
 
-def test_given_a_fire_of_long_ago_when_it_asks_then_it_is_refused(deployment: Deployment) -> None:
+def test_old_fire_is_refused(deployment: Deployment) -> None:
     deployment.create_training_job()
     answer = deployment.function("decide_stop")(recent_fire(deployment, age_s=2 * 3600))
     assert (answer.value["stop"], answer.value["decision"]) == (False, "refused")
     assert "120 min old" in answer.value["why"]
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_a_fire_asks_then_it_is_refused(deployment: Deployment) -> None:
+def test_fire_of_a_job_unknown_to_sagemaker_is_refused(deployment: Deployment) -> None:
     answer = deployment.function("decide_stop")(recent_fire(deployment))
     assert (answer.value["stop"], answer.value["decision"]) == (False, "refused")
 
 
-def test_given_a_switch_that_is_gone_when_a_fire_asks_then_the_state_machine_learns_that_nothing_was_decided(
+def test_missing_switch_is_reported_as_undecided(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -297,69 +294,136 @@ def test_given_a_switch_that_is_gone_when_a_fire_asks_then_the_state_machine_lea
         deployment.function("decide_stop")(recent_fire(deployment))
 
 
-def test_given_a_warning_whose_stop_is_past_when_composed_then_it_is_not_sent_so_that_nothing_is_stopped(
-    deployment: Deployment,
-) -> None:
-    answer = deployment.function("compose_alert")(event("compose_alert_warning"))
-    assert answer.value["send"] is False
+@pytest.fixture
+def topics(deployment: Deployment) -> None:
+    """Make the topics of alerts."""
+    for topic in (ALERT_TOPIC, CHAT_TOPIC):
+        deployment.clients.sns.create_topic(Name=topic.rpartition(":")[2])
+
+
+def test_warning_whose_stop_is_past_is_not_sent(deployment: Deployment) -> None:
+    answer = deployment.function("send_alert")(event("send_alert_warning"))
+    assert answer.value["sent"] is False
     assert answer.metrics == {}
 
 
+@pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("name", ALERTS)
-def test_given_a_fire_when_its_alert_is_composed_then_it_is_what_sns_takes(deployment: Deployment, name: str) -> None:
+def test_alert_is_what_topics_and_bus_take(deployment: Deployment, name: str) -> None:
     given = event(name)
     if "warning" in name:
         given["decision"]["stopAt"] = iso_time(time.time() + 600.0)
-    alert = deployment.function("compose_alert")(given).value
-    assert set(alert) == {
-        "alertId", "subject", "text", "document", "json", "chat", "attributes", "action", "send", "waitUntil",
-        "waiting",
-    }  # fmt: skip
-    assert json.loads(alert["json"]) == alert["document"]
-    assert json.loads(alert["chat"])["source"] == "custom"
-    assert (alert["send"], alert["waitUntil"]) == (True, None)
-    assert alert["subject"].isascii()
-    assert alert["subject"].isprintable()
-    assert len(alert["subject"]) < 100
-    document = json.loads(alert["json"])
-    kind = given["fire"]["kind"]
-    named = given["fire"]["alertId"] + ("-warning" if kind == "warning" else "")
+    answer = deployment.function("send_alert")(given).value
+    assert (answer["sent"], answer["unsent"], answer["faults"], answer["waitUntil"]) == (True, [], [], None)
+    named = given["fire"]["alertId"] + ("-warning" if "warning" in name else "")
+    assert answer["outcome"]["alertId"] == named
+    claims = deployment.world.row("*alerts", named)
+    assert {"BusSentAt", "MailSentAt", "ChatSentAt", "ExpiresAt"} <= set(claims)
+    assert not [column for column in claims if column.endswith("ClaimedUntil")]
+
+
+def test_topics_that_are_gone_are_unsent_and_claimed_anew(deployment: Deployment) -> None:
+    send = deployment.function("send_alert")
+    answer = send(event("send_alert")).value
+    assert [each.split(":")[0] for each in answer["unsent"]] == ["mail", "chat"]
+    for topic in (ALERT_TOPIC, CHAT_TOPIC):
+        deployment.clients.sns.create_topic(Name=topic.rpartition(":")[2])
+    assert send(event("send_alert") | {"due": True, "last": True}).value["sent"] is True
+
+
+def test_claims_are_taken_once_and_again_when_they_lapse(deployment: Deployment) -> None:
+    sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE, lease_s=45)
+    mail = Channel.MAIL
+    assert sent.claim("a", mail, now=100.0) is Claim.TAKEN
+    assert sent.claim("a", mail, now=140.0) is Claim.BUSY
+    assert sent.claim("a", Channel.CHAT, now=140.0) is Claim.TAKEN
+    assert sent.claim("a", mail, now=146.0) is Claim.TAKEN
+    sent.settle("a", mail, sent_at=None)
+    assert sent.claim("a", mail, now=147.0) is Claim.TAKEN
+    sent.settle("a", mail, sent_at=148.0)
+    assert sent.claim("a", mail, now=9e6) is Claim.SENT
+    assert sent.claim("b", mail, now=147.0) is Claim.TAKEN
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_alert_has_its_job_its_links_and_its_attributes(name: str) -> None:
+    given = event(name)
+    alert = compose_alert(AlertRequest.read(given), now=0.0)
+    assert alert.subject.isascii()
+    assert alert.subject.isprintable()
+    assert len(alert.subject) < 100
     made = given.get("stop", {"made": False})["made"]
-    assert alert["alertId"] == named
-    assert (document["alert_id"], document["job"], document["rule"]) == (
-        named,
-        JOB,
-        given["fire"]["rule"],
-    )
-    assert document["stop"]["made"] is made
-    assert given["fire"]["reason"] in alert["text"]
-    assert f"\nOpen it in the console: {given['fire']['reportLink']}\n" in alert["text"]
-    assert f"\nOr with a link: trainguard open {JOB}\n" in alert["text"]
-    assert alert["attributes"] == {
-        attribute: {"DataType": "String", "StringValue": value}
-        for attribute, value in {
-            "AlertId": named,
-            "Job": JOB,
-            "Rule": "LowGPUUtilization",
-            "Kind": kind,
-            "Severity": given["fire"]["severity"],
-            "Stopped": "true" if made else "false",
-        }.items()
+    assert (alert.document["job"], alert.document["rule"]) == (JOB, given["fire"]["rule"])
+    assert alert.document["stop"]["made"] is made
+    assert given["fire"]["reason"] in alert.text
+    assert f"\nOpen it in the console: {given['fire']['reportLink']}\n" in alert.text
+    assert f"\nOr with a link: trainguard open {JOB}\n" in alert.text
+    assert alert.attributes == {
+        "AlertId": alert.alert_id,
+        "Job": JOB,
+        "Rule": "LowGPUUtilization",
+        "Kind": given["fire"]["kind"],
+        "Severity": given["fire"]["severity"],
+        "Stopped": "true" if made else "false",
     }
 
 
 @pytest.mark.parametrize(
     ("name", "action"),
     [
-        ("compose_alert", "Training job stopped: "),
-        ("compose_alert_stop_refused", "Training job not stopped: "),
-        ("compose_alert_stop_failed", "Stopping the training job failed: SageMaker.AccessDeniedException"),
+        ("send_alert", "Training job stopped: "),
+        ("send_alert_stop_refused", "Training job not stopped: "),
+        ("send_alert_stop_failed", "Stopping the training job failed: SageMaker.AccessDeniedException"),
     ],
 )
-def test_given_what_became_of_the_stop_when_the_alert_is_composed_then_text_document_and_row_agree(
-    deployment: Deployment, name: str, action: str
-) -> None:
-    alert = deployment.function("compose_alert")(event(name)).value
-    assert alert["action"].startswith(action)
-    assert mail_line(f"Action: {alert['action']}", LONGEST_SENTENCE) in alert["text"].split("\n")
-    assert json.loads(alert["json"])["action"] == alert["action"]
+def test_text_document_and_row_agree_about_the_stop(name: str, action: str) -> None:
+    alert = compose_alert(AlertRequest.read(event(name)), now=0.0)
+    assert alert.action.startswith(action)
+    assert mail_line(f"Action: {alert.action}", LONGEST_SENTENCE) in alert.text.split("\n")
+    assert alert.document["action"] == alert.action
+
+
+def stop(deployment: Deployment, fire: dict[str, Any]) -> Any:
+    """Let a decision to stop be carried out."""
+    decision = {"stop": True, "decision": "stop", "why": "the tag allows it", "stopAt": None, "optedIn": True}
+    return deployment.function("stop_job")({"fire": fire, "decision": decision}).value
+
+
+def test_opted_in_job_is_stopped_and_the_row_says_so(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment)
+    assert stop(deployment, fire)["stop"] == {"made": True, "error": None}
+    described = deployment.world.training_jobs.describe(JOB)
+    assert described is not None
+    assert described.status is not JobStatus.IN_PROGRESS
+    row = deployment.world.row(JOB, fire["rule"])
+    assert (row["StopMade"], row["StopDecision"], row["StopFireId"]["S"]) == (
+        {"BOOL": True},
+        {"S": "stop"},
+        fire["fireId"],
+    )
+
+
+def test_job_that_is_gone_is_not_said_to_be_stopped(deployment: Deployment) -> None:
+    fire = event("decide_stop")
+    marked(deployment, fire)
+    answer = stop(deployment, fire)
+    assert answer["stop"]["made"] is None
+    assert answer["faults"][0].startswith("StopJob: SageMaker.StopTrainingJob failed: ")
+    assert deployment.world.row(JOB, fire["rule"])["StopMade"] == {"NULL": True}
+
+
+def test_fire_is_marked_and_its_report_and_alert_recorded(deployment: Deployment) -> None:
+    fire = event("send_alert")["fire"]
+    record = deployment.function("record_fire")
+    for written in ({}, {"alert": {"action": "sent", "alertId": "a"}}, {"reportUri": "s3://page"}):
+        assert record({"fire": fire} | written).value == {}
+    row = deployment.world.row(JOB, fire["rule"])
+    said = {name: row[name]["S"] for name in ("Status", "FireId", "Action", "AlertId", "ReportUri")}
+    assert [*said.values()] == ["FIRED", fire["fireId"], "sent", "a", "s3://page"]
+
+
+def test_notice_has_no_row(deployment: Deployment) -> None:
+    fire = event("send_alert")["fire"] | {"kind": "notice"}
+    deployment.function("record_fire")({"fire": fire, "alert": {"action": "sent"}})
+    assert deployment.world.row(JOB, fire["rule"]) == {}

@@ -9,10 +9,10 @@ from demo.uploads import RecordedObject
 from tests.functional.deployment import BUCKET, JOB, PREFIX, Deployment, object_message, ringing
 from tests.support.captures import EVEN, HELD_UP
 from tests.support.kernel_ranks import documents
-from trainguard.engine.messages.sqs_messages import encode_task
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import Status
+from trainguard.engine.messages.created_objects import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
-from trainguard.ports import NodeTask
-from trainguard.records import Status
 
 AT = 1_784_021_000.0
 REPORT = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/"
@@ -44,7 +44,7 @@ def settled(deployment: Deployment) -> dict[str, Any]:
     return dict(call)
 
 
-def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_the_page_lies_beside_the_report(
+def test_settled_capture_fires_and_its_page_is_by_the_report(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -73,7 +73,7 @@ def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_
     assert "kernels/LateRank" in fired
 
 
-def test_given_a_trace_that_takes_more_time_than_is_left_when_digested_then_its_digest_says_so(
+def test_trace_slower_than_the_remaining_time_is_in_its_digest(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment.create_training_job()

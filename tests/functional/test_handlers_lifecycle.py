@@ -16,8 +16,8 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
-from trainguard.ports import NodeTask
-from trainguard.records import JobRecord, JobStatus
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import JobRecord, JobStatus
 
 FINAL = ("Completed", "Failed", "Stopped")
 CLOSE_ALL = {NodeTask(JOB, f"algo-{number}", "system", "close") for number in (1, 2)}
@@ -34,7 +34,7 @@ def stored(deployment: Deployment) -> JobRecord:
     return record
 
 
-def test_given_a_job_that_starts_when_its_event_comes_then_it_is_registered_once(deployment: Deployment) -> None:
+def test_started_job_is_registered_once(deployment: Deployment) -> None:
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
     follow = deployment.function("job_lifecycle")
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_given_a_job_that_starts_when_its_event_comes_then_it_is_registered_once
     assert deployment.world.drain() == []
 
 
-def test_given_a_job_with_a_run_elsewhere_when_its_event_comes_then_its_item_has_the_page_and_no_secret(
+def test_item_has_the_external_run_page_and_no_secret(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:run-url": "https://runs.example.com/=23/7"})
@@ -59,7 +59,7 @@ def test_given_a_job_with_a_run_elsewhere_when_its_event_comes_then_its_item_has
     assert "secret" not in str(stored(deployment))
 
 
-def test_given_a_job_that_goes_on_when_its_event_comes_then_its_secondary_status_follows(
+def test_secondary_status_follows_a_running_job(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
@@ -72,7 +72,7 @@ def test_given_a_job_that_goes_on_when_its_event_comes_then_its_secondary_status
 
 @pytest.mark.parametrize("final", FINAL)
 @pytest.mark.parametrize("order", sorted(set(permutations(["in_progress", "final", "final"]))), ids="-".join)
-def test_given_a_job_that_has_ended_when_its_events_come_in_any_order_and_twice_then_it_closes(
+def test_ended_job_closes_on_unordered_or_repeated_events(
     deployment: Deployment, final: str, order: tuple[str, ...]
 ) -> None:
     deployment.create_training_job()
@@ -89,7 +89,7 @@ def test_given_a_job_that_has_ended_when_its_events_come_in_any_order_and_twice_
     assert set(deployment.world.drain()) == CLOSE_ALL
 
 
-def test_given_a_job_that_is_closed_when_a_late_event_comes_then_it_stays_closed(deployment: Deployment) -> None:
+def test_closed_job_stays_closed_on_a_late_event(deployment: Deployment) -> None:
     deployment.create_training_job(status="Completed")
     follow = deployment.function("job_lifecycle")
     follow(event("training_job_completed"))
@@ -106,9 +106,7 @@ def test_given_a_job_that_is_closed_when_a_late_event_comes_then_it_stays_closed
 
 
 @pytest.mark.parametrize("status", ["InProgress", "Completed"])
-def test_given_a_job_whose_profile_lies_in_another_bucket_when_its_event_comes_then_it_is_not_followed(
-    deployment: Deployment, status: str
-) -> None:
+def test_job_with_its_profile_in_another_bucket_is_not_followed(deployment: Deployment, status: str) -> None:
     deployment.create_training_job(status=status, bucket="another-bucket")
     answer = deployment.function("job_lifecycle")(event("training_job_in_progress"))
     assert answer.value == NOT_FOLLOWED
@@ -118,7 +116,7 @@ def test_given_a_job_whose_profile_lies_in_another_bucket_when_its_event_comes_t
     assert deployment.world.drain() == []
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_its_event_comes_then_it_is_not_followed(
+def test_job_unknown_to_sagemaker_is_not_followed(
     deployment: Deployment,
 ) -> None:
     answer = deployment.function("job_lifecycle")(event("training_job_completed"))
@@ -127,17 +125,15 @@ def test_given_a_job_that_sagemaker_does_not_know_when_its_event_comes_then_it_i
     assert deployment.world.jobs.load(JOB) is None
 
 
-@pytest.mark.parametrize("given", [{}, {"detail": {}}, {"detail": {"TrainingJobName": 7}}, event("tick")])
-def test_given_an_event_of_another_shape_when_it_comes_then_it_is_counted_and_nothing_is_followed(
-    deployment: Deployment, given: object
-) -> None:
+@pytest.mark.parametrize("given", [{}, {"detail": {}}, {"detail": {"TrainingJobName": 7}}, event("scheduler")])
+def test_malformed_event_is_counted_and_not_followed(deployment: Deployment, given: object) -> None:
     answer = deployment.function("job_lifecycle")(given)
     assert answer.value == {"job": None, "followed": False}
     assert answer.metrics == {"MalformedEvents": 1}
 
 
-@pytest.mark.parametrize("way", ["job_lifecycle", "tick"])
-def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_is_registered_anew_and_judged(
+@pytest.mark.parametrize("way", ["job_lifecycle", "scheduler"])
+def test_job_known_after_its_objects_is_registered_and_judged(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     evaluate = deployment.function("evaluate_objects")
@@ -146,12 +142,12 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     first, second = at_the_root[:40], objects[40:]
     deployment.put([*at_the_root, *objects])
     evaluate(ringing([object_message(each.key, at=each.appears_at) for each in first]))
-    deployment.look_after_jobs()
+    deployment.reconcile_jobs()
     assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
-    monkeypatch.setattr("trainguard.engine.tick.tick.DOUBTED_EVERY", 1)
-    if way == "tick":
-        deployment.look_after_jobs()
+    monkeypatch.setattr("trainguard.engine.reconcile.scheduler.STALE_EVERY", 1)
+    if way == "scheduler":
+        deployment.reconcile_jobs()
     else:
         deployment.function(way)(event("training_job_in_progress"))
     job = stored(deployment)
@@ -159,7 +155,7 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     assert (job.generation, job.stop_allowed, job.prefix) == (1, True, PREFIX)
     assert job.rule_settings == {"LowGPUUtilization_threshold_p95": "60"}
     deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in second]))
-    assert deployment.look_after_jobs()[JOB].value["failed"] is None
+    assert deployment.reconcile_jobs()[JOB].value["failed"] is None
     items = deployment.world.nodes.of_job(JOB)
     assert {item.generation for item in items} == {1}
     assert {row.generation for row in deployment.world.rows.of_job(JOB)} == {1}

@@ -1,4 +1,4 @@
-"""poll_source as it is deployed, on moto: a tick asks for a poll, and the job's log becomes steps that are judged."""
+"""poll_source as it is deployed, on moto: the scheduler asks for a poll, and a log becomes steps that are judged."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from tests.functional.deployment import BUCKET, JOB, Deployment, event, object_message, ringing
 from tests.functional.offline import LAMBDA
 from tests.support.wandb_files import run, run_file, stats
-from trainguard.job_policy import JobPolicy
-from trainguard.polling.status import read_status, status_key
-from trainguard.records import JobRecord
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.records import JobRecord
+from trainguard.stack.polling.status import read_status, status_key
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 
@@ -39,21 +39,21 @@ def log(deployment: Deployment, begun: float, *lines: str) -> None:
     client.put_log_events(logGroupName=GROUP, logStreamName=f"{JOB}/algo-1", logEvents=events)
 
 
-def test_given_a_job_with_a_source_when_a_tick_comes_then_its_poll_is_asked_for(polled: Deployment) -> None:
+def test_tick_requests_a_poll_of_a_job_with_a_source(polled: Deployment) -> None:
     assert the_job(polled).policy.source == "logs"
-    polled.look_after_jobs()
+    polled.reconcile_jobs()
     (asked,) = LAMBDA.polls
     assert asked["job"] == JOB
 
 
-def test_given_a_job_without_a_source_when_a_tick_comes_then_no_poll_is(deployment: Deployment) -> None:
+def test_tick_requests_no_poll_without_a_source(deployment: Deployment) -> None:
     deployment.create_training_job()
     deployment.function("job_lifecycle")(event("training_job_in_progress"))
-    deployment.look_after_jobs()
+    deployment.reconcile_jobs()
     assert not LAMBDA.polls
 
 
-def test_given_a_log_with_losses_when_polled_then_they_are_judged_as_scalars(polled: Deployment) -> None:
+def test_losses_of_a_polled_log_are_judged_as_scalars(polled: Deployment) -> None:
     job = the_job(polled)
     begun = (job.started_at or job.created_at or 0.0) // 60.0 * 60.0
     log(polled, begun, *(f"step {number} loss: {'nan' if number > 8 else 1.0}" for number in range(12)))
@@ -67,7 +67,7 @@ def test_given_a_log_with_losses_when_polled_then_they_are_judged_as_scalars(pol
     assert rows["training/TrainingDiverged"].finding.reason
 
 
-def test_given_a_stack_that_reads_no_logs_when_polled_then_the_status_and_the_answer_say_so(
+def test_polled_stack_without_log_access_says_so(
     polled: Deployment,
 ) -> None:
     polled.live_sources = "prometheus+https://prom.example.com"
@@ -81,7 +81,7 @@ def test_given_a_stack_that_reads_no_logs_when_polled_then_the_status_and_the_an
     assert status.fault == answer.value["fault"]
 
 
-def test_given_a_run_file_when_s3_says_that_it_was_written_then_its_minutes_lie_beside_it(
+def test_written_run_file_gets_its_minutes_beside_it(
     deployment: Deployment,
 ) -> None:
     at = 1_800_000_000.0
@@ -94,7 +94,7 @@ def test_given_a_run_file_when_s3_says_that_it_was_written_then_its_minutes_lie_
     assert len(minutes) == 4
 
 
-def test_given_an_item_without_a_source_when_loaded_then_it_names_none(deployment: Deployment) -> None:
+def test_item_without_a_source_names_none(deployment: Deployment) -> None:
     deployment.create_training_job()
     deployment.function("job_lifecycle")(event("training_job_in_progress"))
     job = the_job(deployment)

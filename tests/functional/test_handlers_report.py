@@ -17,7 +17,7 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
-from trainguard.errors import ReportRunError, UnknownJobError
+from trainguard.core.errors import ReportRunError, UnknownJobError
 from trainguard.rules.registry import RULE_NAMES
 
 REPORT = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/"
@@ -60,7 +60,7 @@ def parts(deployment: Deployment) -> list[str]:
     return [listed.key.removeprefix(place) for listed in deployment.world.objects.list(BUCKET, place, "")]
 
 
-def test_given_a_fire_when_the_report_is_built_then_every_rule_has_the_managed_service_s_five_fields(
+def test_fire_report_has_the_five_managed_fields_per_rule(
     evaluated: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -92,14 +92,14 @@ def test_given_a_fire_when_the_report_is_built_then_every_rule_has_the_managed_s
     assert "us-east-1" in document["cost"]["note"]
 
 
-def test_given_a_fire_when_the_report_is_built_then_a_page_lies_beside_it_as_a_page(evaluated: Deployment) -> None:
+def test_fire_report_has_an_html_page_beside_it(evaluated: Deployment) -> None:
     evaluated.function("build_report")(event("build_report_fire"))
     held = evaluated.clients.s3.get_object(Bucket=BUCKET, Key=f"{REPORT}report.html")
     assert held["ContentType"] == "text/html; charset=utf-8"
     assert JOB.encode() in held["Body"].read()
 
 
-def test_given_a_job_that_trains_when_its_full_report_is_made_then_it_has_the_time_lines_of_what_there_is(
+def test_full_report_of_a_running_job_has_the_time_lines_so_far(
     evaluated: Deployment,
 ) -> None:
     planned = evaluated.function("plan_report")(event("plan_report")).value
@@ -122,13 +122,13 @@ def test_given_a_job_that_trains_when_its_full_report_is_made_then_it_has_the_ti
     assert body(evaluated, f"{REPORT}report.json") == document
 
 
-def test_given_the_recorded_item_when_digested_then_it_is_what_plan_report_makes(evaluated: Deployment) -> None:
+def test_recorded_item_matches_plan_report(evaluated: Deployment) -> None:
     (first, _) = evaluated.function("plan_report")(event("plan_report")).value["items"]
     recorded = event("digest_profile")
     assert {**first, "axis": recorded["axis"], "until": recorded["until"]} == recorded
 
 
-def test_given_an_item_whose_time_for_reading_is_over_when_digested_then_nothing_is_read_and_nothing_is_left(
+def test_expired_item_reads_nothing_and_leaves_nothing(
     evaluated: Deployment,
 ) -> None:
     (item, _) = evaluated.function("plan_report")(event("plan_report")).value["items"]
@@ -137,7 +137,7 @@ def test_given_an_item_whose_time_for_reading_is_over_when_digested_then_nothing
     assert parts(evaluated) == [f"{event('plan_report')['run']}/items.json"]
 
 
-def test_given_a_digest_without_time_when_called_again_then_it_goes_on_and_leaves_a_part_each_time(
+def test_digest_without_time_resumes_and_leaves_a_part_per_call(
     evaluated: Deployment,
 ) -> None:
     (item, _) = evaluated.function("plan_report")(event("plan_report")).value["items"]
@@ -152,7 +152,7 @@ def test_given_a_digest_without_time_when_called_again_then_it_goes_on_and_leave
     assert len(parts(evaluated)) == 1 + calls
 
 
-def test_given_the_end_of_a_job_when_the_full_report_is_built_then_it_is_final_and_takes_the_first_one_s_place(
+def test_final_report_replaces_the_first(
     evaluated: Deployment,
 ) -> None:
     evaluated.function("build_report")(event("build_report_fire"))
@@ -165,7 +165,7 @@ def test_given_the_end_of_a_job_when_the_full_report_is_built_then_it_is_final_a
     assert (document["final"], document["scope"]) == (True, "full")
 
 
-def test_given_a_job_that_is_done_when_a_fire_of_it_comes_late_then_the_full_report_is_not_replaced_by_less(
+def test_late_fire_does_not_replace_the_full_report(
     evaluated: Deployment,
 ) -> None:
     end(evaluated)
@@ -175,13 +175,13 @@ def test_given_a_job_that_is_done_when_a_fire_of_it_comes_late_then_the_full_rep
     assert body(evaluated, f"{REPORT}report.json") == {"scope": "full"}
 
 
-def test_given_a_job_whose_report_could_not_be_planned_when_built_then_it_is_of_state(evaluated: Deployment) -> None:
+def test_unplannable_report_is_built_from_state(evaluated: Deployment) -> None:
     end(evaluated)
     assert evaluated.function("build_report")(event("build_report_state")).value["files"] == 16
     assert body(evaluated, f"{REPORT}report.json")["scope"] == "state"
 
 
-def test_given_what_a_report_leaves_when_it_rings_then_it_is_no_profile(evaluated: Deployment) -> None:
+def test_objects_of_a_report_are_no_profile(evaluated: Deployment) -> None:
     evaluated.function("plan_report")(event("plan_report"))
     evaluated.function("build_report")(event("build_report_fire"))
     keys = [listed.key for listed in evaluated.world.objects.list(BUCKET, REPORT, "")]
@@ -193,19 +193,17 @@ def test_given_what_a_report_leaves_when_it_rings_then_it_is_no_profile(evaluate
     ("function", "given"),
     [("plan_report", "plan_report"), *(("build_report", f"build_report_{kind}") for kind in ("full", "drop", "state"))],
 )
-def test_given_a_job_that_is_not_known_when_its_report_is_asked_for_then_the_error_names_it(
-    deployment: Deployment, function: str, given: str
-) -> None:
+def test_unknown_job_error_names_it(deployment: Deployment, function: str, given: str) -> None:
     with pytest.raises(UnknownJobError, match=JOB):
         deployment.function(function)(event(given))
 
 
-def test_given_a_run_that_is_no_execution_when_planned_then_nothing_is_written(evaluated: Deployment) -> None:
+def test_run_that_is_no_execution_writes_nothing(evaluated: Deployment) -> None:
     with pytest.raises(ReportRunError, match="expected the name of an execution"):
         evaluated.function("plan_report")(event("plan_report") | {"run": "../other"})
     assert parts(evaluated) == []
 
 
-def test_given_an_item_that_is_none_when_digested_then_it_is_refused(deployment: Deployment) -> None:
+def test_invalid_item_is_refused(deployment: Deployment) -> None:
     with pytest.raises(msgspec.ValidationError, match="axis"):
         deployment.function("digest_profile")({**event("digest_profile"), "axis": None})

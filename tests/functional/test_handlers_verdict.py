@@ -8,8 +8,8 @@ import pytest
 from tests.functional.deployment import Deployment
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.support.fleets import found, job, quiet, report_row
-from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
-from trainguard.records import JobStatus, TunedJob
+from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.core.records import JobStatus, TunedJob
 
 ENDED = job()
 
@@ -45,14 +45,12 @@ def test_given_a_job_when_asked_then_the_answer_is_its_verdict(deployment: Deplo
     )
 
 
-def test_given_a_job_that_nobody_knows_when_asked_then_the_verdict_is_unknown(deployment: Deployment) -> None:
+def test_verdict_of_an_unknown_job_is_unknown(deployment: Deployment) -> None:
     assert asked(deployment, job="team-a/run@elsewhere")[1]["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize("name", ["*", "tuning-job/sweep", "met-jobs/1970010102", "../Jobs", "a\n{}", "\u202ejob"])
-def test_given_an_item_that_is_no_job_when_asked_for_then_it_is_unknown_and_nothing_of_it_is_told(
-    deployment: Deployment, name: str
-) -> None:
+def test_item_that_is_no_job_is_unknown_and_not_disclosed(deployment: Deployment, name: str) -> None:
     world = deployment.world
     world.jobs.meet(7_200.0, 5)
     world.jobs.upsert_tuned_job("sweep", "job", TunedJob(JobStatus.COMPLETED, finished=True), 9)
@@ -71,7 +69,7 @@ def test_given_another_request_when_asked_then_it_is_refused(
     assert asked(deployment, **event)[0] == status
 
 
-def test_given_a_table_that_is_gone_when_asked_then_the_answer_is_an_error_and_no_verdict(
+def test_missing_table_is_an_error_and_no_verdict(
     deployment: Deployment,
 ) -> None:
     deployment.clients.dynamodb.delete_table(TableName=JOBS)

@@ -30,7 +30,7 @@ def sent(arn: str) -> list[tuple[str, str | None, Any]]:
     return [(message, subject, attributes) for _, message, subject, attributes, *_ in topic.sent_notifications]
 
 
-def test_given_jobs_of_a_week_when_it_is_over_then_both_topics_get_its_digest(topics: Deployment) -> None:
+def test_weekly_digest_is_sent_to_both_topics(topics: Deployment) -> None:
     later = job("later", began=MONDAY + 7 * 24 * HOUR_S)
     canary = "trainguard-canary-20261124-060000"
     for each in (IN_WEEK, later, replace(job(canary), arn=f"unknown:{canary}")):
@@ -49,14 +49,14 @@ def test_given_jobs_of_a_week_when_it_is_over_then_both_topics_get_its_digest(to
     assert json.loads(message)["source"] == "custom"
 
 
-def test_given_no_job_when_a_week_is_over_then_a_short_digest_says_so(topics: Deployment) -> None:
+def test_week_without_jobs_sends_a_short_digest(topics: Deployment) -> None:
     topics.function("weekly_digest")(TIME)
     ((message, subject, _),) = sent(ALERT_TOPIC)
     assert subject == "TrainGuard: no job ended in the week of 2026-11-23 (TrainGuard, us-east-1)"
     assert "No job ended, so nothing is known to be wasted." in json.loads(message)["email"]
 
 
-def test_given_a_table_that_is_gone_when_a_week_is_over_then_nothing_is_sent_and_the_attempt_fails(
+def test_missing_table_sends_no_digest_and_fails_the_attempt(
     topics: Deployment,
 ) -> None:
     topics.world.jobs.register(IN_WEEK)

@@ -14,12 +14,12 @@ from tests.functional.deployment import JOB, OPTED_IN, PREFIX, Deployment, objec
 from tests.verdicts.labelled.catalogue.collector import HANGS
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.profile_files import START, write_job
-from trainguard.adapters.lambda_looks import payload_of
-from trainguard.ports import JobLook
-from trainguard.timestamps import iso_time
+from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.core.ports import ReconcileRequest
+from trainguard.core.timestamps import iso_time
 
 RULE = "HungJob"
-UPLOAD_S, QUEUE_S, TICK_S = 5.0, 25.0, 60.0
+UPLOAD_S, QUEUE_S, SCHEDULE_S = 5.0, 25.0, 60.0
 HANG_MIN, WATCHED_MIN = 24.0, 16
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
@@ -46,26 +46,26 @@ def objects(folder: Path) -> list[RecordedObject]:
 
 
 def ticks(deployment: Deployment, uploads: list[RecordedObject], monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
-    """Let minutes pass from before the hang on; yield each tick's time, after it.
+    """Let minutes pass from before the hang on; yield each run of the scheduler's time, after it.
 
-    The functions' clock is that of the ticks. A job that is not urgent is looked at in every third of them.
+    The functions' clock is that of the scheduler runs. A slowly polled job is looked at in every third of them.
     """
-    evaluate, look_after = deployment.function("evaluate_objects"), deployment.function("look_after_job")
+    evaluate, reconcile = deployment.function("evaluate_objects"), deployment.function("reconcile_job")
     waiting = list(uploads)
     begin = START + 60.0 * (HANG_MIN - 4.0)
     now = [begin]
     clock = SimpleNamespace(time=lambda: now[0], sleep=lambda _: None)
-    monkeypatch.setattr("trainguard.adapters.timing.time", clock)
+    monkeypatch.setattr("trainguard.aws.timing.time", clock)
     for number in range(WATCHED_MIN):
-        at = now[0] = begin + TICK_S * number
+        at = now[0] = begin + SCHEDULE_S * number
         ready = [each for each in waiting if each.appears_at + QUEUE_S <= at]
         waiting = [each for each in waiting if each.appears_at + QUEUE_S > at]
         deployment.put(ready)
         for first in range(0, len(ready), 50):
             batch = ready[first : first + 50]
             evaluate(ringing([object_message(each.key, at=each.appears_at) for each in batch]))
-        if deployment.world.jobs.urgent() or number % 3 == 0:
-            look_after(json.loads(payload_of(JobLook(JOB, at, 1))))
+        if deployment.world.jobs.polled_fast() or number % 3 == 0:
+            reconcile(json.loads(payload_of(ReconcileRequest(JOB, at, 1))))
         yield at
 
 
@@ -75,7 +75,7 @@ def fire_of(deployment: Deployment) -> dict[str, object] | None:
 
 
 @pytest.mark.parametrize(("steps", "every_s", "within_min"), [(True, 180, 5.0), (True, 300, 7.0), (False, 180, 10.0)])
-def test_given_a_job_that_hangs_when_the_stack_watches_it_then_it_is_stopped_in_time(
+def test_hung_job_is_stopped_in_time(
     deployment: Deployment,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -9,12 +9,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.functional.deployment import Deployment
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.job_resources import batch_jobs, instances
-from trainguard.errors import PortUnavailableError
-from trainguard.finding import Finding
-from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.timestamps import iso_time
+from trainguard.aws.clients import Clients
+from trainguard.aws.job_resources import batch_jobs, instances
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.finding import Finding
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.core.timestamps import iso_time
 
 ARN = "unknown:run-17@team-a/"
 JOB = JobRecord("run-17@team-a/", ARN, "profiles", "team-a/", resources=("batch-job/b-1",))
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publis
 
 
 class Answering:
-    """Answers each call in the same way, or with an error."""
+    """Answers each question in the same way, or with an error; nobody stops anything here."""
 
     def __init__(self, answer: Mapping[str, Any] | None = None, code: str = "") -> None:
         self._answer, self._code = answer, code
@@ -42,6 +42,11 @@ class Answering:
 
     def describe_instances(self, *, InstanceIds: Sequence[str]) -> Mapping[str, Any]:  # noqa: N803  # AWS's name.
         return self._said(InstanceIds)
+
+    def terminate_job(self, **_: object) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    stop_instances = terminate_job
 
     def _said(self, asked: Sequence[str]) -> Mapping[str, Any]:
         assert asked
@@ -60,7 +65,7 @@ class Answering:
         ({"isTerminated": True}, True, 1.0, "was terminated already"),
     ],
 )
-def test_given_a_job_of_batch_when_described_then_its_state_is_read(
+def test_described_batch_job_has_its_state(
     changes: dict[str, Any], runs: bool, started_at: float | None, objection: str | None
 ) -> None:
     (found,) = batch_jobs(Answering({"jobs": [BATCH_JOB | changes]}), ["b-1"])
@@ -87,7 +92,7 @@ def test_given_an_instance_when_described_then_its_state_is_read(
     assert (found.objection is None) == (objection is None)
 
 
-def test_given_an_instance_that_is_not_there_when_described_then_there_is_none() -> None:
+def test_missing_instance_is_described_as_none() -> None:
     assert instances(Answering(code="InvalidInstanceID.NotFound"), ["i-1"]) == []
     with pytest.raises(PortUnavailableError, match="EC2"):
         instances(Answering(code="UnauthorizedOperation"), ["i-1"])
@@ -98,7 +103,7 @@ def test_given_an_instance_that_is_not_there_when_described_then_there_is_none()
 @pytest.mark.parametrize(
     ("stoppable", "decision"), [("batch-job", "stop"), ("instance", "refused"), ("none", "refused")]
 )
-def test_given_a_fire_of_a_job_outside_when_asked_then_its_resources_decide_where_the_deployment_may_stop_them(
+def test_outside_job_stops_only_where_the_deployment_allows(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, stoppable: str, decision: str
 ) -> None:
     now = time.time()

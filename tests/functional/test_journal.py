@@ -10,9 +10,9 @@ from aws_lambda_powertools import Logger, Metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainguard.adapters.fault_points import FAULT_FIELD
-from trainguard.adapters.line_budget import MOST_OF_JOB, MOST_OF_KIND, SUMMED_EVERY_S, WINDOW_S, LineBudget
-from trainguard.adapters.observability import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
+from trainguard.aws.fault_points import FAULT_FIELD
+from trainguard.aws.line_budget import MOST_OF_JOB, MOST_OF_KIND, SUMMED_EVERY_S, WINDOW_S, LineBudget
+from trainguard.aws.observability import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
 
 WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
 WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]), st.text(min_size=1, max_size=20))
@@ -21,8 +21,8 @@ WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PowertoolsJournal, Metrics]]:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "TrainGuard")
-    metrics = Metrics(service="tick", namespace="TrainGuard")
-    yield PowertoolsJournal(logger=Logger(service="tick", level="CRITICAL"), metrics=metrics), metrics
+    metrics = Metrics(service="scheduler", namespace="TrainGuard")
+    yield PowertoolsJournal(logger=Logger(service="scheduler", level="CRITICAL"), metrics=metrics), metrics
     metrics.clear_metrics()
 
 
@@ -36,7 +36,7 @@ def emitted(journal: tuple[PowertoolsJournal, Metrics], printed: pytest.CaptureF
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(WORDS, WHERE)
-def test_given_anything_anywhere_when_counted_then_no_metric_has_more_than_function_and_rule_as_dimension(
+def test_metrics_have_only_function_and_rule_dimensions(
     journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str], what: str, where: dict[str, str]
 ) -> None:
     capsys.readouterr()
@@ -47,10 +47,10 @@ def test_given_anything_anywhere_when_counted_then_no_metric_has_more_than_funct
             of_rule = names & {metric_name(each) for each in BY_RULE.values()}
             assert directive["Dimensions"] == ([["service", "RuleName"]] if of_rule else [["service"]])
             assert directive["Namespace"] == "TrainGuard"
-        assert document["service"] == "tick"
+        assert document["service"] == "scheduler"
 
 
-def test_given_a_fire_when_counted_then_it_is_of_its_function_and_of_its_rule(
+def test_counted_fire_has_its_function_and_rule(
     journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal[0].count("fires_started", job="j", rule="BatchSize")
@@ -74,7 +74,7 @@ def test_given_what_is_quiet_when_compared_then_it_is_routine() -> None:
     assert QUIET < ROUTINE
 
 
-def test_given_events_without_end_when_counted_then_lines_are_few_and_the_metric_has_them_all(
+def test_endless_events_give_few_lines_and_full_metrics(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "TrainGuard")
@@ -105,7 +105,7 @@ def test_given_events_without_end_when_counted_then_lines_are_few_and_the_metric
     assert lines_of("one", "") == {"foreign_keys": 2}
 
 
-def test_given_a_fault_that_goes_on_for_an_hour_when_its_lines_are_withheld_then_each_minute_has_its_points(
+def test_withheld_lines_of_an_hour_keep_points_each_minute(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     at = 0.0

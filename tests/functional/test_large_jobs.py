@@ -1,4 +1,4 @@
-"""What looking after a job takes grows with its nodes and no faster: counted in calls, so that no clock decides."""
+"""What reconciling a job takes grows with its nodes and no faster: counted in calls, so that no clock decides."""
 
 import cProfile
 import pstats
@@ -9,11 +9,11 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.large_jobs import large_job
 from tests.support.small_job import JOB, describe, uploads
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import Timing
-from trainguard.records import JobRecord, NodeRecord
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.testing.memory.world import MemoryWorld
 
 FEW, MANY = 30, 120
 GROWTH_LIMIT = 1.1
@@ -33,16 +33,16 @@ def small_job() -> tuple[JobRecord, list[NodeRecord], float]:
 
 
 def calls(world: MemoryWorld, now: float) -> int:
-    """Return how many calls it takes to look after the world's one job."""
+    """Return how many calls it takes to reconcile the world's one job."""
     timing = Timing(lambda: now, lambda _: None, lambda: True)
-    tick = tick_at_once(services=world.services, timing=timing, families=FAMILIES)
+    tick = scheduler_at_once(services=world.services, timing=timing, families=FAMILIES)
     profile = cProfile.Profile()
     outcome = profile.runcall(tick.run)
     assert (outcome.jobs, outcome.failed) == (1, {})
     return int(vars(pstats.Stats(profile))["total_calls"])
 
 
-def test_given_four_times_the_nodes_when_the_tick_runs_then_it_takes_four_times_the_calls(
+def test_calls_of_a_tick_are_linear_in_nodes(
     small_job: tuple[JobRecord, list[NodeRecord], float],
 ) -> None:
     job, records, now = small_job

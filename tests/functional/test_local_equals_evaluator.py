@@ -10,20 +10,20 @@ import pytest
 from demo.recording import Recording
 from tests.support import small_job
 from tests.support.delivery import Network
-from tests.support.late_news import told_by_event
+from tests.support.late_events import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord
 from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
+from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, JobStatus, NodeRecord
-from trainguard.report.build import build_report
 from trainguard.report.document import Report
-from trainguard.telemetry.keys import SystemKey, parse_key, system_key
+from trainguard.report.job.build import build_report
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*.npz"))
 
@@ -35,7 +35,7 @@ def recorded(path: Path) -> list[Upload]:
 
 
 def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
-    """Deliver a job as it was uploaded, with a tick every minute, to its end a tick after its last object."""
+    """Deliver a job as it was uploaded, with a scheduler run every minute and one after its last object."""
     network = Network()
     nodes = {parsed.node for each in uploads if isinstance(parsed := parse_key(each.key), SystemKey)}
     description = replace(describe(EACH_MINUTE | tags), instance_count=len(nodes))
@@ -44,18 +44,18 @@ def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
     for upload in uploads:
         while upload.at > next_tick:
             network.run_until(next_tick, batch_s=1.0)
-            network.tick()
+            network.run_scheduler()
             next_tick += 60.0
         network.put(upload)
         network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     network.run_until(next_tick, batch_s=1.0)
-    network.tick()
+    network.run_scheduler()
     network.world.training_jobs.set(replace(description, status=JobStatus.COMPLETED))
     told_by_event(network)
     for _ in range(30):
         network.run_until(network.now + 60.0, batch_s=1.0)
-        network.tick()
+        network.run_scheduler()
     return network
 
 
@@ -103,16 +103,14 @@ def what_was_found(report: Report) -> list[object]:
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_given_a_recorded_job_when_both_engines_have_judged_it_then_verdicts_and_reports_are_equal(
-    path: Path, tmp_path: Path
-) -> None:
+def test_both_engines_judge_a_recorded_job_equally(path: Path, tmp_path: Path) -> None:
     uploads = recorded(path)
     network = delivered(uploads, {})
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
     assert_same(network, local)
 
 
-def test_given_two_nodes_and_many_processes_when_both_engines_have_judged_them_then_all_is_equal(
+def test_both_engines_agree_on_two_nodes_with_many_processes(
     tmp_path: Path,
 ) -> None:
     uploads = small_job.uploads(low=True)
@@ -140,13 +138,13 @@ def gpu_minutes(levels: Sequence[int | None], node: str = "algo-1") -> list[Uplo
 
 
 EACH_MINUTE = {"trainguard:evaluation-every-s": "60"}
-"""The local engine looks at the whole job each minute: a calm job's rules over nodes are judged at other minutes."""
+"""The local engine looks at the whole job each minute, the stack less often at a job that it polls slowly."""
 
 SHORT = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
 LOW, FINE, SILENT = 40, 90, None
 
 
-def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_them_then_they_count_two_fires(
+def test_both_engines_count_two_fires_of_two_episodes(
     tmp_path: Path,
 ) -> None:
     uploads = gpu_minutes([40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 2)
@@ -159,9 +157,7 @@ def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_th
 
 
 @pytest.mark.parametrize("every_s", [180, 300])
-def test_given_a_job_that_is_evaluated_every_third_minute_when_both_engines_have_judged_it_then_they_found_the_same(
-    tmp_path: Path, every_s: int
-) -> None:
+def test_both_engines_agree_on_evaluation_every_third_minute(tmp_path: Path, every_s: int) -> None:
     uploads = gpu_minutes([90] * 25 + [40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 2)
     network = delivered(uploads, SHORT | {"trainguard:evaluation-every-s": str(every_s)})
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
@@ -233,7 +229,7 @@ def test_given_a_job_that_is_evaluated_every_third_minute_when_both_engines_have
         ),
     ],
 )
-def test_given_nodes_that_fall_silent_when_both_engines_have_judged_them_then_they_count_the_same_fires(
+def test_both_engines_count_the_same_fires_of_silent_nodes(
     nodes: list[list[int | None]], fires: int, tmp_path: Path
 ) -> None:
     minutes = [each for number, levels in enumerate(nodes, 1) for each in gpu_minutes(levels, f"algo-{number}")]

@@ -10,16 +10,16 @@ from tests.support import small_job
 from tests.support.ledgers import one_node
 from tests.support.small_job import JOB, Upload
 from tests.support.verdicts import fired, over
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.profiler.streams import ProfilerStreams
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.local.rows import evaluation_rows
+from trainguard.local.engine import evaluation_rows
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.testing.memory.world import MemoryWorld
 
 LOW = "LowGPUUtilization"
 EXPIRES_AT = 1_900_000_000
@@ -42,9 +42,7 @@ def with_bad_lines(uploads: list[Upload]) -> list[Upload]:
 
 
 @pytest.mark.parametrize("case", range(3))
-def test_given_a_job_when_evaluated_at_once_then_its_rows_are_those_of_the_deployed_stack(
-    case: int, tmp_path: Path
-) -> None:
+def test_rows_evaluated_at_once_match_the_deployed_stack(case: int, tmp_path: Path) -> None:
     uploads, tags = cases()[case]
     network = delivered(uploads, tags)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
@@ -58,7 +56,7 @@ def test_given_a_job_when_evaluated_at_once_then_its_rows_are_those_of_the_deplo
     assert all(bool(row.counters) == (case == 2) for row in here.values() if row.node is None)
 
 
-def test_given_rows_when_listed_then_the_job_s_come_last_and_its_report_after_all(tmp_path: Path) -> None:
+def test_job_rows_are_listed_last_and_the_report_after_them(tmp_path: Path) -> None:
     uploads = small_job.uploads(low=True)
     network = delivered(uploads, small_job.SETTINGS)
     rows = evaluation_rows(evaluated(on_disk(uploads, tmp_path), network.job(), workers=0), expires_at=EXPIRES_AT)
@@ -68,7 +66,7 @@ def test_given_rows_when_listed_then_the_job_s_come_last_and_its_report_after_al
     assert {row.expires_at for row in rows} == {EXPIRES_AT}
 
 
-def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_claims_and_no_more() -> None:
+def test_row_of_an_ended_finding_keeps_only_what_it_claims() -> None:
     def row(verdict: Verdict, ledger: Ledger | None) -> RuleRow:
         account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
         return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, account, ledger=lambda: ledger), verdict)
@@ -84,7 +82,7 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_clai
     assert row(fired(LOW, (0.0, 0.5)), None).wasted_percent is None
 
 
-def test_given_a_job_when_evaluated_then_each_node_keeps_how_busy_its_gpus_were_from_its_start_to_its_end(
+def test_each_node_keeps_its_gpu_activity_from_start_to_end(
     tmp_path: Path,
 ) -> None:
     uploads = small_job.uploads(low=True)

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 
 from tests.functional.strategies import node_records, on_each_world
-from tests.functional.tables import NODE_STATE
 from tests.functional.worlds import MotoUnderTest, World
-from trainguard.errors import StateConflictError
-from trainguard.finding import Finding
-from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.records import NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -34,9 +33,7 @@ def test_given_a_new_record_when_saved_then_its_version_is_one(world: World) -> 
 
 @on_each_world
 @given(drawn=node_records())
-def test_given_any_record_when_saved_and_loaded_then_only_the_version_has_moved(
-    world: World, drawn: NodeRecord
-) -> None:
+def test_saved_record_loads_with_only_its_version_moved(world: World, drawn: NodeRecord) -> None:
     record = replace(drawn, key=replace(drawn.key, job=drawn.key.job + world.new_job()))
     saved = world.nodes.save(record)
     assert saved == replace(record, version=1)
@@ -44,7 +41,7 @@ def test_given_any_record_when_saved_and_loaded_then_only_the_version_has_moved(
     assert world.nodes.of_job(record.key.job) == [saved]
 
 
-def test_given_a_stored_item_when_saved_with_its_version_then_it_is_replaced_whole(world: World) -> None:
+def test_save_with_the_current_version_replaces_the_item(world: World) -> None:
     first = world.nodes.save(NodeRecord(KEY, cursors={"minute": 1}, pending={"key": 2}, watermark_s=60.0, expires_at=9))
     second = world.nodes.save(replace(first, cursors={"minute": 2}, pending={}, watermark_s=None, expires_at=None))
     assert second == NodeRecord(KEY, version=2, cursors={"minute": 2})
@@ -52,20 +49,20 @@ def test_given_a_stored_item_when_saved_with_its_version_then_it_is_replaced_who
 
 
 @pytest.mark.parametrize("version", [0, 1, 3], ids=["never-read", "overtaken", "from-the-future"])
-def test_given_another_version_when_saved_then_it_conflicts_and_nothing_changes(world: World, version: int) -> None:
+def test_save_with_another_version_conflicts(world: World, version: int) -> None:
     stored = world.nodes.save(world.nodes.save(NodeRecord(KEY)))
     with pytest.raises(StateConflictError, match=rf"NodeState/job/algo-1#system no longer has Version {version}"):
         world.nodes.save(NodeRecord(KEY, version=version, cursors={"minute": 9}))
     assert world.nodes.load(KEY) == stored
 
 
-def test_given_no_item_when_a_later_version_is_saved_then_it_conflicts(world: World) -> None:
+def test_save_of_a_later_version_without_an_item_conflicts(world: World) -> None:
     with pytest.raises(StateConflictError):
         world.nodes.save(NodeRecord(KEY, version=1))
     assert world.nodes.load(KEY) is None
 
 
-def test_given_entries_when_marked_sent_then_only_they_are_and_the_version_stays(world: World) -> None:
+def test_only_named_entries_are_marked_sent_at_the_same_version(world: World) -> None:
     outbox = {name: _entry(name) for name in ("a", "b", "c")}
     saved = world.nodes.save(NodeRecord(KEY, outbox=outbox, cursors={"minute": 1}))
     world.nodes.mark_sent(KEY, ["a", "c"])
@@ -73,13 +70,13 @@ def test_given_entries_when_marked_sent_then_only_they_are_and_the_version_stays
     assert world.nodes.load(KEY) == replace(saved, outbox=expected)
 
 
-def test_given_a_writer_that_loaded_before_when_marked_sent_then_its_save_still_holds(world: World) -> None:
+def test_marking_sent_keeps_the_save_of_an_earlier_loader_valid(world: World) -> None:
     loaded = world.nodes.save(NodeRecord(KEY, outbox={"a": _entry("a")}))
     world.nodes.mark_sent(KEY, ["a"])
     assert world.nodes.save(loaded).version == 2
 
 
-def test_given_entries_that_are_gone_when_marked_sent_then_the_others_are_marked(world: World) -> None:
+def test_missing_entries_do_not_prevent_marking_others_sent(world: World) -> None:
     saved = world.nodes.save(NodeRecord(KEY, outbox={"kept": _entry("kept")}))
     world.nodes.mark_sent(KEY, ["gone", "kept"])
     assert world.nodes.load(KEY) == replace(saved, outbox={"kept": _entry("kept", sent=True)})
@@ -90,7 +87,7 @@ def test_given_no_item_when_marked_sent_then_none_appears(world: World) -> None:
     assert world.nodes.load(KEY) is None
 
 
-def test_given_items_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
+def test_items_of_one_job_are_listed_in_sort_key_order(world: World) -> None:
     kinds = ["algo-2#system", "*#job", "algo-10#system", "algo-1#framework", "algo-1#system"]
     for kind in kinds:
         world.nodes.save(NodeRecord(StreamKey.parse("job", kind)))
@@ -98,7 +95,7 @@ def test_given_items_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of
     assert [record.key.node_kind for record in world.nodes.of_job("job")] == sorted(kinds)
 
 
-def test_given_more_than_one_page_when_listed_then_all_items_come(world: World) -> None:
+def test_items_beyond_one_page_are_all_listed(world: World) -> None:
     # A page of a query ends at 1 MB: five items of 300 kB make two.
     keys = [StreamKey("job", f"algo-{number}", "system") for number in range(5)]
     for key in keys:
@@ -106,7 +103,7 @@ def test_given_more_than_one_page_when_listed_then_all_items_come(world: World) 
     assert [record.key for record in world.nodes.of_job("job")] == keys
 
 
-def test_given_a_record_from_a_store_when_changed_in_place_then_it_refuses(world: World) -> None:
+def test_stored_record_is_immutable(world: World) -> None:
     mine = {"minute": 1}
     saved = world.nodes.save(NodeRecord(KEY, cursors=mine, outbox={"a": _entry("a")}))
     mine["minute"] = 2
@@ -118,7 +115,7 @@ def test_given_a_record_from_a_store_when_changed_in_place_then_it_refuses(world
             cast("MutableMapping[str, object]", mapping)["a"] = 3
 
 
-def test_given_a_saved_node_when_read_in_the_console_then_columns_have_the_agreed_names(
+def test_saved_node_has_the_agreed_console_columns(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.nodes.save(NodeRecord(KEY, watermark_s=60.5, expires_at=9, outbox={"f1": _entry("f1")}, state=b"\x01"))
@@ -131,18 +128,3 @@ def test_given_a_saved_node_when_read_in_the_console_then_columns_have_the_agree
     assert item["Window"] == {"B": b"\x01"}
     assert item["EvaluatedThrough"] == {"N": "60.5"}
     assert item["Outbox"]["M"]["f1"]["M"]["Sent"] == {"BOOL": False}
-
-
-def test_given_an_entry_of_an_older_version_when_read_then_it_is_a_fire_of_its_own_name(
-    moto_world: MotoUnderTest,
-) -> None:
-    record = moto_world.nodes.save(NodeRecord(StreamKey("old", "algo-1", "system"), outbox={"f1": _entry("f1")}))
-    moto_world.dynamodb.update_item(
-        TableName=NODE_STATE,
-        Key={"TrainingJobName": {"S": "old"}, "NodeKind": {"S": "algo-1#system"}},
-        UpdateExpression="REMOVE Outbox.f1.FireId, Outbox.f1.Kind",
-    )
-    loaded = moto_world.nodes.load(record.key)
-    assert loaded is not None
-    assert loaded.outbox == record.outbox
-    assert loaded.outbox["f1"].kind is AlertKind.FIRE

@@ -4,7 +4,7 @@ import pytest
 from moto.ssm.exceptions import ValidationException
 
 from tests.functional.deployment import JOB, OPTED_IN, Deployment, event, object_message, recorded_objects, ringing
-from trainguard.records import JobRecord, JobStatus
+from trainguard.core.records import JobRecord, JobStatus
 
 NOTHING_FAILED: dict[str, list[str]] = {"batchItemFailures": []}
 SWITCHES = {
@@ -39,7 +39,7 @@ def untouched(deployment: Deployment) -> bool:
     )
 
 
-def test_given_a_job_left_alone_when_its_objects_ring_then_they_are_counted_and_nothing_is_kept_of_them(
+def test_objects_of_an_excluded_job_are_only_counted(
     left_alone: Deployment,
 ) -> None:
     objects = recorded_objects()[:40]
@@ -56,7 +56,7 @@ def test_given_a_job_left_alone_when_its_objects_ring_then_they_are_counted_and_
     assert untouched(left_alone)
 
 
-def test_given_a_job_left_alone_when_it_ends_then_its_item_says_so_and_nothing_is_closed(
+def test_ended_excluded_job_says_so_and_closes_nothing(
     left_alone: Deployment,
 ) -> None:
     follow = left_alone.function("job_lifecycle")
@@ -72,11 +72,11 @@ def test_given_a_job_left_alone_when_it_ends_then_its_item_says_so_and_nothing_i
         f"{last.key.partition('/profiler-output/')[0]}/profiler-output/system/training_job_end.ts", at=9e8
     )
     assert left_alone.function("evaluate_objects")(ringing([end])).value == NOTHING_FAILED
-    left_alone.look_after_jobs()
+    left_alone.reconcile_jobs()
     assert untouched(left_alone)
 
 
-def test_given_a_job_left_alone_when_the_switch_is_thrown_later_then_a_job_that_is_known_stays_as_it_was(
+def test_known_job_is_unchanged_by_a_later_exclusion_switch(
     left_alone: Deployment,
 ) -> None:
     left_alone.function("job_lifecycle")(event("training_job_in_progress"))
@@ -85,9 +85,7 @@ def test_given_a_job_left_alone_when_the_switch_is_thrown_later_then_a_job_that_
     assert not stored(left_alone).policy.evaluated
 
 
-def test_given_a_settings_store_that_is_denied_when_objects_ring_then_their_messages_come_back(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_denied_settings_store_returns_the_messages(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment.create_training_job()
     objects = recorded_objects()[:3]
     deployment.put(objects)

@@ -12,17 +12,17 @@ from tests.families.training.test_scalars import events
 from tests.functional.test_local_equals_evaluator import EACH_MINUTE
 from tests.support import small_job
 from tests.support.captures import HELD_UP, Live, capture
-from tests.support.late_news import told_by_event
+from tests.support.late_events import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
+from trainguard.ledger.document import shares_of
 from trainguard.local.analysis import EvaluatedProfile, NoProgress, evaluated_profile
+from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_job
-from trainguard.local.rows import evaluation_rows
-from trainguard.records import JobRecord, JobStatus, RuleRow, StreamKey
-from trainguard.report.build import build_report
 from trainguard.report.document import FindingEntry, Report
-from trainguard.rules.ledger_text import shares_of
+from trainguard.report.job.build import build_report
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.testing.memory.world import MemoryWorld
 
 STALLED = "training/StalledTrainingRule"
 SCALARS = "tensorboard-output/events.out.tfevents.1.host"
@@ -55,7 +55,7 @@ CASES: Mapping[str, Sequence[Upload]] = {
 
 
 def deployed(uploads: Sequence[Upload]) -> Live:
-    """Let a job happen with a tick at each of its minutes, to a while after its end."""
+    """Let a job happen with a run of the scheduler at each of its minutes, to a while after its end."""
     live = Live()
     description = describe(EACH_MINUTE | small_job.SETTINGS)
     live.world.training_jobs.set(description)
@@ -78,7 +78,7 @@ def tick(live: Live, at: float) -> None:
     """Let messages arrive until then, look at the job, and digest the traces that were asked for."""
     live.net.run_until(at, batch_s=1.0)
     live.world.objects.now = live.net.now
-    live.net.tick()
+    live.net.run_scheduler()
     live.machine.run(live.net.now)
     live.net.take_tasks()
 

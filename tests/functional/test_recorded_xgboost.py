@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.support.run_folder import MemoryFiles
 from trainguard.cli.main import app
-from trainguard.report.html.training.xgboost_page import render_xgboost
+from trainguard.report.html.training.xgboost_sections import render_xgboost
 from trainguard.report.training.build import training_report
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
@@ -76,7 +76,7 @@ def test_series_are_of_all_steps(training: TrainingReport) -> None:
     assert {name: len(values) for name, values in accuracy.items()} == dict.fromkeys("012345", 11)
 
 
-def test_importance_of_features_is_of_the_newest_step_and_in_order(training: TrainingReport) -> None:
+def test_feature_importance_is_of_the_newest_step_in_order(training: TrainingReport) -> None:
     features = file_of(training, "FeatureImportance")["features"]
     assert set(features) == {"weight", "gain", "cover"}
     assert [each["feature"] for each in features["weight"]] == [f"f{number}" for number in range(11)]
@@ -114,7 +114,7 @@ def test_a_broken_index_costs_its_own_step_and_is_said(files: MemoryFiles) -> No
     assert "1 step could not be read" in training_report(part.digest, {}).left_out[0]
 
 
-def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
+def test_folder_of_a_job_is_reported_with_training_alone(
     files: MemoryFiles, training: TrainingReport, tmp_path: Path
 ) -> None:
     for name, body in files.content.items():
@@ -130,7 +130,7 @@ def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
         assert (out / name).read_bytes() == body
     page = (out / "report.html").read_text()
     shown = re.findall(r'<section[^>]* id="([^"]+)"', page)
-    assert shown[:5] == ["verdict", "job", "training", "training-series", "xgboost-model"]
+    assert shown[:4] == ["verdict", "training-series", "training", "xgboost-model"], shown
     assert "Made from the rules' state alone" not in page
     assert 'id="timelines"' not in page
     assert "Saved steps" in page

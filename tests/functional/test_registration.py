@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from tests.functional.worlds import BUCKET, MemoryUnderTest, World
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertRequest
-from trainguard.adapters.memory.faults import Crash, Fault
-from trainguard.adapters.memory.observability import MemoryJournal
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import RuleConfiguration
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.errors import PortUnavailableError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.family import PROFILER
-from trainguard.layout import ProfileRoot
-from trainguard.ports import RuleConfiguration
-from trainguard.records import JobRecord
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.settings.job_settings import SETTING_READERS
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
-from trainguard.settings.job_settings import SETTING_READERS
-from trainguard.settings.tag_names import STOP_ALLOWED, STOP_TAG
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertRequest
+from trainguard.testing.memory.faults import Crash, Fault
+from trainguard.testing.memory.services import MemoryJournal
 
 NOW = 1_800_000_000.0
 RETENTION_S = 90 * 86_400
@@ -45,7 +45,7 @@ def ensure(world: World, job: str = JOB, journal: MemoryJournal | None = None) -
     return record
 
 
-def test_given_a_job_without_settings_when_registered_then_it_has_those_of_the_stack(world: World) -> None:
+def test_job_without_settings_has_those_of_the_stack(world: World) -> None:
     world.create_training_job(JOB, {})
     world.put_settings(world.settings.default, f'{{"evaluate": "all", "{PARAMETER}": 50}}')
     job = ensure(world)
@@ -56,7 +56,7 @@ def test_given_a_job_without_settings_when_registered_then_it_has_those_of_the_s
     assert world.jobs.load(JOB) == job
 
 
-def test_given_settings_of_every_source_when_registered_then_each_ranks_above_the_next(world: World) -> None:
+def test_settings_sources_are_ranked(world: World) -> None:
     names = ("LowGPUUtilization_patience", "BatchSize_patience", "CPUBottleneck_patience", "StepOutlier_stddev")
     world.create_training_job(JOB, {"trainguard:settings": "llm", f"trainguard:{names[0]}": "1"})
     world.put_settings(world.settings.default, str(dict.fromkeys(names, 4)).replace("'", '"'))
@@ -77,7 +77,7 @@ def test_given_settings_of_every_source_when_registered_then_each_ranks_above_th
     assert job.setting_faults == ()
 
 
-def test_given_rules_of_tensors_when_registered_then_those_run_that_are_configured(world: World) -> None:
+def test_configured_tensor_rules_run(world: World) -> None:
     world.create_training_job(JOB, {})
     described = world.training_jobs.describe(JOB)
     assert described is not None
@@ -112,7 +112,7 @@ def test_given_rules_of_tensors_when_registered_then_those_run_that_are_configur
         ({"trainguard:training-rules": "all"}, {bare(rule.name) for rule in TRAINING_RULES}),
     ],
 )
-def test_given_a_choice_of_training_rules_when_registered_then_those_run_and_every_profiler_rule(
+def test_chosen_training_rules_run_with_every_profiler_rule(
     world: World, tags: dict[str, str], chosen: set[str]
 ) -> None:
     world.create_training_job(JOB, tags)
@@ -124,13 +124,13 @@ def test_given_a_choice_of_training_rules_when_registered_then_those_run_and_eve
     assert job.setting_faults == ()
 
 
-def test_given_a_choice_of_a_rule_that_is_none_of_training_when_registered_then_it_is_a_fault(world: World) -> None:
+def test_choice_of_a_non_training_rule_is_a_fault(world: World) -> None:
     world.create_training_job(JOB, {"trainguard:training-rules": "StepOutlier"})
     (fault,) = ensure(world).setting_faults
     assert "names of rules of training health" in fault
 
 
-def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_notice_names_it(world: World) -> None:
+def test_bad_setting_disables_its_rule_alone_with_one_notice(world: World) -> None:
     world.create_training_job(JOB, BAD)
     journal = MemoryJournal()
     job = ensure(world, journal=journal)
@@ -147,7 +147,7 @@ def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_
     assert [(entry.what, entry.where["reason"]) for entry in journal.entries] == [("configuration_faults", said)]
 
 
-def test_given_a_notice_when_its_alert_is_composed_then_people_and_machines_read_each_fault(world: World) -> None:
+def test_notice_lists_each_fault_for_people_and_machines(world: World) -> None:
     world.create_training_job(JOB, BAD | {"trainguard:muted": "all"})
     (said,) = ensure(world).setting_faults
     (notice,) = world.started().values()
@@ -157,7 +157,7 @@ def test_given_a_notice_when_its_alert_is_composed_then_people_and_machines_read
     assert said in alert.document["faults"]
 
 
-def test_given_as_many_faults_as_a_job_can_have_when_told_then_the_notice_stays_far_below_what_sns_takes(
+def test_notice_of_the_most_faults_is_far_below_the_sns_limit(
     world: World,
 ) -> None:
     tags = {f"trainguard:{'Nonsense' * 12}_{number}": "\x07" * 256 for number in range(49)}
@@ -168,7 +168,7 @@ def test_given_as_many_faults_as_a_job_can_have_when_told_then_the_notice_stays_
     assert 6 * len(msgspec.json.encode(notice)) < 256_000
 
 
-def test_given_a_registered_job_when_its_objects_ring_again_then_nobody_is_told_again(world: World) -> None:
+def test_later_objects_of_a_registered_job_send_no_notice(world: World) -> None:
     world.create_training_job(JOB, BAD)
     first = ensure(world)
     world.put_settings(world.settings.default, "{")
@@ -176,7 +176,7 @@ def test_given_a_registered_job_when_its_objects_ring_again_then_nobody_is_told_
     assert len(world.started()) == 1
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_registered_then_the_stacks_default_holds(world: World) -> None:
+def test_stack_default_holds_for_a_job_unknown_to_sagemaker(world: World) -> None:
     world.put_settings(world.settings.default, f'{{"evaluate": ["prod-*"], "{PARAMETER}": 50}}')
     job = ensure(world)
     assert (job.arn, job.rule_settings, job.policy.evaluated) == (f"unknown:{JOB}@runs/", {PARAMETER: "50"}, True)
@@ -184,9 +184,7 @@ def test_given_a_job_that_sagemaker_does_not_know_when_registered_then_the_stack
 
 
 @pytest.mark.parametrize("document", [None, "no JSON", "[]"])
-def test_given_a_default_that_cannot_be_used_when_registered_then_it_is_ignored_as_a_whole_and_told(
-    world: World, document: str | None
-) -> None:
+def test_unusable_default_is_ignored_whole_and_reported(world: World, document: str | None) -> None:
     world.create_training_job(JOB, {f"trainguard:{PARAMETER}": "60", "trainguard:stop-rules": "all"})
     if document is None:
         world.remove_settings(world.settings.default)
@@ -207,9 +205,7 @@ def test_given_a_default_that_cannot_be_used_when_registered_then_it_is_ignored_
         ("/Other/settings/x", "tag trainguard:settings: settings is '/Other/settings/x', expected the name of an SSM"),
     ],
 )
-def test_given_a_tag_that_names_no_document_when_registered_then_the_others_hold(
-    world: World, named: str, begins: str
-) -> None:
+def test_tag_naming_no_document_leaves_the_others(world: World, named: str, begins: str) -> None:
     world.create_training_job(JOB, {"trainguard:settings": named})
     world.put_settings(world.settings.default, f'{{"{PARAMETER}": 50}}')
     job = ensure(world)
@@ -218,7 +214,7 @@ def test_given_a_tag_that_names_no_document_when_registered_then_the_others_hold
     assert fault.startswith(begins)
 
 
-def test_given_a_job_that_nobody_asked_for_when_registered_then_its_item_says_why_and_expires(world: World) -> None:
+def test_unrequested_job_says_why_and_expires(world: World) -> None:
     world.create_training_job(JOB, {"team": "vision"})
     world.put_settings(world.settings.default, f'{{"evaluate": "tagged", "{PARAMETER}": 500}}')
     job = ensure(world)
@@ -229,7 +225,7 @@ def test_given_a_job_that_nobody_asked_for_when_registered_then_its_item_says_wh
     assert world.started() == {}, "what is wrong with the stack's default is no business of a job that it leaves alone"
 
 
-def test_given_a_job_switched_off_with_a_bad_setting_when_registered_then_its_owner_is_told(world: World) -> None:
+def test_bad_setting_of_a_disabled_job_notifies_the_owner(world: World) -> None:
     world.create_training_job(JOB, BAD | {"trainguard:evaluate": "off"})
     assert not ensure(world).policy.evaluated
     assert len(world.started()) == 1
@@ -237,9 +233,7 @@ def test_given_a_job_switched_off_with_a_bad_setting_when_registered_then_its_ow
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
 @pytest.mark.parametrize("nth", [1, 2])
-def test_given_settings_that_cannot_be_read_now_when_registered_then_nothing_is_written_and_a_repeat_is_whole(
-    fault: Fault, nth: int
-) -> None:
+def test_unreadable_settings_write_nothing_until_retried(fault: Fault, nth: int) -> None:
     world = MemoryUnderTest()
     world.create_training_job(JOB, {"trainguard:settings": "llm"})
     world.put_settings(f"{world.settings.path}llm", f'{{"{PARAMETER}": 50}}')
@@ -251,7 +245,7 @@ def test_given_settings_that_cannot_be_read_now_when_registered_then_nothing_is_
     assert (job.rule_settings, job.setting_faults) == ({PARAMETER: "50"}, ())
 
 
-def test_given_a_crash_anywhere_when_registered_again_then_the_item_is_the_same_and_there_is_one_notice() -> None:
+def test_crash_in_registration_gives_the_same_item_and_notice() -> None:
     undisturbed = MemoryUnderTest()
     undisturbed.create_training_job(JOB, BAD)
     expected = ensure(undisturbed)
@@ -267,7 +261,7 @@ def test_given_a_crash_anywhere_when_registered_again_then_the_item_is_the_same_
         assert world.started() == undisturbed.started()
 
 
-def test_given_hostile_tags_when_registered_then_the_item_can_be_stored_and_each_fault_is_a_printable_line(
+def test_hostile_tags_are_storable_with_printable_fault_lines(
     world: World,
 ) -> None:
     tags = {f"trainguard:{name}": "x" * 256 for name in ("é\u2028", "_", "LowGPUUtilization_", "<script>", "a" * 117)}
@@ -281,9 +275,8 @@ def test_given_hostile_tags_when_registered_then_the_item_can_be_stored_and_each
 
 @pytest.mark.parametrize("tags", [{}, {STOP_TAG: STOP_ALLOWED}])
 @pytest.mark.parametrize("uri", [None, "", "s3://", "https://example.com/a", f"s3://{BUCKET}"])
-def test_given_a_job_that_names_no_place_when_registered_then_nothing_may_stop_it_and_who_allowed_it_is_told(
-    world: World, tags: dict[str, str], uri: str | None
-) -> None:
+def test_a_job_that_names_no_place_may_not_be_stopped(tags: dict[str, str], uri: str | None) -> None:
+    world = MemoryUnderTest()
     world.create_training_job(JOB, tags)
     described = world.training_jobs.describe(JOB)
     assert described is not None
@@ -317,34 +310,34 @@ SETTINGS_OF_EVERY_KIND = {
 OWNERS = {"made-by": "ann", "login": "bob", "squad": "a", "tribe": "b", "product": "c", "service": "d"}
 
 
-def test_given_the_settings_that_there_are_when_counted_then_each_kind_is_in_the_table() -> None:
+def test_each_kind_of_setting_is_in_the_table() -> None:
     assert set(SETTING_READERS) <= set(SETTINGS_OF_EVERY_KIND)
 
 
+GIVEN_BY = ((0, 1, 2), (1, 2), (2,), (0, 2))
+"""Which of tag, parameter and default give a setting."""
+
+
 @pytest.mark.parametrize("setting", SETTINGS_OF_EVERY_KIND)
-@pytest.mark.parametrize("given_by", [(0, 1, 2), (1, 2), (2,), (0, 2)])
-def test_given_a_setting_in_tag_parameter_and_default_when_registered_then_the_highest_that_has_it_counts(
-    world: World, setting: str, given_by: tuple[int, ...]
-) -> None:
+def test_the_highest_source_that_has_a_setting_counts(setting: str) -> None:
     values = SETTINGS_OF_EVERY_KIND[setting]
-    named = f"{world.settings.path}llm"
-    origins = (f"tag trainguard:{setting}", f"SSM parameter {named}", f"stack default {world.settings.default}")
-    world.create_training_job(
-        JOB,
-        OWNERS | {"trainguard:settings": "llm"} | ({f"trainguard:{setting}": values[0]} if 0 in given_by else {}),
-    )
-    for rank, name in ((1, named), (2, world.settings.default)):
-        world.put_settings(name, msgspec.json.encode({setting: values[rank]} if rank in given_by else {}).decode())
-    described = world.training_jobs.describe(JOB)
-    assert described is not None
-    job = registry(world).register(
-        replace(described, profile_uri=f"s3://{BUCKET}"), bucket=BUCKET, root=ProfileRoot("", JOB)
-    )
-    rank = given_by[0]
-    assert job.setting_sources == {setting: origins[rank]}
-    assert job.setting_faults == ()
-    assert in_force(job)[setting] == in_force(registered_with(setting, values[rank]))[setting]
-    assert len({str(in_force(registered_with(setting, value))[setting]) for value in values}) >= 2
+    alone = [in_force(registered_with(setting, value))[setting] for value in values]
+    assert len(set(map(str, alone))) >= 2
+    for given_by in GIVEN_BY:
+        world = MemoryUnderTest()
+        named = f"{world.settings.path}llm"
+        origins = (f"tag trainguard:{setting}", f"SSM parameter {named}", f"stack default {world.settings.default}")
+        of_tag = {f"trainguard:{setting}": values[0]} if 0 in given_by else {}
+        world.create_training_job(JOB, OWNERS | {"trainguard:settings": "llm"} | of_tag)
+        for rank, name in ((1, named), (2, world.settings.default)):
+            world.put_settings(name, msgspec.json.encode({setting: values[rank]} if rank in given_by else {}).decode())
+        described = world.training_jobs.describe(JOB)
+        assert described is not None
+        place = replace(described, profile_uri=f"s3://{BUCKET}")
+        job = registry(world).register(place, bucket=BUCKET, root=ProfileRoot("", JOB))
+        assert job.setting_sources == {setting: origins[given_by[0]]}
+        assert job.setting_faults == ()
+        assert in_force(job)[setting] == alone[given_by[0]]
 
 
 def registered_with(setting: str, value: str) -> JobRecord:

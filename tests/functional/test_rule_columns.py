@@ -6,7 +6,7 @@ from msgspec.structs import replace as replace_fact
 
 from tests.functional.test_rule_states_contract import OUTCOME, RULE, row_at
 from tests.functional.worlds import MotoUnderTest
-from trainguard.finding import Episode, Fact, Severity
+from trainguard.core.finding import Episode, Fact, Severity
 
 FACTS = (
     Fact(
@@ -26,7 +26,7 @@ FACTS = (
 )
 
 
-def test_given_a_published_row_when_read_in_the_console_then_a_person_understands_it(
+def test_published_row_is_readable_in_the_console(
     moto_world: MotoUnderTest,
 ) -> None:
     row = replace(

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
+from trainguard.core.errors import StateCodecError
+from trainguard.core.finding import Finding, Progress, Severity
+from trainguard.core.records import JobRecord, RuleRow, Status, StopRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.errors import StateCodecError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding, Progress, Severity
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.rules.rule_result import RuleResult
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_given_any_row_when_published_then_it_reads_back_equal(world: World, dra
     assert world.rows.of_job(row.job) == [row]
 
 
-def test_given_the_rules_of_all_families_when_published_with_their_parameters_then_each_reads_back_equal(
+def test_parameters_of_all_families_round_trip(
     world: World,
 ) -> None:
     settings = {"NLPSequenceRatio_token_values": "0, 7", "NLPSequenceRatio_token_thresholds_percent": "50, 60.5"}
@@ -73,9 +73,7 @@ def test_given_the_rules_of_all_families_when_published_with_their_parameters_th
 
 @on_each_world
 @given(moments=st.lists(st.none() | times, min_size=1, max_size=6))
-def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_stands(
-    world: World, moments: list[float | None]
-) -> None:
+def test_row_evaluated_furthest_stands_in_any_order(world: World, moments: list[float | None]) -> None:
     job = world.new_job()
     expected: RuleRow | None = None
     for number, watermark_s in enumerate(moments):
@@ -86,13 +84,13 @@ def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_
     assert world.rows.of_job(job) == [expected]
 
 
-def test_given_a_row_evaluated_as_far_when_published_then_it_replaces(world: World) -> None:
+def test_row_evaluated_equally_far_is_replaced(world: World) -> None:
     world.rows.publish([row_at(60.0, reason="first")])
     world.rows.publish([row_at(60.0, reason="second")])
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["second"]
 
 
-def test_given_the_row_of_a_finished_job_when_an_overtaken_one_is_published_then_it_stays(world: World) -> None:
+def test_row_of_a_finished_job_survives_an_overtaken_one(world: World) -> None:
     world.rows.publish([replace(row_at(60.0, reason="final"), expires_at=1_900_000_000)])
     world.rows.publish([row_at(60.0, reason="overtaken")])
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["final"]
@@ -100,14 +98,14 @@ def test_given_the_row_of_a_finished_job_when_an_overtaken_one_is_published_then
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["further"]
 
 
-def test_given_a_stale_row_among_others_when_published_then_the_others_are_written(world: World) -> None:
+def test_stale_row_does_not_prevent_writing_the_others(world: World) -> None:
     node = replace(row_at(60.0), finding=replace(row_at(60.0).finding, node="algo-1"))
     world.rows.publish([row_at(120.0, reason="newer")])
     world.rows.publish([row_at(60.0, reason="stale"), node])
     assert world.rows.of_job("job") == [row_at(120.0, reason="newer"), node]
 
 
-def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
+def test_absent_values_are_removed_on_publishing(world: World) -> None:
     full = replace(
         row_at(60.0),
         finding=replace(row_at(60.0).finding, measured=23.0, threshold=70.0),
@@ -126,7 +124,7 @@ def test_given_values_that_are_gone_when_published_then_they_are_removed(world: 
     assert world.rows.of_job("job") == [row_at(120.0)]
 
 
-def test_given_a_fired_row_when_a_clean_one_is_published_then_fired_at_stays(world: World) -> None:
+def test_clean_row_keeps_the_earlier_fired_at(world: World) -> None:
     world.rows.publish([row_at(60.0, fired_at=61.5)])
     world.rows.publish([row_at(120.0)])
     assert world.rows.of_job("job") == [row_at(120.0, fired_at=61.5)]
@@ -138,7 +136,7 @@ def test_given_a_second_fire_when_published_then_fired_at_moves(world: World) ->
     assert world.rows.of_job("job") == [row_at(120.0, fired_at=121.25)]
 
 
-def test_given_what_the_fire_path_wrote_when_rows_are_published_then_it_stays_and_they_read_back(
+def test_published_rows_keep_what_the_fire_path_wrote(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.rows.publish([row_at(60.0)])
@@ -150,7 +148,7 @@ def test_given_what_the_fire_path_wrote_when_rows_are_published_then_it_stays_an
     assert moto_world.rows.of_job("job") == [replace(row_at(120.0), **OUTCOME_FIELDS)]
 
 
-def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdict_joins_it(
+def test_verdict_joins_a_row_only_the_fire_path_wrote(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.update_row("job", RULE, OUTCOME)
@@ -167,7 +165,7 @@ def _fire(world: World, row: RuleRow) -> None:
         world.rows.record(replace(row, **OUTCOME_FIELDS))
 
 
-def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they_come_alone_and_in_order(
+def test_rows_of_the_whole_job_are_read_alone_in_order(
     world: World,
 ) -> None:
     rules = ("A", "AB", "B", "BatchSize", "OfNodesAlone", "Z9")
@@ -186,7 +184,7 @@ def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they
     assert world.rows.of_whole_job("nobody") == []
 
 
-def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(world: World) -> None:
+def test_rows_are_read_with_what_the_fire_path_wrote(world: World) -> None:
     node = replace(row_at(), finding=replace(row_at().finding, node="algo-1"))
     world.rows.publish([row_at(), node])
     _fire(world, row_at())
@@ -206,20 +204,20 @@ def test_a_published_row_says_nothing_of_its_fire(world: World) -> None:
 
 @on_each_world
 @given(drawn=rule_rows())
-def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: World, drawn: RuleRow) -> None:
+def test_row_read_alone_equals_the_listed_one(world: World, drawn: RuleRow) -> None:
     row = replace(drawn, job=drawn.job + world.new_job())
     world.rows.publish([row])
     assert world.rows.of_job(row.job) == [row]
     assert world.rows.load(row.job, row.target) == row
 
 
-def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_world: MotoUnderTest) -> None:
+def test_rows_are_read_with_the_id_of_a_delivered_alert(moto_world: MotoUnderTest) -> None:
     moto_world.rows.publish([row_at()])
     moto_world.update_row("job", RULE, {"AlertId": {"S": "f1"}})
     assert [stored.alert_id for stored in moto_world.rows.of_job("job")] == ["f1"]
 
 
-def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_without_its_outcome(
+def test_rows_are_read_with_a_stop_decision_and_any_outcome(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.rows.publish([row_at()])
@@ -236,7 +234,7 @@ def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_
     assert stored.stop == StopRecord("stop", "It may.", 1_769_860_800.0, "f1", False)
 
 
-def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names_the_row(
+def test_stop_outcome_without_a_time_names_the_row(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.rows.publish([row_at()])
@@ -245,24 +243,24 @@ def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names
         moto_world.rows.of_job("job")
 
 
-def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
+def test_reason_beyond_1024_characters_is_truncated(world: World) -> None:
     world.rows.publish([row_at(60.0, reason="é" * 1024)])
     assert world.rows.of_job("job")[0].finding.reason == "é" * 1024
     world.rows.publish([row_at(60.0, reason="é" * 1025)])
     assert world.rows.of_job("job")[0].finding.reason == "é" * 1023 + "…"
 
 
-def test_given_times_between_milliseconds_when_published_then_they_are_rounded(world: World) -> None:
+def test_times_between_milliseconds_are_rounded(world: World) -> None:
     world.rows.publish([row_at(60.00049, fired_at=60.0015001)])
     assert world.rows.of_job("job") == [row_at(60.0, fired_at=60.002)]
 
 
-def test_given_times_beyond_the_calendar_when_published_then_its_ends_stand_for_them(world: World) -> None:
+def test_times_beyond_the_calendar_are_clamped(world: World) -> None:
     world.rows.publish([row_at(-1e300, fired_at=1e300)])
     assert world.rows.of_job("job") == [row_at(-62_135_596_800.0, fired_at=253_402_300_799.999)]
 
 
-def test_given_rows_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
+def test_rows_of_one_job_are_listed_in_sort_key_order(world: World) -> None:
     rows = [
         replace(row_at(), finding=replace(row_at().finding, rule=rule, node=node))
         for rule in ("B", "A")
@@ -277,7 +275,7 @@ def test_given_no_rows_when_listed_then_there_are_none(world: World) -> None:
     assert world.rows.of_job("job") == []
 
 
-def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_is_empty(
+def test_row_only_the_state_machine_wrote_is_otherwise_empty(
     moto_world: MotoUnderTest,
 ) -> None:
     columns = {"Status": "FIRED", "Reason": "p95 is 23 %.", "FiredAt": "2026-01-31T12:00:00Z", "FireId": "f1"}
@@ -299,9 +297,7 @@ def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_i
     ],
     ids=["unknown-status", "no-reason", "no-time", "time-without-offset", "text-for-a-number", "unknown-severity"],
 )
-def test_given_a_row_that_cannot_be_read_when_listed_then_the_error_names_it(
-    moto_world: MotoUnderTest, columns: dict[str, str]
-) -> None:
+def test_unreadable_listed_row_is_named(moto_world: MotoUnderTest, columns: dict[str, str]) -> None:
     moto_world.write_row("job", RULE, columns)
     with pytest.raises(StateCodecError, match=f"RuleState/job/{RULE}"):
         moto_world.rows.of_job("job")
@@ -322,7 +318,7 @@ def test_given_a_row_that_cannot_be_read_when_listed_then_the_error_names_it(
         (Status.DISABLED, 0, False, "NoIssuesFound"),
     ],
 )
-def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_the_same(
+def test_managed_service_words_mean_the_same_status(
     status: Status, times_fired: int, closed: bool, expected: str
 ) -> None:
     row = replace(row_at(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
@@ -330,9 +326,7 @@ def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_t
 
 
 @pytest.mark.parametrize("watermark_s", [None, 30.0, 60.0])
-def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_then_it_is_replaced_however_far_it_was(
-    world: World, watermark_s: float | None
-) -> None:
+def test_later_registration_replaces_a_row_however_far(world: World, watermark_s: float | None) -> None:
     claimed = replace(row_at(60.0, fired_at=30.0), expires_at=7, violations=3)
     world.rows.publish([claimed])
     anew = replace(row_at(watermark_s), generation=1)
@@ -345,7 +339,7 @@ def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_th
     assert world.rows.of_job("job") == [further]
 
 
-def test_given_what_came_of_an_earlier_registrations_fire_when_a_later_row_is_published_then_it_goes(
+def test_later_registration_clears_the_outcome_of_an_old_fire(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.rows.publish([row_at(fired_at=30.0)])
@@ -356,7 +350,7 @@ def test_given_what_came_of_an_earlier_registrations_fire_when_a_later_row_is_pu
     assert not {*OUTCOME, *stop, "FiredAt"} & set(moto_world.row("job", RULE))
 
 
-def test_given_a_fire_of_the_new_registration_when_its_row_is_published_then_what_came_of_it_stays(
+def test_fire_of_the_new_registration_keeps_its_outcome(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.rows.publish([row_at()])

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.functional.worlds import World
-from trainguard.errors import PortUnavailableError
-from trainguard.ports import ExecutionRecord, JobLook, NodeTask
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.ports import ExecutionRecord, NodeTask, ReconcileRequest
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
 PAYLOAD = {"kind": "fire", "reason": "Die GPU «schläft»", "measured": 0.1 + 0.2, "threshold": None, "episode": 0}
 
 
-def test_given_a_name_when_started_then_its_payload_arrives_as_it_is(world: World) -> None:
+def test_started_name_gets_its_payload_unchanged(world: World) -> None:
     assert world.executions.start("Rule-f1-job", PAYLOAD) is True
     assert world.started() == {"Rule-f1-job": PAYLOAD}
 
 
-def test_given_a_started_name_when_started_with_another_payload_then_the_first_stands(world: World) -> None:
+def test_started_name_with_another_payload_keeps_the_first(world: World) -> None:
     world.executions.start("Rule-f1-job", PAYLOAD)
     assert world.executions.start("Rule-f1-job", {"kind": "report"}) is False
     assert world.started() == {"Rule-f1-job": PAYLOAD}
 
 
-def test_given_a_started_name_when_started_alike_then_there_is_one_execution(world: World) -> None:
+def test_started_name_with_the_same_payload_is_one_execution(world: World) -> None:
     world.executions.start("Rule-f1-job", PAYLOAD)
     world.executions.start("Rule-f1-job", PAYLOAD)
     assert world.started() == {"Rule-f1-job": PAYLOAD}
 
 
-def test_given_a_report_when_started_then_it_is_no_execution_of_a_fire(world: World) -> None:
+def test_started_report_is_no_fire_execution(world: World) -> None:
     assert world.reports.start("report-1", {"job": "job"}) is True
     assert (world.started(), world.reported()) == ({}, {"report-1": {"job": "job"}})
 
 
-def test_given_a_started_execution_when_found_then_it_runs_and_has_its_input(world: World) -> None:
+def test_found_execution_is_running_with_its_input(world: World) -> None:
     world.executions.start("Rule-f1-job", PAYLOAD)
     assert world.records.find("Rule-f1-job") == ExecutionRecord("Rule-f1-job", "RUNNING", PAYLOAD)
     assert world.records.find("Rule-f2-job") is None
     assert list(world.records.unsuccessful(0.0)) == []
 
 
-@pytest.mark.parametrize("status", ["FAILED", "ABORTED"])  # moto says of no other when it ended
-def test_given_an_execution_that_failed_when_found_then_it_says_when_and_why(world: World, status: str) -> None:
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED"])  # moto gives no other one an end time
+def test_failed_execution_has_its_time_and_cause(world: World, status: str) -> None:
     world.executions.start("Rule-f1-job", PAYLOAD)
     world.end("Rule-f1-job", status, at=1_000.0, error="SNS.NotFoundException", cause="no topic")
     found = ExecutionRecord("Rule-f1-job", status, PAYLOAD, 1_000.0, "SNS.NotFoundException", "no topic")
@@ -53,7 +53,7 @@ def test_given_an_execution_that_failed_when_found_then_it_says_when_and_why(wor
     assert list(world.records.unsuccessful(1_000.5)) == []
 
 
-def test_given_executions_that_ended_well_and_badly_when_listed_then_the_bad_ones_are_there(world: World) -> None:
+def test_failed_executions_are_listed(world: World) -> None:
     for number, status in enumerate(("SUCCEEDED", "FAILED", "ABORTED", "FAILED", "ABORTED")):
         world.executions.start(f"Rule-f{number}-job", PAYLOAD)
         world.end(f"Rule-f{number}-job", status, at=float(number))
@@ -61,24 +61,24 @@ def test_given_executions_that_ended_well_and_badly_when_listed_then_the_bad_one
 
 
 @pytest.mark.parametrize("name", ["a" * 81, "a b", "a#b", "a/b"])
-def test_given_a_name_that_step_functions_refuses_when_started_then_it_is_an_error(world: World, name: str) -> None:
+def test_name_refused_by_step_functions_is_an_error(world: World, name: str) -> None:
     with pytest.raises(PortUnavailableError, match=r"StepFunctions\.StartExecution"):
         world.executions.start(name, PAYLOAD)
     assert world.started() == {}
 
 
-def test_given_a_number_that_json_lacks_when_started_then_it_is_refused(world: World) -> None:
+def test_number_unknown_to_json_is_refused(world: World) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         world.executions.start("name", {"measured": float("nan")})
     assert world.started() == {}
 
 
 @pytest.mark.parametrize("job", ["unknown", "a" * 64, "no/name", "", "-a", "a-", "é", "a\n"])
-def test_given_a_job_that_sagemaker_does_not_know_when_described_then_there_is_none(world: World, job: str) -> None:
+def test_job_unknown_to_sagemaker_is_none(world: World, job: str) -> None:
     assert world.training_jobs.describe(job) is None
 
 
-def test_given_a_known_job_when_described_then_its_tags_come_with_it(world: World) -> None:
+def test_known_job_is_described_with_its_tags(world: World) -> None:
     tags = {f"trainguard:tag-{number}": str(number) for number in range(45)}
     world.create_training_job("resnet-50", tags)
     described = world.training_jobs.describe("resnet-50")
@@ -98,24 +98,24 @@ def test_given_any_number_of_tasks_when_sent_then_each_arrives(world: World, cou
     assert world.drain() == []
 
 
-def test_given_a_task_without_a_time_and_a_hostile_name_when_sent_then_it_arrives_as_it_is(world: World) -> None:
+def test_task_without_time_and_with_a_hostile_name_is_unchanged(world: World) -> None:
     task = NodeTask('j"ob\\', "algo-1 é \u2028", "framework", "close")
     world.tasks.send([task])
     assert world.drain() == [task]
 
 
 @pytest.mark.parametrize("count", [0, 1, 45])
-def test_given_any_number_of_looks_when_asked_for_then_each_arrives_as_it_is(world: World, count: int) -> None:
-    looks = [JobLook(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
+def test_requested_looks_arrive_unchanged(world: World, count: int) -> None:
+    looks = [ReconcileRequest(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
     assert world.looks.send(looks) == {}
     assert sorted(world.asked(), key=looks.index) == looks
     assert world.asked() == []
 
 
-def test_given_looks_that_are_refused_when_asked_for_then_each_is_named_with_its_reason_and_the_others_arrive(
+def test_refused_looks_are_named_with_reasons_and_others_arrive(
     world: World,
 ) -> None:
-    looks = [JobLook(f"job-{number}", 60.0, 5) for number in range(30)]
+    looks = [ReconcileRequest(f"job-{number}", 60.0, 5) for number in range(30)]
     for job in ("job-3", "job-29"):
         world.refuse_look(job)
     reasons = world.looks.send(looks)

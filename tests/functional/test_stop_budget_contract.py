@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.actions.ceiling import HOUR_S, Stop, admit
-from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.stop_budget import MemoryStopBudget
-from trainguard.errors import StateConflictError
-from trainguard.stores import StopBudget
+from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.core.errors import StateConflictError
+from trainguard.core.stores import StopBudget
+from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.node_states import MemoryStopBudget
 
 NOW = 1_795_248_000.0
 
@@ -31,15 +31,15 @@ def taken(budget: StopBudget, fire: str, *, at: float = NOW, limit: int = 2) -> 
     return budget.take(fire, f"job-of-{fire}", now=at, limit=limit)
 
 
-def test_given_a_ceiling_when_more_fires_ask_then_the_first_get_it_and_the_rest_none(budget: StopBudget) -> None:
+def test_first_fires_get_the_ceiling_and_the_rest_none(budget: StopBudget) -> None:
     assert [taken(budget, fire) for fire in ("a", "b", "c")] == [True, True, False]
 
 
-def test_given_a_fire_that_has_a_stop_when_it_asks_again_then_it_has_it_and_takes_no_other(budget: StopBudget) -> None:
+def test_repeated_request_of_a_fire_takes_no_second_stop(budget: StopBudget) -> None:
     assert [taken(budget, fire) for fire in ("a", "a", "a", "b", "a", "c")] == [True, True, True, True, True, False]
 
 
-def test_given_several_fires_of_a_job_when_they_ask_then_its_stop_is_one_and_others_have_room(
+def test_fires_of_one_job_share_a_stop(
     budget: StopBudget,
 ) -> None:
     asked = [("a", "job"), ("b", "job"), ("c", "other"), ("d", "job"), ("e", "third"), ("a", "job")]
@@ -47,20 +47,18 @@ def test_given_several_fires_of_a_job_when_they_ask_then_its_stop_is_one_and_oth
     assert granted == [True, True, True, True, False, True]
 
 
-def test_given_a_ceiling_that_was_lowered_when_a_fire_asks_again_then_the_new_one_holds(budget: StopBudget) -> None:
+def test_lowered_ceiling_holds_for_a_repeated_request(budget: StopBudget) -> None:
     assert taken(budget, "a")
     assert not taken(budget, "a", limit=0)
 
 
 @pytest.mark.parametrize(("later_s", "granted"), [(HOUR_S - 0.5, False), (HOUR_S, True), (HOUR_S + 0.5, True)])
-def test_given_an_hour_that_is_full_when_it_has_passed_then_there_is_room_again(
-    budget: StopBudget, later_s: float, granted: bool
-) -> None:
+def test_full_hour_has_room_once_it_has_passed(budget: StopBudget, later_s: float, granted: bool) -> None:
     assert taken(budget, "a", limit=1)
     assert taken(budget, "b", at=NOW + later_s, limit=1) is granted
 
 
-def test_given_stops_on_both_sides_of_the_hour_s_stroke_when_counted_then_they_count_together(
+def test_stops_across_the_full_hour_count_together(
     budget: StopBudget,
 ) -> None:
     stroke = NOW - NOW % HOUR_S + HOUR_S
@@ -68,11 +66,11 @@ def test_given_stops_on_both_sides_of_the_hour_s_stroke_when_counted_then_they_c
     assert not taken(budget, "c", at=stroke + 1.0)
 
 
-def test_given_a_ceiling_of_none_when_a_fire_asks_then_it_gets_none(budget: StopBudget) -> None:
+def test_ceiling_of_none_grants_nothing(budget: StopBudget) -> None:
     assert not taken(budget, "a", limit=0)
 
 
-def test_given_many_fires_at_once_when_they_ask_in_memory_then_no_more_than_the_ceiling_get_it() -> None:
+def test_concurrent_fires_get_no_more_than_the_ceiling() -> None:
     budget = MemoryStopBudget(faults=Faults())
     granted: list[bool] = []
     threads = [
@@ -102,7 +100,7 @@ def racing(budget: DynamoStopBudget, monkeypatch: pytest.MonkeyPatch, moto_world
 
 
 @pytest.mark.parametrize(("limit", "granted"), [(2, True), (1, False)])
-def test_given_another_fire_that_was_first_when_written_then_it_is_counted_before_the_answer(
+def test_fire_written_earlier_is_counted_before_the_answer(
     moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch, limit: int, granted: bool
 ) -> None:
     budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
@@ -110,16 +108,14 @@ def test_given_another_fire_that_was_first_when_written_then_it_is_counted_befor
     assert taken(budget, "a", limit=limit) is granted
 
 
-def test_given_others_that_are_always_first_when_asked_then_nothing_is_granted(
-    moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeatedly_losing_the_write_grants_nothing(moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
     racing(budget, monkeypatch, moto_world, times=4)
     with pytest.raises(StateConflictError, match=r"RuleState/\*/stops"):
         taken(budget, "a", limit=100)
 
 
-def test_given_stops_that_were_granted_when_a_person_looks_then_the_item_names_fires_jobs_and_times(
+def test_granted_stops_name_fires_jobs_and_times(
     moto_world: MotoUnderTest,
 ) -> None:
     taken(DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE), "a")
@@ -132,9 +128,7 @@ def test_given_stops_that_were_granted_when_a_person_looks_then_the_item_names_f
     asked=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3 * int(HOUR_S)).map(float)), max_size=40),
     limit=st.integers(0, 4),
 )
-def test_given_any_fires_in_order_when_admitted_then_no_hour_holds_more_than_the_ceiling(
-    asked: list[tuple[int, float]], limit: int
-) -> None:
+def test_no_hour_admits_more_than_the_ceiling(asked: list[tuple[int, float]], limit: int) -> None:
     stops: dict[str, Stop] = {}
     granted: list[float] = []
     for number, (fire, at) in enumerate(sorted(asked, key=lambda each: each[1])):

@@ -8,9 +8,9 @@ from hypothesis import given
 from tests.functional.strategies import names, on_each_world, tuned_jobs
 from tests.functional.tables import JOBS
 from tests.functional.worlds import MotoUnderTest, World
-from trainguard.errors import StateCodecError
-from trainguard.finding import Severity
-from trainguard.records import MOST_TUNED_JOBS, JobRecord, JobStatus, TunedJob, TuningJobRecord
+from trainguard.core.errors import StateCodecError
+from trainguard.core.finding import Severity
+from trainguard.core.records import MOST_TUNED_JOBS, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 JOB = JobRecord("job", "arn:job", "profiles", "")
 RUNNING = TunedJob(JobStatus.IN_PROGRESS)
@@ -32,7 +32,7 @@ def test_given_any_entry_when_told_then_it_reads_back_equal(world: World, job: s
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("a", "b", "c.#:1"))))
-def test_given_jobs_in_any_order_when_told_then_none_displaces_another(world: World, order: tuple[str, ...]) -> None:
+def test_jobs_in_any_order_displace_none(world: World, order: tuple[str, ...]) -> None:
     for job in order:
         world.jobs.upsert_tuned_job("tune", job, RUNNING, 1)
     world.jobs.upsert_tuned_job("tune", "b", FIRED, 2)
@@ -41,13 +41,13 @@ def test_given_jobs_in_any_order_when_told_then_none_displaces_another(world: Wo
     )
 
 
-def test_given_a_finished_job_when_an_older_word_comes_late_then_nothing_of_it_is_written(world: World) -> None:
+def test_older_notification_of_a_finished_job_is_ignored(world: World) -> None:
     world.jobs.upsert_tuned_job("tune", "a", ENDED, 5)
     world.jobs.upsert_tuned_job("tune", "a", FIRED, 6)
     assert world.jobs.tuning_job("tune") == TuningJobRecord("tune", {"a": ENDED}, expires_at=5)
 
 
-def test_given_a_finished_job_when_it_is_finished_again_then_the_last_word_stands(world: World) -> None:
+def test_last_notification_of_a_refinished_job_stands(world: World) -> None:
     again = TunedJob(JobStatus.COMPLETED, finished=True)
     for told in (RUNNING, ENDED, again):
         world.jobs.upsert_tuned_job("tune", "a", told, 5)
@@ -68,7 +68,7 @@ def fill(world: World) -> None:
         world.jobs.upsert_tuned_job("tune", job, RUNNING, 1)
 
 
-def test_given_as_many_jobs_as_are_named_when_one_more_is_told_then_only_that_it_is_there_is_kept(world: World) -> None:
+def test_jobs_beyond_the_named_limit_are_only_noted(world: World) -> None:
     fill(world)
     full = world.jobs.tuning_job("tune")
     assert full is not None
@@ -79,7 +79,7 @@ def test_given_as_many_jobs_as_are_named_when_one_more_is_told_then_only_that_it
     assert over == TuningJobRecord("tune", {**full.jobs, "job-7": ENDED}, more=True, expires_at=3)
 
 
-def test_given_a_tuning_job_when_jobs_are_read_then_it_is_none_of_them(world: World) -> None:
+def test_tuning_job_is_not_listed_among_jobs(world: World) -> None:
     world.jobs.register(JOB)
     world.jobs.upsert_tuned_job("job", "another", FIRED, 1)
     assert list(world.jobs.all()) == [JOB]
@@ -88,7 +88,7 @@ def test_given_a_tuning_job_when_jobs_are_read_then_it_is_none_of_them(world: Wo
     assert world.jobs.load("tuning-job/job") is None
 
 
-def test_given_a_tuning_job_when_read_in_the_console_then_columns_have_the_agreed_names(
+def test_tuning_job_has_the_agreed_console_columns(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.jobs.upsert_tuned_job("tune", "a", FIRED, 9)
@@ -106,7 +106,7 @@ def test_given_a_tuning_job_when_read_in_the_console_then_columns_have_the_agree
     }
 
 
-def test_given_an_item_that_cannot_be_read_when_loaded_then_the_error_names_it(moto_world: MotoUnderTest) -> None:
+def test_unreadable_item_error_names_it(moto_world: MotoUnderTest) -> None:
     moto_world.jobs.upsert_tuned_job("tune", "a", FIRED, 9)
     moto_world.update_job("tuning-job/tune", written={"Jobs": "no map"})
     with pytest.raises(StateCodecError, match="Jobs/tuning-job/tune has Codec 0: there is no 'M'"):

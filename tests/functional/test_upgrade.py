@@ -19,9 +19,10 @@ from tests.functional.recorded_items import (
     write_items,
 )
 from tests.functional.tables import NODE_STATE, RULE_STATE
-from trainguard.adapters.clients import Clients
-from trainguard.state import codec, migrations
-from trainguard.state.migrations import Document, rule_state
+from trainguard.aws.clients import Clients
+from trainguard.state import codec
+from trainguard.state import codec as migrations
+from trainguard.state.codec import Document, rule_state
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
@@ -39,7 +40,8 @@ class Stage:
         self._clients = clients
         self._patch = patch
         self._printed = printed
-        # Rows are shown at every tick: else they would tell how long ago, on the clock, the items were recorded.
+        # Rows are shown at every scheduler run: else they would tell how long ago, on the clock, the items were
+        # recorded.
         patch.setattr("trainguard.engine.streams.rule_runner.PUBLISH_EVERY_S", 0.0)
         patch.setattr("trainguard.engine.streams.rule_runner._EVERY_S", {})
         patch.setattr("trainguard.engine.summary.PUBLISH_FIRED_EVERY_S", 0.0)
@@ -68,7 +70,7 @@ def stage(clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def rows_at_the_end(deployment: Deployment) -> Rows:
-    """Play the second half and return what is said of each rule."""
+    """Play the second half and return what is said about each rule."""
     evaluate(deployment, halves()[1])
     rows = deployment.clients.dynamodb.scan(TableName=RULE_STATE)["Items"]
     return {row["RuleTarget"]["S"]: tuple(str(row.get(name)) for name in SAID) for row in rows}
@@ -76,7 +78,7 @@ def rows_at_the_end(deployment: Deployment) -> Rows:
 
 @pytest.fixture
 def uninterrupted(stage: Stage) -> Rows:
-    """Return what this version says of the recorded job when it sees the whole of it."""
+    """Return what this version says about the recorded job when it sees the whole of it."""
     with stage.deployed() as deployment:
         rows = rows_at_the_end(deployment)
     assert "FIRED" in str(rows[STARVED])
@@ -88,7 +90,7 @@ def codecs_of(items: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
-def test_given_items_of_a_released_version_when_the_job_goes_on_then_its_verdicts_are_those_of_a_whole_run(
+def test_released_items_continue_with_verdicts_of_a_whole_run(
     stage: Stage, uninterrupted: Rows, recording: Any
 ) -> None:
     with stage.deployed(load_items(recording)) as deployment:
@@ -96,7 +98,7 @@ def test_given_items_of_a_released_version_when_the_job_goes_on_then_its_verdict
         assert codecs_of(read_items(deployment)[NODE_STATE]) == {str(codec.CODEC)}
 
 
-def test_given_the_codecs_that_are_read_when_listed_then_each_has_its_recording_and_its_step() -> None:
+def test_each_readable_codec_has_a_recording_and_a_step() -> None:
     read = range(codec.OLDEST_CODEC, codec.CODEC + 1)
     assert [file.stem for file in RECORDINGS] == [f"codec-{number}" for number in read]
     assert sorted(migrations.MIGRATIONS) == list(read)[:-1]
@@ -118,7 +120,7 @@ def _step(kind: str, document: Document) -> Document:
     return document
 
 
-def test_given_items_of_another_shape_when_a_step_migrates_them_then_the_verdicts_are_those_of_a_whole_run(
+def test_migrated_items_give_verdicts_of_a_whole_run(
     stage: Stage, uninterrupted: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = {**load_items(RECORDINGS[-1])}
@@ -138,9 +140,7 @@ def test_given_items_of_another_shape_when_a_step_migrates_them_then_the_verdict
         assert codecs_of(read_items(deployment)[NODE_STATE]) == {str(newest)}
 
 
-def test_given_items_of_a_later_version_when_this_one_meets_them_then_it_names_and_leaves_them_until_that_is_back(
-    stage: Stage, uninterrupted: Rows
-) -> None:
+def test_items_of_a_later_version_are_named_and_left_alone(stage: Stage, uninterrupted: Rows) -> None:
     recorded = load_items(RECORDINGS[-1])
     later = {**recorded, NODE_STATE: [{**item, "Codec": {"N": "99"}} for item in recorded[NODE_STATE]]}
     rest = halves()[1]
@@ -149,7 +149,7 @@ def test_given_items_of_a_later_version_when_this_one_meets_them_then_it_names_a
         before = read_items(deployment)[NODE_STATE]
         deployment.put(rest[:4])
         answer = deployment.function("evaluate_objects")(ringing(bodies))
-        looked = deployment.look_after_jobs()[JOB]
+        looked = deployment.reconcile_jobs()[JOB]
 
         assert len(answer.value["batchItemFailures"]) == len(bodies)
         assert "Codec 99" in str(answer.logged)

@@ -10,34 +10,34 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
-from tests.functional.offline import LAMBDA, LOOK_AFTER_JOB, REGION
+from tests.functional.offline import LAMBDA, RECONCILE_JOB, REGION
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.lambda_looks import LambdaJobLooks, look_of
-from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.adapters.sagemaker import SageMakerTrainingJobs
-from trainguard.adapters.sqs_tasks import SqsTaskQueue
-from trainguard.adapters.ssm_settings import SsmSettingDocuments
-from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
-from trainguard.ports import (
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests, look_of
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.core.ports import (
     ExecutionRecords,
     Executions,
-    JobLook,
-    JobLooks,
     NodeTask,
+    ReconcileRequest,
+    ReconcileRequests,
     ReportObjects,
     SettingDocuments,
     TaskQueue,
     TrainingJobDescription,
     TrainingJobs,
 )
-from trainguard.records import JobStatus
-from trainguard.stores import Jobs, NodeStates, RuleStates
+from trainguard.core.records import JobStatus
+from trainguard.core.stores import Jobs, NodeStates, RuleStates
+from trainguard.testing.memory.services import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
+from trainguard.testing.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -95,7 +95,7 @@ class World(Protocol):
         ...
 
     @property
-    def looks(self) -> JobLooks:
+    def looks(self) -> ReconcileRequests:
         """Store or service of this world."""
         ...
 
@@ -136,7 +136,7 @@ class World(Protocol):
         """Take all tasks out of the queue."""
         ...
 
-    def asked(self) -> list[JobLook]:
+    def asked(self) -> list[ReconcileRequest]:
         """Take all looks that were asked for."""
         ...
 
@@ -203,7 +203,7 @@ class MemoryUnderTest(MemoryWorld):
     def drain(self) -> list[NodeTask]:
         return self.tasks.drain()
 
-    def asked(self) -> list[JobLook]:
+    def asked(self) -> list[ReconcileRequest]:
         return self.looks.drain()
 
     def refuse_look(self, job: str) -> None:
@@ -245,7 +245,7 @@ class MotoUnderTest:
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
         LAMBDA.clear()
-        self.looks = LambdaJobLooks(client=clients.functions, function=LOOK_AFTER_JOB)
+        self.looks = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)
         self.settings = SsmSettingDocuments(
             client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
         )
@@ -344,7 +344,7 @@ class MotoUnderTest:
                 self._clients.sqs.delete_message(QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"])
         return tasks
 
-    def asked(self) -> list[JobLook]:
+    def asked(self) -> list[ReconcileRequest]:
         taken = [look_of(event, now=0.0) for event in LAMBDA.events]
         LAMBDA.events.clear()
         return taken

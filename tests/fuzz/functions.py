@@ -23,7 +23,7 @@ from tests.functional.deployment import (
 from tests.functional.offline import offline_clients
 from tests.fuzz.target import Target, documents, of_document
 from tests.support.printing import printed
-from trainguard.errors import TrainGuardError
+from trainguard.core.errors import TrainGuardError
 
 REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
 """A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails."""
@@ -41,15 +41,16 @@ _TRACE = {**_PLACE, "key": "k", "name": "n", "etag": "e", "rows": 10}
 _RUN_FILE = event("s3_object_created_system")
 _NAMES: dict[str, tuple[str, ...]] = {
     "evaluate_objects": ("sqs_objects", "sqs_task_flush", "sqs_task_close", "sqs_training_job_end", "sqs_rule_output"),
-    "tick": ("tick",),
-    "look_after_job": ("look_after_job",),
+    "scheduler": ("scheduler",),
+    "reconcile_job": ("reconcile_job",),
     "job_lifecycle": ("training_job_in_progress", "training_job_completed", "training_job_failed"),
     "decide_stop": ("decide_stop", "decide_stop_final"),
-    "compose_alert": ("compose_alert", "compose_alert_cleared", "compose_alert_stop_refused", "compose_alert_warning"),
+    "send_alert": ("send_alert", "send_alert_cleared", "send_alert_stop_refused", "send_alert_warning"),
     "build_report": ("build_report_full", "build_report_fire", "build_report_state", "build_report_drop"),
     "plan_report": ("plan_report",),
     "digest_profile": ("digest_profile",),
 }
+_FIRE = event("send_alert")["fire"]
 _BEFORE = {"build_report": "plan_report", "join_capture": "plan_capture"}
 """What a function's state machine has called before it, which leaves a list in the bucket."""
 
@@ -58,6 +59,8 @@ _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "canary": ({"step": "plant", "time": "2026-11-21T08:01:00Z"}, {"step": "look", "time": "2026-11-21T08:31:00Z"}),
     "verdict": ({"path": "/verdict", "query": f"job={JOB}", "method": "GET", "headers": {"host": "h"}, "body": ""},),
     "weekly_digest": ({"time": "2026-11-23T07:00:00Z"},),
+    "record_fire": ({"fire": _FIRE}, {"fire": _FIRE, "alert": {"action": "sent", "alertId": "a"}}),
+    "stop_job": ({"fire": _FIRE, "decision": {"stop": True, "decision": "stop"}},),
     "plan_capture": (_CAPTURE,),
     "digest_trace": (_TRACE,),
     "join_capture": (_CAPTURE,),

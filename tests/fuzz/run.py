@@ -87,7 +87,7 @@ def take(target: Target, body: bytes, outcome: Outcome, seconds: float = MOST_SE
 
 
 def _alarm(seconds: float) -> None:
-    """Ring after so many CPU seconds, or STANDING times as many on the clock; never for 0."""
+    """Raise an alarm after this many CPU seconds, or STANDING times as many on the clock; never for 0."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, STANDING * seconds)
 

@@ -14,12 +14,12 @@ from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.rule_configs import CONFIGS
 from trainguard.config.tensor_rules import TENSOR_CONFIGS
+from trainguard.formats.runs.managed import event_file, job_file, system_files
+from trainguard.formats.runs.mlflow.server import read_server_run
+from trainguard.formats.runs.mlflow.stores import is_run_folder, read_run_folder
+from trainguard.formats.runs.run import SourceRun
+from trainguard.formats.runs.wandb.log_file import Records
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.sources.managed import event_file, job_file, system_files
-from trainguard.sources.mlflow.folder import is_run_folder, read_run_folder
-from trainguard.sources.mlflow.server import read_server_run
-from trainguard.sources.run import SourceRun
-from trainguard.sources.wandb.log_file import Records
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -10,11 +10,11 @@ from tests.functional.deployment import JOB
 from tests.functional.recorded_items import FOLDER, load_items
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.fuzz.target import Target, of_document
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.families.installed import FAMILIES
-from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.state.codec import compress, decompress
 
 _RECORDED = load_items(sorted(FOLDER.glob("codec-*.msgpack"))[-1])
@@ -32,9 +32,13 @@ class _Holder:
         """Return the item."""
         return {"Item": self._item}
 
-    def query(self, **_: Any) -> dict[str, Any]:
-        """Return the item."""
-        return {"Items": [self._item]}
+    def get_paginator(self, _: str) -> "_Holder":
+        """Return itself."""
+        return self
+
+    def paginate(self, **_: Any) -> list[dict[str, Any]]:
+        """Return one page with the item."""
+        return [{"Items": [self._item]}]
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.errors import TrainGuardError
+from trainguard.core.errors import TrainGuardError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,31 +20,29 @@ from tests.support.nsight_exports import SCHEMAS, steps
 from tests.support.run_folder import MemoryFiles
 from tests.support.small_job import uploads
 from tests.support.tensor_files import HookWriter
+from trainguard.core.ports import NodeTask
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
-from trainguard.families.installed import FAMILIES
+from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.settings.document import read_document
+from trainguard.formats.profile.columns import read_framework_object
+from trainguard.formats.profile.system import read_system_object
+from trainguard.formats.runs.dynolog import read_dynolog
+from trainguard.formats.runs.mlflow.stores import database_runs, is_database, read_database_run
+from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines
+from trainguard.formats.runs.table import read_mapping, read_table
+from trainguard.formats.runs.wandb.run_file import read_run_file
+from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
+from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.reading import read_any
-from trainguard.polling.calls import written_object
-from trainguard.polling.run_files import run_file_key
-from trainguard.ports import NodeTask
+from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
-from trainguard.settings.document import read_document
-from trainguard.sources.dynolog import read_dynolog
-from trainguard.sources.logs.scalar_lines import LogLine, ScalarLines
-from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
-from trainguard.sources.neuron_monitor import read_neuron_monitor
-from trainguard.sources.prometheus.job import read_job
-from trainguard.sources.prometheus.range_query import TimeRange
-from trainguard.sources.table.mapping import read_mapping
-from trainguard.sources.table.table import read_table
-from trainguard.sources.wandb.run_file import read_run_file
-from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.system import read_system_object
-from trainguard.tensors.debug.collections_file import decode_collections
-from trainguard.tensors.debug.index_file import decode_index
-from trainguard.tensors.scalars.event_file import read_scalars
-from trainguard.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
+from trainguard.stack.polling.calls import written_object
+from trainguard.stack.polling.run_files import run_file_key
 
 AT = 1_800_000_000.0
 

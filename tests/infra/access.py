@@ -6,10 +6,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.functional import deployment
-from tests.functional.offline import LOOK_AFTER_JOB
+from tests.functional.offline import RECONCILE_JOB
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.infra.template import Statement
-from trainguard.adapters.memory.settings import DEFAULT_SETTINGS
+from trainguard.testing.memory.services import DEFAULT_SETTINGS
 
 _HERE = "{AWS::Region}:{AWS::AccountId}"
 _BUCKET = "arn:{AWS::Partition}:s3:::"
@@ -19,10 +19,12 @@ _JOB = f"arn:{{AWS::Partition}}:sagemaker:{_HERE}:training-job/"
 _BUCKETS = {deployment.BUCKET: "{StorageProfiles}"}
 _TABLES = {JOBS: "{StorageJobs.Arn}", NODE_STATE: "{StorageNodeState.Arn}", RULE_STATE: "{StorageRuleState.Arn}"}
 _MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}", "kernels": "{CapturesKernels.Arn}"}
+_TOPICS = {deployment.ALERT_TOPIC: "{ActionsAlerts}", deployment.CHAT_TOPIC: "{ActionsChat}"}
+_BUS = f"arn:{{AWS::Partition}}:events:{_HERE}:event-bus/default"
 _QUEUES = {"messages": "{IngestDoorbells.Arn}"}
-_FUNCTIONS = {LOOK_AFTER_JOB: "{EvaluationLookAfterJobFunction.Arn}"}
+_FUNCTIONS = {RECONCILE_JOB: "{EvaluationReconcileJobFunction.Arn}"}
 _PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}
-"""What functions are told on moto, and what the template calls it."""
+"""What functions are given on moto, and what the template calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,13 @@ def requests(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
             yield Request(action, _PARAMETER + _PARAMETERS.get(arguments["Name"], arguments["Name"]))
         case "sagemaker":
             named = arguments.get("TrainingJobName") or arguments["ResourceArn"].rpartition("/")[2]
-            yield Request(action, _JOB + named)
+            tags = deployment.OPTED_IN.items() if action == "sagemaker:StopTrainingJob" else ()
+            yield Request(action, _JOB + named, tuple((f"aws:ResourceTag/{name}", value) for name, value in tags))
+        case "sns":
+            yield Request(action, _TOPICS[arguments["TopicArn"]])
+        case "events":
+            sources = (("events:source", entry["Source"]) for entry in arguments["Entries"])
+            yield Request(action, _BUS, tuple(sources))
         case service:
             raise AssertionError(f"nobody has said what IAM is asked for {service}")
 
@@ -75,7 +83,7 @@ def allows(statement: Statement, request: Request) -> bool:
 
 
 def applies(statement: Statement, request: Request) -> bool:
-    """Say whether a statement, of whatever effect, speaks of what is asked."""
+    """Say whether a statement, of whatever effect, covers what is asked."""
     return (
         any(fnmatchcase(request.action, pattern) for pattern in statement.actions)
         and (not statement.resources or any(fnmatchcase(request.resource, pattern) for pattern in statement.resources))

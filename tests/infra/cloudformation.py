@@ -32,7 +32,7 @@ class Resolver:
         return {name: self.value(output["Value"]) for name, output in self._document["Outputs"].items()}
 
     def refusals(self) -> list[str]:
-        """Return what the rules say of the parameters, as CloudFormation does before it begins."""
+        """Return what the rules say about the parameters, as CloudFormation does before it begins."""
         return [
             assertion["AssertDescription"]
             for rule in self._document.get("Rules", {}).values()

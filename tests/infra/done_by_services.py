@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 ROLES = {
     "EvaluationEvaluateObjectsRole": "evaluate_objects",
-    "EvaluationTickRole": "tick",
-    "EvaluationLookAfterJobRole": "look_after_job",
+    "EvaluationSchedulerRole": "scheduler",
+    "EvaluationReconcileJobRole": "reconcile_job",
     "LifecycleJobLifecycleRole": "job_lifecycle",
     "ActionsDecideStopRole": "decide_stop",
-    "ActionsComposeAlertRole": "compose_alert",
+    "ActionsRecordFireRole": "record_fire",
+    "ActionsStopJobRole": "stop_job",
+    "ActionsSendAlertRole": "send_alert",
     "CanaryRole": "canary",
     "ReportsPlanReportRole": "plan_report",
     "ReportsDigestProfileRole": "digest_profile",
@@ -30,11 +32,11 @@ BY_QUEUE = {
     "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
     "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
 }
-MISSING_OBJECTS = {"s3:ListBucket": "without it S3 says of an object that is not there that it is forbidden"}
+MISSING_OBJECTS = {"s3:ListBucket": "without it S3 answers that a missing object is forbidden"}
 BY_STATES = {
     "logs:CreateLogDelivery": "Step Functions sets up the delivery of its execution log",
-    "logs:GetLogDelivery": "Step Functions looks after the delivery of its execution log",
-    "logs:UpdateLogDelivery": "Step Functions looks after the delivery of its execution log",
+    "logs:GetLogDelivery": "Step Functions manages the delivery of its execution log",
+    "logs:UpdateLogDelivery": "Step Functions manages the delivery of its execution log",
     "logs:DeleteLogDelivery": "Step Functions ends the delivery of its execution log",
     "logs:ListLogDeliveries": "Step Functions finds the delivery of its execution log",
     "logs:PutResourcePolicy": "Step Functions lets the delivery write the log group",
@@ -55,8 +57,9 @@ BY_MAP = {
 DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(ROLES, BY_LAMBDA),
     "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
-    "EvaluationTickRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed tick with the function's role"},
-    "EvaluationLookAfterJobRole": BY_LAMBDA | MISSING_OBJECTS,
+    "EvaluationSchedulerRole": BY_LAMBDA
+    | {"sqs:SendMessage": "Lambda keeps a failed run of the scheduler with the function's role"},
+    "EvaluationReconcileJobRole": BY_LAMBDA | MISSING_OBJECTS,
     "CapturesDigestTraceRole": BY_LAMBDA | MISSING_OBJECTS,
     "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
     "ActionsFireRole": BY_STATES,

@@ -53,12 +53,15 @@ class Execution:
     ----------
     calls : list of (str, object)
         Each attempt of a task: the state's name and its arguments, in order.
+    entered : int
+        How many states were entered.
     """
 
     definition: Mapping[str, Any]
     tasks: Mapping[str, Task]
     name: str = "an-execution"
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    entered: int = 0
     _input: Any = None
     _failed: tuple[str, Any] | None = None
 
@@ -100,6 +103,7 @@ class Execution:
         name: str | None = start or machine["StartAt"]
         while name is not None:
             state = machine["States"][name]
+            self.entered += 1
             if machine is self.definition:
                 self._failed = name, data
             data, name = getattr(self, f"_run_{state['Type'].lower()}")(name, state, data, variables)

@@ -19,9 +19,7 @@ from tests.infra.template import Statement
         (Request("dynamodb:PutItem", "t", (("dynamodb:LeadingKeys", "my-job"),)), False),
     ],
 )
-def test_given_a_request_when_it_is_judged_then_action_resource_and_condition_must_all_fit(
-    asked: Request, allowed: bool
-) -> None:
+def test_request_must_match_action_resource_and_condition(asked: Request, allowed: bool) -> None:
     statements = [
         Statement("Put", "Allow", ("s3:PutObject",), (), ("b/trainguard-canary-*",), {}),
         Statement("List", "Allow", ("s3:ListBucket",), (), ("b",), {"StringLike": {"s3:prefix": "trainguard-*"}}),
@@ -53,7 +51,7 @@ ENCRYPTED = "s3:x-amz-server-side-encryption"
         ({"Bool": {"aws:SecureTransport": "false"}}, {"aws:SecureTransport": "true"}, False),
     ],
 )
-def test_given_a_condition_when_a_key_is_there_or_not_then_it_holds_as_for_iam(
+def test_condition_on_a_present_or_missing_key_holds_as_in_iam(
     condition: dict[str, dict[str, str]], given: dict[str, str], holds: bool
 ) -> None:
     refusal = Statement("Refuse", "Deny", ("s3:*",), (), ("b/*",), condition)

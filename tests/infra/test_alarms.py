@@ -1,4 +1,4 @@
-"""The alarms: what each watches, that it rings, and what silence means to it."""
+"""The alarms: what each watches, that it fires, and what missing data mean to it."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 from tests.infra.test_dashboard import counted
-from trainguard.adapters.fault_points import AT_ONCE, FAULT_POINTS
-from trainguard.adapters.observability import ROUTINE
+from trainguard.aws.fault_points import AT_ONCE, FAULT_POINTS
+from trainguard.aws.observability import ROUTINE
 
 RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"
@@ -19,7 +19,7 @@ WATCHED = {
     "DoorbellDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
     "EventDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
     "DoorbellsWaitTooLong": {("AWS/SQS", "ApproximateAgeOfOldestMessage")},
-    "TickDoesNotRun": {("AWS/Lambda", "Invocations")},
+    "SchedulerDoesNotRun": {("AWS/Lambda", "Invocations")},
     "FaultsFound": {("TrainGuard", "Faults")},
     "CanaryDoesNotRun": {("AWS/Lambda", "Invocations")},
 }
@@ -31,14 +31,14 @@ FAULTS = (
     "StateConflictsExhausted",
     "RuleErrors",
     "VerdictsBehind",
-    "TickFailures",
+    "ReconcileFailures",
     "PortFailures",
     "CanaryFailed",
     "AlertsAreNotDelivered",
 )
 """Sections of the runbook about what the alarm FaultsFound counts."""
 
-FUNCTIONS = ("EvaluateObjects", "Tick", "LookAfterJob", "JobLifecycle", "Canary")
+FUNCTIONS = ("EvaluateObjects", "Scheduler", "ReconcileJob", "JobLifecycle", "Canary")
 DIED = (
     "[ERROR] KeyError: 'job'\nTraceback (most recent call last):",
     "[ERROR] Runtime.ImportModuleError: Unable to import module 'handler': No module named 'numpy'",
@@ -52,7 +52,7 @@ LIVED = (
     '{"level":"WARNING","message":"bad_objects","key":"x 1 Task timed out after 2 "}',
     '{"level":"WARNING","message":"late","reason":"RequestId: 1 Error: Runtime exited "}',
 )
-WATCHES_FOR_SILENCE = {"TickDoesNotRun", "CanaryDoesNotRun"}
+WATCHES_FOR_SILENCE = {"SchedulerDoesNotRun", "CanaryDoesNotRun"}
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +69,14 @@ def metrics(alarm: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", WATCHED)
-def test_given_an_alarm_when_read_then_it_watches_its_metrics_and_rings_on_the_operations_topic(
-    alarms: dict[str, Any], name: str
-) -> None:
+def test_alarms_watch_their_metrics_and_use_the_operations_topic(alarms: dict[str, Any], name: str) -> None:
     alarm = alarms[name]
     assert {(metric["Namespace"], metric["MetricName"]) for metric in metrics(alarm)} == WATCHED[name]
     assert alarm["AlarmActions"] == ["{MonitoringOperations}"]
 
 
 @pytest.mark.parametrize("name", WATCHED)
-def test_given_an_alarm_that_is_over_when_it_says_so_then_the_same_people_read_it_and_what_ok_means(
-    alarms: dict[str, Any], name: str
-) -> None:
+def test_recovered_alarm_notifies_the_same_people(alarms: dict[str, Any], name: str) -> None:
     """CloudWatch sends one description with every state, so it must not read as if all were wrong."""
     alarm = alarms[name]
     assert alarm["OKActions"] == alarm["AlarmActions"]
@@ -92,20 +88,20 @@ def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str,
     assert set(alarms) == set(WATCHED)
 
 
-def test_given_a_tick_that_never_runs_when_no_data_come_then_the_alarm_rings(alarms: dict[str, Any]) -> None:
-    alarm = alarms["TickDoesNotRun"]
+def test_missing_tick_raises_the_alarm(alarms: dict[str, Any]) -> None:
+    alarm = alarms["SchedulerDoesNotRun"]
     assert alarm["TreatMissingData"] == "breaching"
     assert alarm["ComparisonOperator"] == "LessThanThreshold"
     assert alarm["Threshold"] == 3
 
 
 @pytest.mark.parametrize("name", sorted(set(WATCHED) - WATCHES_FOR_SILENCE))
-def test_given_an_idle_deployment_when_no_data_come_then_the_alarm_is_quiet(alarms: dict[str, Any], name: str) -> None:
+def test_idle_deployment_raises_no_alarm(alarms: dict[str, Any], name: str) -> None:
     assert alarms[name]["TreatMissingData"] == QUIET
     assert alarms[name]["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
-def test_given_the_logs_when_their_filters_are_read_then_deaths_and_marked_lines_add_up_to_one_metric(
+def test_log_filters_sum_crashes_and_marked_lines_in_one_metric(
     template: Template,
 ) -> None:
     filters = template.of_type("AWS::Logs::MetricFilter")
@@ -125,17 +121,17 @@ def test_given_the_logs_when_their_filters_are_read_then_deaths_and_marked_lines
     assert filters["MonitoringFaultsUndelivered"].properties["LogGroupName"] == "{ActionsDeliveryFailures}"
 
 
-def test_given_a_log_when_lines_are_filtered_then_those_of_deaths_match_and_no_words_of_a_job_do(
+def test_log_filter_matches_crashes_and_no_words_of_a_job(
     template: Template,
 ) -> None:
-    pattern = template.one("AWS::Logs::MetricFilter", "MonitoringFaultsDiedTick")["FilterPattern"]
+    pattern = template.one("AWS::Logs::MetricFilter", "MonitoringFaultsDiedScheduler")["FilterPattern"]
     assert not set(pattern) & set('():"!')
     died = re.compile(pattern.strip("%"))
     assert all(died.search(line) for line in DIED)
     assert not any(died.search(line) for line in LIVED)
 
 
-def test_given_what_is_counted_when_it_is_a_fault_then_the_code_counts_it_and_one_or_nine_are_reason_for_an_alarm(
+def test_counted_faults_raise_an_alarm_at_one_or_nine(
     alarms: dict[str, Any],
 ) -> None:
     alarm = alarms["FaultsFound"]
@@ -149,7 +145,7 @@ def test_given_what_is_counted_when_it_is_a_fault_then_the_code_counts_it_and_on
     }
 
 
-def test_given_an_execution_that_fails_when_its_machine_is_ours_then_a_rule_tells_the_operations_topic(
+def test_failed_execution_of_ours_notifies_the_operations_topic(
     template: Template,
 ) -> None:
     rule = template.one("AWS::Events::Rule", "MonitoringExecutionsFailRule")
@@ -168,7 +164,7 @@ def test_given_an_execution_that_fails_when_its_machine_is_ours_then_a_rule_tell
     assert set(target["InputTransformer"]["InputPathsMap"].values()) == {"$.detail.executionArn", "$.detail.status"}
 
 
-def test_given_the_operations_topic_when_its_policy_is_read_then_alarms_and_that_rule_alone_may_publish(
+def test_only_alarms_and_one_rule_publish_to_operations(
     template: Template,
 ) -> None:
     allowed = {
@@ -181,7 +177,7 @@ def test_given_the_operations_topic_when_its_policy_is_read_then_alarms_and_that
     assert allowed["ExecutionsFail"] == ({"Service": "events.amazonaws.com"}, source)
 
 
-def test_given_the_alert_topic_when_a_delivery_fails_then_it_is_logged_for_every_protocol_that_can_be(
+def test_failed_alert_delivery_is_logged_for_each_protocol(
     template: Template,
 ) -> None:
     topic = template.one("AWS::SNS::Topic", "ActionsAlerts")
@@ -192,14 +188,12 @@ def test_given_the_alert_topic_when_a_delivery_fails_then_it_is_logged_for_every
     assert log == "sns/{AWS::Region}/{AWS::AccountId}/{ActionsAlerts.TopicName}/Failure"
 
 
-def test_given_a_doorbell_that_failed_once_when_it_waits_then_no_alarm_rings_before_its_return(
-    alarms: dict[str, Any], template: Template
-) -> None:
+def test_message_failed_once_raises_no_alarm_before_its_retry(alarms: dict[str, Any], template: Template) -> None:
     visibility = template.one("AWS::SQS::Queue", "IngestDoorbells")["VisibilityTimeout"]
     assert alarms["DoorbellsWaitTooLong"]["Threshold"] > 2 * visibility
 
 
-def test_given_no_canary_yet_when_the_stack_is_new_then_silence_is_no_alarm_but_is_told_once_one_has_run(
+def test_missing_canary_alarms_only_after_one_has_run(
     alarms: dict[str, Any],
 ) -> None:
     alarm = alarms["CanaryDoesNotRun"]
@@ -209,21 +203,22 @@ def test_given_no_canary_yet_when_the_stack_is_new_then_silence_is_no_alarm_but_
 
 
 @pytest.mark.parametrize("name", WATCHED)
-def test_given_an_alarm_when_it_rings_then_it_names_a_section_of_the_runbook(alarms: dict[str, Any], name: str) -> None:
+def test_each_alarm_names_a_runbook_section(alarms: dict[str, Any], name: str) -> None:
     assert alarms[name]["AlarmDescription"].endswith(f". What to do: {RUNBOOK}#{name.lower()}")
 
 
 @pytest.mark.parametrize("name", [*WATCHED, *TOLD_WITHOUT_ALARM, *FAULTS])
-def test_given_what_is_told_when_its_section_of_the_runbook_is_read_then_it_says_what_it_means_and_what_to_do(
+def test_runbook_sections_say_meaning_and_remedy(
     name: str,
 ) -> None:
     _, _, rest = (ROOT / RUNBOOK).read_text(encoding="utf-8").partition(f"\n### {name}\n")
     section, _, _ = rest.partition("\n#")
-    assert "**Means:**" in section
-    assert "**Do:**" in section
+    means, _, do = section.partition("**Do:**")
+    assert means.strip()
+    assert do.strip()
 
 
-def test_given_the_runbook_when_its_sections_are_listed_then_there_are_no_others() -> None:
+def test_runbook_has_no_other_sections() -> None:
     text = (ROOT / RUNBOOK).read_text(encoding="utf-8")
     told = sorted([*WATCHED, *TOLD_WITHOUT_ALARM, *FAULTS])
     assert sorted(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == told
@@ -231,7 +226,7 @@ def test_given_the_runbook_when_its_sections_are_listed_then_there_are_no_others
     assert set(re.findall(r"`(\w+)` \|", listed.partition("\n### ")[0])) >= set(FAULT_POINTS)
 
 
-def test_given_a_deployment_without_canary_when_synthesised_then_no_alarm_waits_for_one(variants: Path) -> None:
+def test_deployment_without_canary_has_no_alarm_for_one(variants: Path) -> None:
     found = Template(variants / "without-canary" / "TrainGuard.template.json").of_type("AWS::CloudWatch::Alarm")
     assert {name.removeprefix("Monitoring") for name in found} == {
         name for name in WATCHED if not name.startswith("Canary")

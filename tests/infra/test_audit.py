@@ -1,4 +1,4 @@
-"""`make audit`: what databases say is told as it is, and one that does not answer gives no all-clear."""
+"""`make audit`: what databases say is reported unchanged, and one that does not answer gives no all-clear."""
 
 import json
 import subprocess
@@ -40,11 +40,11 @@ def node(*flawed: str) -> str:
         (node_answer(node("lodash")), Answer(), "1 known flaws: lodash: high", 1),
     ],
 )
-def test_given_an_answer_when_judged_then_only_a_database_that_knows_flaws_and_packages_gives_an_all_clear(
+def test_only_a_complete_vulnerability_database_gives_all_clear(
     answer: Answer, control: Answer, said: str, code: int
 ) -> None:
     result = judged("lock", lambda: answer, lambda: control)
-    assert result.said.startswith(said)
+    assert result.text.startswith(said)
     assert result.code == code
 
 
@@ -53,10 +53,10 @@ def test_given_an_answer_when_judged_then_only_a_database_that_knows_flaws_and_p
 )
 def test_given_no_answer_when_judged_then_it_is_named(printed: str) -> None:
     result = judged("package-lock.json", lambda: node_answer(printed), lambda: OLD_FLAW)
-    assert (result.said.startswith("not answered: "), result.code) == (True, 2)
+    assert (result.text.startswith("not answered: "), result.code) == (True, 2)
 
 
-def test_given_a_tool_that_fails_when_all_are_asked_then_each_lock_file_has_a_result(tmp_path: Path) -> None:
+def test_failing_tool_still_gives_each_lock_file_a_result(tmp_path: Path) -> None:
     def run(command: Sequence[str], folder: Path) -> str:
         del folder
         if command[0] == "npm":
@@ -68,20 +68,20 @@ def test_given_a_tool_that_fails_when_all_are_asked_then_each_lock_file_has_a_re
     assert [each.code for each in results] == [0] * (1 + len(LOCKS)) + [2]
 
 
-def test_given_the_repositorys_lock_files_when_listed_then_each_is_asked_about() -> None:
+def test_each_lock_file_of_the_repository_is_audited() -> None:
     found = {file for folder in ("emulator", "infra", "tests") for file in (PROJECT_ROOT / folder).rglob("*.lock")}
     assert found == set(LOCKS)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: f"{lock.parent.name}/{lock.stem}")
-def test_given_a_lock_of_a_tool_when_read_then_each_package_has_one_version_and_hashes(lock: Path) -> None:
+def test_lock_of_a_tool_has_one_version_and_hashes_per_package(lock: Path) -> None:
     entries = lock.read_text("utf-8").replace("\\\n", " ").splitlines()
     packages = [entry for entry in entries if entry and not entry.lstrip().startswith("#")]
     assert len(packages) > 5
     assert [entry for entry in packages if "==" not in entry.split()[0] or "--hash=sha256:" not in entry] == []
 
 
-def test_given_the_lock_of_node_when_read_then_each_package_has_a_hash() -> None:
+def test_node_lock_has_a_hash_per_package() -> None:
     packages = json.loads((PROJECT_ROOT / "package-lock.json").read_text("utf-8"))["packages"]
     assert [
         name for name, each in packages.items() if name and "integrity" not in each and not each.get("inBundle")

@@ -19,7 +19,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @pytest.mark.parametrize("architecture", ["arm64", "x86_64"])
-def test_given_the_layer_when_listed_then_each_module_has_bytecode_that_the_functions_read_unchecked(
+def test_layer_modules_have_unchecked_bytecode(
     architecture: str,
 ) -> None:
     site = layer_folder(overlay.on_aws(architecture)) / "python"
@@ -33,14 +33,14 @@ def test_given_the_layer_when_listed_then_each_module_has_bytecode_that_the_func
         assert header[8:] == _imp.source_hash(int.from_bytes(MAGIC_OF_3_14, "little"), source.read_bytes())
 
 
-def test_given_bytecode_when_looked_into_then_it_names_the_functions_folder_and_not_this_machines() -> None:
+def test_bytecode_names_the_function_folder_and_not_this_machine() -> None:
     site = layer_folder(overlay.AWS) / "python"
-    held = (site / "trainguard" / "__pycache__" / "errors.cpython-314.pyc").read_bytes()
-    assert f"{SITE_OF_THE_FUNCTIONS}/trainguard/errors.py".encode() in held
+    held = (site / "trainguard" / "core" / "__pycache__" / "errors.cpython-314.pyc").read_bytes()
+    assert f"{SITE_OF_THE_FUNCTIONS}/trainguard/core/errors.py".encode() in held
     assert not [file for file in site.rglob("*.pyc") if str(site.parent.parent).encode() in file.read_bytes()]
 
 
-def test_given_a_layer_of_this_python_when_imported_then_its_bytecode_runs_and_nothing_is_compiled(
+def test_bytecode_of_this_python_runs_without_compiling(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "answer.py").write_text("VALUE = 'compiled ahead'\n", encoding="utf-8")
@@ -57,30 +57,24 @@ def test_given_a_layer_of_this_python_when_imported_then_its_bytecode_runs_and_n
 
 
 @pytest.mark.parametrize("version", [HERE, overlay.AWS.python_version])
-def test_given_a_module_that_does_not_compile_when_compiled_then_the_error_names_it(
-    tmp_path: Path, version: str
-) -> None:
+def test_module_that_does_not_compile_is_named(tmp_path: Path, version: str) -> None:
     (tmp_path / "broken.py").write_text("value = (\n", encoding="utf-8")
     with pytest.raises(BytecodeError, match=rf"(?s)Python {version}'s bytecode: .*broken\.py.*SyntaxError"):
         compile_site(tmp_path, version)
 
 
-def test_given_a_version_that_no_python_here_has_when_compiled_then_the_error_names_both(tmp_path: Path) -> None:
+def test_missing_python_version_error_names_both(tmp_path: Path) -> None:
     with pytest.raises(BytecodeError, match=rf"this is Python {HERE}, the functions run on 3\.9"):
         compile_site(tmp_path, "3.9")
 
 
-def test_given_no_pyodide_when_asked_then_the_error_says_what_would_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pyodide_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytecode, "PYODIDE", tmp_path / "package.json")
     with pytest.raises(BytecodeError, match="run `make install`"):
         compiler(overlay.AWS.python_version)
 
 
-def test_given_no_node_when_compiled_then_the_error_says_what_would_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_node_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(BytecodeError, match=r"install Node\.js 20"):
         compile_site(tmp_path, overlay.AWS.python_version)

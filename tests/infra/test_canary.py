@@ -1,30 +1,21 @@
 """The canary as it is deployed: its schedules, its reach that ends at its prefix, subscribers that leave it out."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pytest
 
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
-from tests.infra.states_language import Ending
 from tests.infra.template import Template
-from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, execute, machine
-from trainguard import canary_name as name
-from trainguard.canary.call import LOOKED_AFTER_MINUTES, CanaryCall
-from trainguard.canary.run import FRESH_S
-
-__all__ = ["machine"]
-
-CANARY = {**FIRE, "job": "trainguard-canary-20260801-060000", "jobArn": "unknown:trainguard-canary-20260801-060000"}
-ATTRIBUTE = {"DataType": "String", "StringValue": "canary"}
+from trainguard.core import canary_name as name
+from trainguard.stack.canary.call import LOOKED_AFTER_MINUTES, CanaryCall
+from trainguard.stack.canary.run import FRESH_S
 
 
-def test_given_the_canarys_names_when_compared_then_stack_and_code_agree() -> None:
+def test_canary_names_agree_between_stack_and_code() -> None:
     assert (CANARY_PREFIX, CANARY_KIND) == (name.CANARY_PREFIX, name.CANARY_KIND)
 
 
-def test_given_the_schedule_when_it_comes_then_it_leaves_the_step_to_the_function_with_its_own_time(
+def test_schedule_leaves_the_step_to_the_function_with_its_time(
     template: Template,
 ) -> None:
     schedule = template.one("AWS::Events::Rule", "CanaryDaily")
@@ -39,7 +30,7 @@ def test_given_the_schedule_when_it_comes_then_it_leaves_the_step_to_the_functio
     assert LOOKED_AFTER_MINUTES * 60 < FRESH_S
 
 
-def test_given_the_canarys_role_when_read_then_it_reaches_canaries_alone(template: Template) -> None:
+def test_canary_role_reaches_only_canaries(template: Template) -> None:
     statements = {statement.sid: statement for role, statement in template.role_statements() if role == "CanaryRole"}
     assert statements["PlantCanaries"].resources == ("arn:{AWS::Partition}:s3:::{StorageProfiles}/trainguard-canary-*",)
     assert statements["ListCanaries"].condition == {"StringLike": {"s3:prefix": "trainguard-canary-*"}}
@@ -48,7 +39,7 @@ def test_given_the_canarys_role_when_read_then_it_reaches_canaries_alone(templat
     }
 
 
-def test_given_people_who_get_alerts_by_mail_when_a_canary_is_told_then_they_are_left_out(variants: Path) -> None:
+def test_canary_is_not_mailed_to_alert_subscribers(variants: Path) -> None:
     template = Template(variants / "person" / "TrainGuard.template.json")
     policies = [
         subscription.properties.get("FilterPolicy")
@@ -58,33 +49,6 @@ def test_given_people_who_get_alerts_by_mail_when_a_canary_is_told_then_they_are
     assert policies == [{"Kind": [{"anything-but": ["canary"]}]}] * 2
 
 
-def test_given_a_deployment_without_canary_when_synthesised_then_nothing_of_it_is_there(variants: Path) -> None:
+def test_deployment_without_canary_has_no_trace_of_it(variants: Path) -> None:
     template = Template(variants / "without-canary" / "TrainGuard.template.json")
     assert not [resource.name for resource in template.resources if resource.name.startswith("Canary")]
-
-
-def test_given_a_canary_when_its_fire_is_handled_then_the_topic_is_told_and_no_chat(machine: dict[str, Any]) -> None:
-    attributes: Any = ALERT["attributes"]
-    told = ALERT | {"attributes": attributes | {"Kind": ATTRIBUTE}}
-    execution, ending = execute(machine, CANARY, decision=REFUSED, alert=told)
-    names = {name for name, _ in execution.calls}
-    assert ending == Ending("SUCCEEDED")
-    assert {"PublishAlert", "EmitEvent", "RecordOutcome", "RecordReport"} <= names
-    assert "PublishChat" not in names
-
-
-@pytest.mark.parametrize(
-    ("job", "arn", "kind"),
-    [
-        (CANARY["job"], CANARY["jobArn"], "canary"),
-        (CANARY["job"], f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{CANARY['job']}", "fire"),
-        (FIRE["job"], FIRE["jobArn"], "fire"),
-    ],
-)
-def test_given_an_alert_that_could_not_be_composed_when_it_is_sent_bare_then_it_still_says_whether_it_is_a_canarys(
-    machine: dict[str, Any], job: str, arn: str, kind: str
-) -> None:
-    execution, _ = execute(machine, {**FIRE, "job": job, "jobArn": arn}, decision=REFUSED, failing=("ComposeAlert",))
-    (published,) = execution.arguments_of("PublishAlert")
-    assert published["MessageAttributes"]["Kind"]["StringValue"] == kind
-    assert ("PublishChat" in {name for name, _ in execution.calls}) == (kind != "canary")

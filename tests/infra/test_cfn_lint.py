@@ -27,20 +27,18 @@ def found(path: Path, stands: Mapping[str, str] = STANDS, regions: Sequence[str]
     return [f"{match.rule.id} {'/'.join(map(str, match.path))}: {match.message}" for match in matches]
 
 
-def test_given_the_default_template_when_linted_then_nothing_is_found(production: Path) -> None:
+def test_default_template_lints_clean(production: Path) -> None:
     assert found(production / "TrainGuard.template.json") == []
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_given_a_choice_when_its_template_is_linted_then_nothing_is_found(variants: Path, name: str) -> None:
+def test_template_of_each_choice_lints_clean(variants: Path, name: str) -> None:
     (template,) = (variants / name).glob("*.template.json")
     abroad = ABROAD.get(name, ("",))[0]
     assert found(template, regions=[region for region in REGIONS if region != abroad]) == []
 
 
-def test_given_a_placeholder_within_an_arn_when_a_machine_is_linted_then_it_is_found(
-    production: Path, tmp_path: Path
-) -> None:
+def test_placeholder_within_an_arn_is_found(production: Path, tmp_path: Path) -> None:
     """The linter reads definitions, and accepts a placeholder for a whole ARN alone."""
     document = json.loads((production / "TrainGuard.template.json").read_text("utf-8"))
     ((name, machine),) = (

@@ -56,15 +56,13 @@ def statements_by_role(template: Template) -> dict[str, list[Statement]]:
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_given_a_choice_when_synthesised_then_no_rule_pack_finds_anything(variants: Path, name: str) -> None:
+def test_no_rule_pack_finds_anything_in_a_choice(variants: Path, name: str) -> None:
     error = variants / f"{name}.error"
     assert not error.exists(), error.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SYNTHESISED)
-def test_given_a_choice_when_synthesised_then_no_partition_and_no_region_stands_in_it(
-    variants: Path, name: str
-) -> None:
+def test_choices_contain_no_fixed_partition_or_region(variants: Path, name: str) -> None:
     text = read(variants, name).text
     for given in re.findall(r'["+]((?:arn:|https:)[^",]*)', str(CONTEXTS[name]).replace("'", '"')):
         text = text.replace(given, "")
@@ -73,16 +71,14 @@ def test_given_a_choice_when_synthesised_then_no_partition_and_no_region_stands_
 
 
 @pytest.mark.parametrize("name", SYNTHESISED)
-def test_given_a_choice_when_synthesised_then_only_what_every_region_has_stands_in_it(
-    variants: Path, name: str
-) -> None:
+def test_choices_use_only_what_every_region_has(variants: Path, name: str) -> None:
     template = read(variants, name)
     assert {resource.type for resource in template.resources} <= EVERYWHERE | ABROAD.get(name, set())
     principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
     assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "s3", "sns")}
 
 
-def test_given_an_own_key_when_synthesised_then_all_that_rests_is_encrypted_with_it(variants: Path) -> None:
+def test_own_key_encrypts_all_data_at_rest(variants: Path) -> None:
     template = read(variants, "china")
     (bucket,) = template.of_type("AWS::S3::Bucket").values()
     (rule,) = bucket.properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
@@ -100,7 +96,7 @@ def test_given_an_own_key_when_synthesised_then_all_that_rests_is_encrypted_with
         assert set(keys.values()) == {CHINA_KEY}, keys
 
 
-def test_given_an_own_key_when_the_roles_are_read_then_each_may_use_it_through_the_services_that_it_uses(
+def test_roles_use_the_own_key_through_their_services(
     variants: Path,
 ) -> None:
     template = read(variants, "china")
@@ -119,11 +115,11 @@ def test_given_an_own_key_when_the_roles_are_read_then_each_may_use_it_through_t
     assert use_key.actions == ("kms:Decrypt", "kms:GenerateDataKey")
 
 
-def test_given_no_key_when_the_roles_are_read_then_none_may_use_any(template: Template) -> None:
+def test_roles_without_a_key_may_use_none(template: Template) -> None:
     assert "kms:" not in str([statement.actions for _, statement in template.role_statements()])
 
 
-def test_given_subnets_and_a_vpc_when_synthesised_then_every_function_runs_there_behind_a_closed_group(
+def test_functions_in_a_vpc_run_behind_a_closed_group(
     variants: Path,
 ) -> None:
     template = read(variants, "govcloud")
@@ -139,7 +135,7 @@ def test_given_subnets_and_a_vpc_when_synthesised_then_every_function_runs_there
     assert endpoints == {"com.amazonaws.{AWS::Region}.s3", "com.amazonaws.{AWS::Region}.dynamodb"}
 
 
-def test_given_own_groups_when_synthesised_then_the_stack_makes_neither_group_nor_endpoint(variants: Path) -> None:
+def test_own_security_groups_create_no_group_or_endpoint(variants: Path) -> None:
     template = read(variants, "everything")
     assert not template.of_type("AWS::EC2::SecurityGroup")
     assert not template.of_type("AWS::EC2::VPCEndpoint")
@@ -147,7 +143,7 @@ def test_given_own_groups_when_synthesised_then_the_stack_makes_neither_group_no
     assert all(each["SecurityGroupIds"] == ["sg-0123456789abcdef0"] for each in placed)
 
 
-def test_given_no_subnets_when_synthesised_then_no_function_runs_in_a_vpc(template: Template) -> None:
+def test_no_function_runs_in_a_vpc_without_subnets(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
     assert not [function.name for function in functions if "VpcConfig" in function.properties]
     assert "ec2:" not in template.text
@@ -160,12 +156,12 @@ def test_given_no_subnets_when_synthesised_then_no_function_runs_in_a_vpc(templa
         ("everything", "arn:aws:iam::111122223333:policy/platform/Boundary"),
     ],
 )
-def test_given_a_boundary_when_synthesised_then_it_bounds_every_role(variants: Path, name: str, policy: str) -> None:
+def test_boundary_applies_to_every_role(variants: Path, name: str, policy: str) -> None:
     roles = read(variants, name).of_type("AWS::IAM::Role").values()
     assert {role.properties.get("PermissionsBoundary") for role in roles} == {policy}
 
 
-def test_given_a_central_bus_when_synthesised_then_findings_of_this_account_alone_are_sent_on(variants: Path) -> None:
+def test_central_bus_gets_only_findings_of_this_account(variants: Path) -> None:
     template = read(variants, "govcloud")
     rule = template.one("AWS::Events::Rule", "ForwardingFindings")
     assert rule["EventPattern"] == {
@@ -181,7 +177,7 @@ def test_given_a_central_bus_when_synthesised_then_findings_of_this_account_alon
     assert (statement.actions, statement.resources) == (("events:PutEvents",), (GOVCLOUD_BUS,))
 
 
-def test_given_two_stacks_when_compared_then_no_fixed_name_is_in_both(variants: Path) -> None:
+def test_two_stacks_share_no_fixed_name(variants: Path) -> None:
     fixed = {"StateMachineName", "Name", "BucketName", "TableName", "QueueName", "TopicName", "FunctionName"}
     fixed |= {"LogGroupName", "RoleName", "AlarmName", "DashboardName", "LayerName", "KeyName"}
 
@@ -199,7 +195,7 @@ def test_given_two_stacks_when_compared_then_no_fixed_name_is_in_both(variants: 
     assert not first & second
 
 
-def test_given_two_stacks_when_compared_then_their_metrics_stand_in_namespaces_of_their_own(variants: Path) -> None:
+def test_two_stacks_have_separate_metric_namespaces(variants: Path) -> None:
     template = read(variants, "second")
     functions = template.of_type("AWS::Lambda::Function").values()
     variables = [function.properties["Environment"]["Variables"] for function in functions]
@@ -207,7 +203,7 @@ def test_given_two_stacks_when_compared_then_their_metrics_stand_in_namespaces_o
     assert '"Namespace":"TrainGuard"' not in template.text.replace(" ", "")
 
 
-def test_given_another_instruction_set_when_synthesised_then_functions_and_layer_have_it(variants: Path) -> None:
+def test_other_architecture_applies_to_functions_and_layer(variants: Path) -> None:
     template = read(variants, "china")
     assert {each.properties["Architectures"][0] for each in template.of_type("AWS::Lambda::Function").values()} == {
         "x86_64"
@@ -216,7 +212,7 @@ def test_given_another_instruction_set_when_synthesised_then_functions_and_layer
     assert layer.properties["CompatibleArchitectures"] == ["x86_64"]
 
 
-def test_given_a_shared_ceiling_when_synthesised_then_stops_are_counted_in_its_one_item_and_in_no_table_of_the_stack(
+def test_shared_ceiling_counts_stops_in_its_item_alone(
     variants: Path,
 ) -> None:
     template = read(variants, "everything")
@@ -230,9 +226,7 @@ def test_given_a_shared_ceiling_when_synthesised_then_stops_are_counted_in_its_o
 
 
 @pytest.mark.parametrize("name", ["person", "everything"])
-def test_given_data_that_need_not_be_kept_when_synthesised_then_nothing_outlives_the_stack(
-    variants: Path, name: str
-) -> None:
+def test_disposable_data_does_not_outlive_the_stack(variants: Path, name: str) -> None:
     resources = read(variants, name).resources
     kept = [resource.name for resource in resources if str(resource.deletion_policy).startswith("Retain")]
     assert kept == []

@@ -23,7 +23,7 @@ def test_given_no_context_when_read_then_the_defaults_hold() -> None:
     assert not config.emulator
 
 
-def test_given_text_and_json_values_when_read_then_both_mean_the_same() -> None:
+def test_text_and_json_values_mean_the_same() -> None:
     text = {
         "retain_data": "false",
         "profile_retention_days": "7",
@@ -42,7 +42,7 @@ def test_given_text_and_json_values_when_read_then_both_mean_the_same() -> None:
     assert DeploymentConfig.from_context(text).alert_emails == ("a@example.com", "b@example.com")
 
 
-def test_given_several_wrong_values_when_read_then_the_error_names_each_with_what_would_be_right() -> None:
+def test_wrong_values_are_all_named_with_what_is_valid() -> None:
     context = {
         "retain_data": "maybe",
         "profile_bucket": "Not_A_Bucket",
@@ -52,9 +52,9 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "log_retention_days": 8,
         "max_write_units": True,
         "evaluator_concurrency": "1",
-        "look_after_concurrency": "0",
+        "reconcile_concurrency": "0",
         "evaluator_memory_mb": "127",
-        "look_after_memory_mb": 10_241,
+        "reconcile_memory_mb": 10_241,
         "report_memory_mb": "2 GB",
         "alert_emails": "nobody",
         "operations_emails": 7,
@@ -84,9 +84,9 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "log_retention_days is 8, expected one of 1, 3, 5, 7, 14, 30, 60, 90, 180, 365",
         "max_write_units is True, expected a whole number from 1 to 40000",
         "evaluator_concurrency is '1', expected a whole number from 2 to 1000",
-        "look_after_concurrency is '0', expected a whole number from 1 to 1000",
+        "reconcile_concurrency is '0', expected a whole number from 1 to 1000",
         "evaluator_memory_mb is '127', expected a whole number from 128 to 10240",
-        "look_after_memory_mb is 10241, expected a whole number from 128 to 10240",
+        "reconcile_memory_mb is 10241, expected a whole number from 128 to 10240",
         "report_memory_mb is '2 GB', expected a whole number from 128 to 10240",
         "alert_emails is 'nobody', expected addresses separated by commas",
         "operations_emails is 7, expected addresses separated by commas",
@@ -111,7 +111,7 @@ def test_given_a_setting_when_listed_then_it_is_a_field(name: str) -> None:
     assert name in DeploymentConfig.__dataclass_fields__
 
 
-def test_given_the_fields_when_listed_then_each_can_be_set_from_context() -> None:
+def test_each_field_can_be_set_from_context() -> None:
     assert set(DeploymentConfig.names()) == set(DeploymentConfig.__dataclass_fields__)
 
 
@@ -125,7 +125,7 @@ def test_given_the_fields_when_listed_then_each_can_be_set_from_context() -> Non
         ("Stack_Name", "stack_name"),
     ],
 )
-def test_given_a_name_that_is_nearly_a_setting_when_read_then_the_error_says_which(given: str, meant: str) -> None:
+def test_misspelt_setting_is_named(given: str, meant: str) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context({given: "true", "profile_retention_days": 0})
     assert failure.value.faults == [
@@ -134,13 +134,13 @@ def test_given_a_name_that_is_nearly_a_setting_when_read_then_the_error_says_whi
     ]
 
 
-def test_given_names_of_others_when_read_then_they_are_left_alone() -> None:
+def test_foreign_context_names_are_ignored() -> None:
     others = {"team": "vision", "@aws-cdk/core:retain_data": True, "availability-zones:account=1:region=x": ["a"]}
     assert DeploymentConfig.from_context(others) == DeploymentConfig()
 
 
 @pytest.mark.parametrize("name", ["aws-trainguard", "AWSome", "ssm", "Ssm-Profiles"])
-def test_given_a_name_that_ssm_keeps_for_itself_when_read_then_it_is_refused_before_its_parameters_are(
+def test_stack_name_reserved_by_ssm_is_refused(
     name: str,
 ) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
@@ -164,9 +164,7 @@ ROUTES = {"route_table_ids": "rtb-0123456789abcdef0"}
         (VPC, "vpc_id needs subnet_ids or route_table_ids"),
     ],
 )
-def test_given_half_a_network_when_read_then_the_error_says_what_is_missing(
-    context: dict[str, object], fault: str
-) -> None:
+def test_incomplete_network_error_says_what_is_missing(context: dict[str, object], fault: str) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context(context)
     assert failure.value.faults == [fault]
@@ -190,15 +188,13 @@ def test_given_a_whole_network_when_read_then_it_is_taken(context: dict[str, obj
         ),
     ],
 )
-def test_given_what_does_not_go_with_the_bucket_when_read_then_the_error_says_why(
-    context: dict[str, object], fault: str
-) -> None:
+def test_setting_in_conflict_with_the_bucket_says_why(context: dict[str, object], fault: str) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context(context)
     assert failure.value.faults == [fault]
 
 
-def test_given_a_bucket_with_a_fault_and_its_key_when_read_then_the_bucket_is_not_called_missing() -> None:
+def test_faulty_bucket_with_its_key_is_not_called_missing() -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context(KEY | {"profile_bucket": "Not_A_Bucket"})
     assert failure.value.faults == ["profile_bucket is 'Not_A_Bucket', expected the name of an existing S3 bucket"]
@@ -208,13 +204,13 @@ def test_given_a_bucket_with_a_fault_and_its_key_when_read_then_the_bucket_is_no
     "given",
     ["44445555666", "4444555566667", "arn:aws:iam::444455556666:root", "*", 444455556666, [444455556666], "१" * 12],
 )
-def test_given_what_is_no_account_when_read_then_nobody_may_write(given: object) -> None:
+def test_invalid_writer_account_is_refused(given: object) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context({"writer_accounts": given})
     assert failure.value.faults == [f"writer_accounts is {given!r}, expected {ACCOUNTS}"]
 
 
-def test_given_accounts_when_read_then_each_counts_once_and_there_are_as_many_as_a_policy_holds() -> None:
+def test_accounts_count_once_and_up_to_the_policy_limit() -> None:
     many = [f"{number:012}" for number in range(40)]
     assert DeploymentConfig.from_context({"writer_accounts": ["000000000001", *many]}).writer_accounts == (
         "000000000001",
@@ -225,6 +221,6 @@ def test_given_accounts_when_read_then_each_counts_once_and_there_are_as_many_as
         DeploymentConfig.from_context({"writer_accounts": [*many, "444455556666"]})
 
 
-def test_given_an_existing_bucket_and_its_key_when_read_then_both_are_taken_beside_a_key_of_the_stacks_own() -> None:
+def test_existing_bucket_key_is_accepted_beside_a_stack_key() -> None:
     config = DeploymentConfig.from_context(KEY | BUCKET | {"kms_key_arn": KEY["profile_key_arn"]})
     assert (config.profile_bucket, config.profile_key_arn) == ("our-profiles", KEY["profile_key_arn"])

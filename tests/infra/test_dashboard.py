@@ -14,7 +14,7 @@ from infra.constructs.operating_cost import unit_prices
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
-from trainguard.adapters.observability import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
+from trainguard.aws.observability import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 
@@ -116,7 +116,7 @@ def lines(widgets: list[dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, s
             yield texts[0], texts[1], dict(zip(texts[2::2], texts[3::2], strict=True))
 
 
-def test_given_the_dashboard_when_its_metrics_are_read_then_each_is_emitted_by_the_code_or_by_aws(
+def test_dashboard_metrics_are_emitted_by_code_or_aws(
     widgets: list[dict[str, Any]],
 ) -> None:
     ours = {metric_name(name) for name in counted()}
@@ -128,7 +128,7 @@ def test_given_the_dashboard_when_its_metrics_are_read_then_each_is_emitted_by_t
     assert unknown == set()
 
 
-def test_given_the_alarms_when_their_product_metrics_are_read_then_each_is_emitted_by_the_code(
+def test_product_metrics_of_alarms_are_emitted_by_the_code(
     template: Template,
 ) -> None:
     ours = {metric_name(name) for name in counted()}
@@ -142,7 +142,7 @@ def test_given_the_alarms_when_their_product_metrics_are_read_then_each_is_emitt
     assert not filtered & ours
 
 
-def test_given_the_products_metrics_when_read_then_a_function_and_a_rule_are_their_only_dimensions(
+def test_product_metrics_have_only_function_and_rule_dimensions(
     widgets: list[dict[str, Any]],
 ) -> None:
     functions = {path.name for path in (ROOT / "lambdas").iterdir()}
@@ -159,7 +159,7 @@ def test_given_the_products_metrics_when_read_then_a_function_and_a_rule_are_the
     assert RULE_DIMENSION == "RuleName"
 
 
-def test_given_the_dashboard_when_read_then_it_shows_what_an_operator_asks_for(widgets: list[dict[str, Any]]) -> None:
+def test_dashboard_answers_the_questions_of_an_operator(widgets: list[dict[str, Any]]) -> None:
     names = {name for _, name, _ in lines(widgets)}
     assert {
         "EvaluationLagSeconds",
@@ -182,9 +182,7 @@ def test_given_the_dashboard_when_read_then_it_shows_what_an_operator_asks_for(w
     assert machines == {"{ActionsFire.Arn}", "{ReportsReport.Arn}", "{CapturesKernels.Arn}"}
 
 
-def test_given_the_dashboard_when_drawn_then_every_row_is_full_and_every_alarm_is_on_it(
-    widgets: list[dict[str, Any]], shown: Template
-) -> None:
+def test_dashboard_rows_are_full_and_have_every_alarm(widgets: list[dict[str, Any]], shown: Template) -> None:
     rows: dict[int, int] = {}
     for widget in widgets:
         rows[widget["y"]] = rows.get(widget["y"], 0) + widget["width"]
@@ -193,7 +191,7 @@ def test_given_the_dashboard_when_drawn_then_every_row_is_full_and_every_alarm_i
     assert set(alarms) == {f"{{{name}.Arn}}" for name in shown.of_type("AWS::CloudWatch::Alarm")}
 
 
-def test_given_the_cost_of_an_hour_when_read_then_each_term_has_the_packaged_price_of_its_unit(
+def test_hourly_cost_terms_have_the_packaged_prices(
     widgets: list[dict[str, Any]],
 ) -> None:
     prices = packaged_unit_prices().prices
@@ -222,7 +220,7 @@ def test_given_the_cost_of_an_hour_when_read_then_each_term_has_the_packaged_pri
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_given_a_saved_query_when_the_messages_in_it_are_read_then_the_code_logs_them(name: str) -> None:
+def test_messages_in_saved_queries_are_logged_by_the_code(name: str) -> None:
     logged = counted() | {
         text
         for path in (ROOT / "lambdas").rglob("*.py")
@@ -236,7 +234,7 @@ def test_given_a_saved_query_when_the_messages_in_it_are_read_then_the_code_logs
     assert named <= logged
 
 
-def test_given_the_saved_queries_when_deployed_then_they_search_the_logs_of_every_function(template: Template) -> None:
+def test_saved_queries_search_logs_of_every_function(template: Template) -> None:
     deployed = template.of_type("AWS::Logs::QueryDefinition").values()
     logs = {
         function.properties["LoggingConfig"]["LogGroup"]
@@ -247,7 +245,7 @@ def test_given_the_saved_queries_when_deployed_then_they_search_the_logs_of_ever
 
 
 @pytest.mark.parametrize(("active", "mode"), [(False, "PassThrough"), (True, "Active")])
-def test_given_a_choice_of_traces_when_synthesised_then_each_function_and_machine_sends_them_or_none_does(
+def test_tracing_covers_all_functions_and_machines_or_none(
     template: Template, shown: Template, active: bool, mode: str
 ) -> None:
     chosen = shown if active else template
@@ -260,5 +258,5 @@ def test_given_a_choice_of_traces_when_synthesised_then_each_function_and_machin
     assert ("xray:" in chosen.text) is active
 
 
-def test_given_no_choice_when_synthesised_then_there_is_no_dashboard(template: Template) -> None:
+def test_default_stack_has_no_dashboard(template: Template) -> None:
     assert not template.of_type("AWS::CloudWatch::Dashboard")

@@ -30,11 +30,11 @@ COMMANDS = commands()
 TEXTS = [(ROOT / document).read_text("utf-8") for document in documents()]
 
 
-def test_given_the_documents_when_read_then_they_have_commands_of_every_kind() -> None:
+def test_documents_have_commands_of_every_kind() -> None:
     assert {program for _, program, _ in COMMANDS} == {"trainguard", "make", "npx cdk"}
 
 
-def test_given_sentences_that_name_settings_targets_and_commands_when_looked_up_then_each_exists() -> None:
+def test_settings_targets_and_commands_in_documents_exist() -> None:
     def named(pattern: str) -> set[str]:
         return {name for text in TEXTS for name in re.findall(pattern, text)}
 
@@ -45,9 +45,13 @@ def test_given_sentences_that_name_settings_targets_and_commands_when_looked_up_
     assert ours <= set(whole().commands)
 
 
-@pytest.mark.parametrize(("document", "program", "words"), COMMANDS, ids=str)
-def test_given_a_command_in_a_document_when_typed_then_it_can_be_read(document: Path, program: str, words: str) -> None:
-    typed = shlex.split(words, comments=True)
+def test_each_command_in_a_document_can_be_typed(subtests: pytest.Subtests) -> None:
+    for document, program, words in COMMANDS:
+        with subtests.test(f"{document}: {program} {words}"):
+            _read(program, shlex.split(words, comments=True))
+
+
+def _read(program: str, typed: list[str]) -> None:
     if program == "make":
         assert {word for word in typed if "=" not in word} <= TARGETS
     elif program == "npx cdk":

@@ -2,20 +2,20 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from trainguard.cli.commands.cost.run import money, shown_amount
+from trainguard.cli.commands.cost.estimates import money
 from trainguard.pricing.table import packaged_prices
-from trainguard.running_costs.cost_lines import CostLine, total
+from trainguard.running_costs.cost_lines import total
 from trainguard.running_costs.operating import ALARM_METRICS, estimate
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
+WORDS = " ".join(PAGE.split())
 README = (ROOT / "README.md").read_text("utf-8")
 PRICES = packaged_unit_prices().prices
 NODES = (1, 8, 128, 1_000)
@@ -23,12 +23,6 @@ NODES = (1, 8, 128, 1_000)
 
 def of(nodes: int, hours: float = 24.0) -> Workload:
     return Workload(nodes=nodes, hours=hours)
-
-
-def lines_table(heading: str, lines: Sequence[CostLine], title: str) -> str:
-    rows = [f"| {line.service} | {line.what} | {shown_amount(line.amount)} | {money(line.cost)} |" for line in lines]
-    head = [f"| {heading} | what | how many | USD |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows, f"| **{title}** | | | **{money(total(lines))}** |"])
 
 
 def sizes_table() -> str:
@@ -39,29 +33,19 @@ def sizes_table() -> str:
     return "\n".join(["| nodes | an hour | a job of 24 h, with its report | a month |", "|---|---|---|---|", *rows])
 
 
-def tables() -> dict[str, str]:
-    one = estimate(of(1), PRICES)
-    return {
-        "sizes": sizes_table(),
-        "an hour": lines_table("service", one.hourly, "together"),
-        "idle": lines_table("service", one.idle, "a month"),
-    }
+def test_the_table_of_sizes_is_the_models() -> None:
+    assert sizes_table() in PAGE
 
 
-@pytest.mark.parametrize("name", tables())
-def test_given_the_page_on_costs_when_its_tables_are_read_then_they_are_the_models(name: str) -> None:
-    assert tables()[name] in PAGE
-
-
-def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_are_the_models() -> None:
+def test_cost_page_sentences_match_the_model() -> None:
     one, many = estimate(of(1), PRICES), estimate(of(128), PRICES)
-    assert f"that is {money(total(one.profile))} USD for each" in PAGE.replace("\n  ", " ")
-    assert f"Alerts cost {money(total(one.fire))} USD each" in PAGE
-    assert f"add {money(total(one.busy))} USD a month" in PAGE
+    assert f"that is {money(total(one.profile))} USD for each" in WORDS
+    assert f"Alerts cost {money(total(one.fire))} USD each" in WORDS
+    assert f"add {money(total(one.busy))} USD a month" in WORDS
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
     left, all_of_it = money(idle.an_idle_month_beyond_free), money(idle.an_idle_month)
-    assert f"leaves {left} USD of the {all_of_it} where nothing else uses it" in PAGE
-    assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in PAGE
+    assert f"leaves {left} USD of the {all_of_it} where nothing else uses it" in WORDS
+    assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in WORDS
     assert 0.6 < many.an_hour / 128 / one.an_hour < 0.8
     assert 0.45 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.55
     assert 0.7 < total(many.at_end) / (many.the_job - total(many.at_end)) < 0.8
@@ -73,25 +57,25 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     ):
         an_hour = estimate(Workload(nodes=nodes, evaluation_every_s=every_s), PRICES).an_hour / nodes
         assert float(says) == pytest.approx(an_hour, rel=0.02)
-        assert says in PAGE
+        assert says in WORDS
     for nodes in (1, 128):
-        assert money(total(estimate(of(nodes), PRICES).at_start)) in PAGE
+        assert money(total(estimate(of(nodes), PRICES).at_start)) in WORDS
         existing = estimate(Workload(nodes=nodes, existing_bucket=True), PRICES).an_hour / nodes
         notified = Workload(nodes=nodes, existing_bucket=True, profile_notifications="queue")
-        assert f"{money(existing)}" in PAGE
+        assert f"{money(existing)}" in WORDS
         assert estimate(notified, PRICES).an_hour / nodes <= {1: 0.0005, 128: 0.00035}[nodes] < existing
-        assert money(estimate(notified, PRICES).an_hour / nodes) in PAGE
+        assert money(estimate(notified, PRICES).an_hour / nodes) in WORDS
     more = [
         money(estimate(Workload(nodes=nodes, saved_steps=steps), PRICES).an_hour - estimate(of(nodes), PRICES).an_hour)
         for nodes, steps in ((1, 60.0), (128, 60.0), (1, 12.0))
     ]
-    assert f"{more[0]} USD an hour more for a job of one node, {more[1]} for one of 128" in PAGE
-    assert f"12 an hour for one node: {more[2]} |" in PAGE
+    assert f"{more[0]} USD an hour more for a job of one node, {more[1]} for one of 128" in WORDS
+    assert f"12 an hour for one node: {more[2]} |" in WORDS
     framework = [estimate(Workload(nodes=nodes, framework=True), PRICES).an_hour for nodes in (1, 128)]
     assert all(5.0 < larger / plain < 6.0 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
 
 
-def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None:
+def test_readme_costs_match_the_model() -> None:
     told = " ".join(README.split())
     for nodes, says in ((1, "0.000485 USD an hour for a job of one node"), (128, "0.0397 USD for 128 nodes")):
         assert says in told
@@ -104,12 +88,12 @@ def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None
     assert PRICES.dashboard_month == 3.0
 
 
-def test_given_traces_when_they_are_asked_for_then_the_runbook_says_what_they_cost() -> None:
+def test_runbook_states_the_cost_of_traces() -> None:
     told = " ".join((ROOT / "docs" / "operations.md").read_text("utf-8").split())
     assert f"A trace costs {PRICES.trace:.6f} USD: {60 * PRICES.trace:.4f} USD for each hour of a node" in told
 
 
-def test_given_the_template_when_its_alarms_are_counted_then_the_model_knows_all_and_there_is_no_dashboard() -> None:
+def test_cost_model_counts_all_alarms_and_no_dashboard() -> None:
     resources = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))["Resources"]
     alarms = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::CloudWatch::Alarm"]
     read = sum(max(1, sum("MetricStat" in metric for metric in alarm.get("Metrics", ()))) for alarm in alarms)
@@ -117,6 +101,6 @@ def test_given_the_template_when_its_alarms_are_counted_then_the_model_knows_all
     assert "AWS::CloudWatch::Dashboard" not in {each["Type"] for each in resources.values()}
 
 
-def test_given_prices_of_instances_on_the_page_when_compared_then_they_are_the_packaged_ones() -> None:
+def test_instance_prices_on_the_page_are_the_packaged_ones() -> None:
     for told, instance_type in re.findall(r"([0-9.]+) USD as an (?:on-demand )?`(ml[^`]+)`", PAGE):
         assert float(told) == round(packaged_prices().hourly(instance_type) or 0.0, 2)

@@ -1,4 +1,4 @@
-"""The tutorial on rules of one's own: its files are written and its commands are run, in an empty folder, in order."""
+"""The tutorial on custom rules: its files are written and its commands are run, in an empty folder, in order."""
 
 import re
 import shlex
@@ -58,12 +58,12 @@ def test_given_the_tutorial_when_read_then_every_step_is_there() -> None:
     ]
 
 
-def test_given_the_tutorials_rule_when_compared_then_it_is_that_of_the_example() -> None:
+def test_tutorial_rule_matches_the_example() -> None:
     example = ROOT / "examples" / "example_rules" / "host_memory.py"
     assert FILES["example_rules/host_memory.py"] == example.read_text("utf-8")
 
 
-def test_given_an_empty_folder_when_the_tutorial_is_followed_then_every_command_succeeds(folder: Path) -> None:
+def test_tutorial_commands_succeed_in_an_empty_folder(folder: Path) -> None:
     said = {}
     for command in LOCAL:
         done = run(command, folder)
@@ -78,7 +78,7 @@ def test_given_an_empty_folder_when_the_tutorial_is_followed_then_every_command_
     assert re.search(r"^5 passed", said[".venv/bin/python -m pytest -q"], re.MULTILINE)
 
 
-def test_given_the_rule_broken_as_the_tutorial_says_when_tested_then_the_check_says_at_which_value(
+def test_rule_broken_as_in_the_tutorial_names_the_value(
     folder: Path,
 ) -> None:
     rule = FILES["example_rules/host_memory.py"]
@@ -88,12 +88,10 @@ def test_given_the_rule_broken_as_the_tutorial_says_when_tested_then_the_check_s
     done = run(".venv/bin/python -m pytest -q", folder)
     (folder / "example_rules" / "host_memory.py").write_text(rule, encoding="utf-8")
     assert done.returncode == 1
-    assert "AssertionError: at 20: HostMemory did not fire. It says of the job: OK" in done.stdout
+    assert "AssertionError: at 20: HostMemory did not fire. It says about the job: OK" in done.stdout
 
 
-def test_given_a_module_that_is_not_in_the_working_folder_when_named_then_the_error_says_where_it_was_looked_for(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_module_outside_the_working_folder_says_where_it_looked(folder: Path, tmp_path: Path) -> None:
     command = FIRES.replace("./leaky-job", str(folder)).replace(".venv", str(folder / ".venv"))
     done = run(command, tmp_path)
     assert done.returncode == 2

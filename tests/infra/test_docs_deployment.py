@@ -19,7 +19,7 @@ def shown(default: object) -> str:
     return f"`{str(default).lower()}`" if isinstance(default, bool) else f"`{default}`"
 
 
-def test_given_the_table_of_the_context_when_read_then_it_has_every_setting_with_its_default() -> None:
+def test_context_table_has_every_setting_with_its_default() -> None:
     table = PAGE.partition("## Context")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
     defaults = {field.name: shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
@@ -27,7 +27,7 @@ def test_given_the_table_of_the_context_when_read_then_it_has_every_setting_with
     assert list(rows) == list(DeploymentConfig.names())
 
 
-def test_given_the_parameters_of_a_release_when_listed_then_each_stands_in_its_group() -> None:
+def test_release_parameters_stand_in_their_groups() -> None:
     section = PAGE.partition("## Without CDK")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| ([A-Z][^|]+) \| (`.+) \|$", section, re.MULTILINE))
     listed = {group: re.findall(r"`([A-Z]\w+)`", row) for group, row in rows.items()}
@@ -35,7 +35,7 @@ def test_given_the_parameters_of_a_release_when_listed_then_each_stands_in_its_g
     assert listed == {group: [each.name for each in PARAMETERS if each.group == group] for group in groups}
 
 
-def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_are_those_that_use_the_bucket() -> None:
+def test_roles_for_a_denying_bucket_policy_match_the_users() -> None:
     section = PAGE.partition("## An existing bucket")[2].partition("\n## ")[0]
     named = {"".join(map(str.capitalize, name.split("_"))) for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", section)}
     named |= {"Report"} if "the report state machine" in " ".join(section.split()) else set()
@@ -46,7 +46,7 @@ def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_a
     assert len(use) == len(named)
 
 
-def test_given_the_endpoints_that_a_vpc_needs_when_listed_then_they_are_those_of_the_code() -> None:
+def test_vpc_endpoints_on_the_page_match_the_code() -> None:
     section = PAGE.partition("## In a VPC")[2].partition("\n## ")[0]
     gateway, interface = re.findall(r"^\| (?:gateway|interface), .+", section, re.MULTILINE)
     listed = re.findall(r"`([\w.]+)`", interface)

@@ -7,24 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import trainguard.config
-from infra.constructs.fire_alerts import EVENT_SOURCE, EVENT_TYPE
 from tests.unit.test_docs_parameters import shown, table
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertRequest
+from trainguard.aws.alert_channels import EVENT_SOURCE, EVENT_TYPE
 from trainguard.config import rule_configs
 from trainguard.engine.jobs.job_description import NAMESPACE
 from trainguard.rules.parameters import PARAMETERS_TYPES
-from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("../README.md", "migrating.md", "launching.md")
-TENSORS = {"Rule", "loss_not_decreasing"}
-ACTIONS = {"ActionList", "StopTraining", "Email", "SMS"}
 
 
 def samples(language: str) -> Iterator[tuple[str, int, str]]:
@@ -56,13 +52,13 @@ class Called:
         return self
 
 
-def test_given_the_pages_when_read_then_there_are_samples_of_both_sides() -> None:
+def test_migration_pages_have_samples_of_both_sides() -> None:
     assert len(OURS) >= 8
-    assert len(THEIRS) >= 3
+    assert THEIRS
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_given_a_pages_samples_of_ours_when_run_one_after_another_then_each_does(page: str) -> None:
+def test_own_samples_of_a_page_run_in_order(page: str) -> None:
     outside = Called()
     names = {"client": outside, "PyTorch": outside, "ModelTrainer": outside, "more": {}, "job": "my-job"}
     for where, number, block in OURS:
@@ -73,30 +69,30 @@ def test_given_a_pages_samples_of_ours_when_run_one_after_another_then_each_does
 
 
 @pytest.mark.parametrize("sample", THEIRS, ids=lambda sample: f"{sample[0]}#{sample[1]}")
-def test_given_a_sample_of_before_when_its_names_are_looked_up_then_each_is_ours_too_or_told_to_be_none(
+def test_names_of_a_sdk_sample_exist_here(
     sample: tuple[str, int, str],
 ) -> None:
     for node in ast.walk(ast.parse(sample[2])):
         if isinstance(node, ast.ImportFrom) and node.module == "sagemaker.debugger":
-            assert {name.name for name in node.names} <= {*trainguard.config.__all__, *TENSORS}
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            name = node.func.attr
-            if ast.unparse(node.func.value) == "rule_configs" and name not in TENSORS | ACTIONS:
-                kind = getattr(rule_configs, name)
-                kind(**{str(word.arg): ast.literal_eval(word.value) for word in node.keywords})
+            assert {name.name for name in node.names} <= set(trainguard.config.__all__)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if ast.unparse(node.func.value) == "rule_configs":
+            kind = getattr(rule_configs, node.func.attr)
+            kind(**{str(word.arg): ast.literal_eval(word.value) for word in node.keywords})
 
 
 OF_THE_COLLECTOR = {"GPUHealth", "HungJob", "Straggler"}
 """Rules that the managed service does not have."""
 
 
-def test_given_the_rules_table_when_read_then_all_twelve_stand_in_it_with_their_page() -> None:
+def test_rules_table_has_all_twelve_with_their_pages() -> None:
     rows = table("migrating.md", "rule")
     assert {re.sub(r"\[(\w+)\].*", r"\1", row[0]) for row in rows} == set(PARAMETERS_TYPES) - OF_THE_COLLECTOR
     assert all(f"rules/{row[0][1:].split(']')[0]}.md#differences-from-the-managed-rule" in row[0] for row in rows)
 
 
-def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with_both_defaults_and_its_tag() -> None:
+def test_the_table_has_each_default_that_ships_otherwise() -> None:
     expected = []
     for rule, spec in SPECS.items():
         defaults = PARAMETERS_TYPES[rule]().in_force()
@@ -106,18 +102,17 @@ def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with
             held = f"{name}_s" if defaults.get(f"{name}_s") is not None else name
             values = [shown(each) for each in (defaults[held], spec.shipped_defaults.get(held, defaults[held]))]
             unit = " s" if held != name else ""
-            expected.append([f"`{rule}_{name}`", *(value + unit for value in values)])
-    own = msgspec.structs.asdict(PARAMETERS_TYPES[PROFILER_REPORT]())
-    expected += [[f"`{name}`", shown(own[name]), shown(own[name])] for name in own]
+            if values[0] != values[1]:
+                expected.append([f"`{rule}_{name}`", *(value + unit for value in values)])
     assert sorted(table("migrating.md", "managed parameter")) == sorted(expected)
     assert f"`{NAMESPACE}<parameter>`" in (DOCS / "migrating.md").read_text("utf-8")
 
 
-def test_given_the_pattern_for_events_when_compared_with_what_is_emitted_then_it_matches() -> None:
+def test_event_pattern_matches_what_is_emitted() -> None:
     patterns = [json.loads(block) for page, _, block in samples("json") if page == "migrating.md"]
     (pattern,) = [each for each in patterns if each["source"] == [EVENT_SOURCE]]
     assert pattern["detail-type"] == [EVENT_TYPE]
-    request = json.loads((DOCS.parent / "events" / "compose_alert.json").read_text("utf-8"))
+    request = json.loads((DOCS.parent / "events" / "send_alert.json").read_text("utf-8"))
     document = compose_alert(AlertRequest.read(request), now=0.0).document
     assert set(pattern["detail"]) == {"kind", "rule"}
     assert all(document[name] in wanted for name, wanted in pattern["detail"].items())

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from infra.constructs import fire_machine
 from infra.constructs.faults import FAULTS
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 from tests.infra.test_docs_links import documents
 from tests.infra.test_permissions import EXPECTED
+from tests.support.fire_columns import fire_columns
 from tests.unit.test_docs_parameters import table
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.observability import BY_RULE, metric_name
-from trainguard.finding import Fact, Finding
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.observability import BY_RULE, metric_name
+from trainguard.core.finding import Fact, Finding
+from trainguard.core.records import JobRecord, RuleRow, Status
 
 SNAPSHOT = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))
 _CODE = re.compile(r"`([^`]+)`")
@@ -76,17 +76,16 @@ def emitted() -> set[str]:
     return {metric_name(text) for text in texts if re.fullmatch(r"[a-z_]{4,40}", text)}
 
 
-def test_given_the_columns_of_a_row_when_compared_with_what_is_written_then_the_page_has_them_all() -> None:
+def test_page_has_all_columns_of_a_row() -> None:
     client: Any = Written()
     finding = Finding(rule="BatchSize", node=None, reason="", facts=(Fact(name="low_time", value=60.0, unit="s"),))
     row = RuleRow(job="job", finding=finding, status=Status.OK, fired_at=1.0, expires_at=1)
     DynamoRuleStates(client=client, table="RuleState").publish([row])
-    by_machine = set(re.findall(r"#(\w+) = :", json.dumps(fire_machine.definition())))
     written = {re.sub(r"^fact\..*", "fact.<name>", column) for column in client.columns}
-    assert named("operations.md", "column") == written | by_machine
+    assert named("operations.md", "column") == written | fire_columns()
 
 
-def test_given_the_columns_of_a_job_when_compared_with_what_is_written_then_the_page_has_them_all() -> None:
+def test_page_has_all_columns_of_a_job() -> None:
     client: Any = Written()
     kinds = {field.name: str(field.type) for field in dataclasses.fields(JobRecord)}
     filled = {name: FILLED[kind] for name, kind in kinds.items() if kind in FILLED}
@@ -94,7 +93,7 @@ def test_given_the_columns_of_a_job_when_compared_with_what_is_written_then_the_
     assert named("operations.md", "column of `Jobs`") == client.columns - {"TrainingJobName"}
 
 
-def test_given_the_metrics_of_the_page_when_compared_then_all_are_emitted_and_none_that_is_watched_is_missing(
+def test_page_metrics_are_emitted_and_no_watched_one_is_missing(
     variants: Path,
 ) -> None:
     listed = named("operations.md", "metric")
@@ -106,11 +105,11 @@ def test_given_the_metrics_of_the_page_when_compared_then_all_are_emitted_and_no
     assert watched <= listed
 
 
-def test_given_the_queries_of_the_page_when_compared_then_they_are_the_saved_ones() -> None:
+def test_page_queries_are_the_saved_ones() -> None:
     assert [row[0] for row in table("operations.md", "query")] == list(QUERIES)
 
 
-def test_given_outputs_that_the_pages_name_when_looked_up_then_the_stack_has_each() -> None:
+def test_outputs_named_on_the_pages_exist_in_the_stack() -> None:
     texts = [(ROOT / page).read_text("utf-8") for page in documents()]
     told = {name for text in texts for name in re.findall(r"\boutputs?\s+`(\w+)`", text)}
     told |= {name for text in texts for name in re.findall(r"<(\w+(?:Arn|Uri|Parameter|Table))>", text)}
@@ -128,9 +127,7 @@ def actions(cell: str) -> set[str]:
     return found
 
 
-def test_given_the_page_on_permissions_when_compared_with_the_test_of_the_template_then_functions_may_do_the_same() -> (
-    None
-):
+def test_permissions_page_matches_the_template_test() -> None:
     told: dict[str, set[str]] = defaultdict(set)
     borrows, function = set(), ""
     for first, may, *rest in table("permissions.md", "function"):

@@ -11,7 +11,7 @@ from tests.infra.template import Template
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.variants import WRITERS
 from tests.unit.test_docs_parameters import table
-from trainguard.families.installed import FAMILIES
+from trainguard.engine.installed import FAMILIES
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text("utf-8")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -34,7 +34,7 @@ def sources(template: Template, policy: str) -> set[str]:
     }
 
 
-def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as_many(template: Template) -> None:
+def test_page_counts_the_rules_that_send_to_a_queue(template: Template) -> None:
     rules = template.of_type("AWS::Events::Rule")
     of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
     others = {f"{{{name}.Arn}}" for name in rules} - set(of_objects)
@@ -47,7 +47,7 @@ def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as
     assert told.endswith("rules of this account and Region")
 
 
-def test_given_an_existing_bucket_when_synthesised_then_its_rules_alone_send_and_s3_does_not(variants: Path) -> None:
+def test_only_rules_send_for_an_existing_bucket_and_not_s3(variants: Path) -> None:
     existing = Template(variants / "their-bucket" / "TrainGuard.template.json")
     of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
     assert sources(existing, "IngestDoorbellsPolicy") == {str(of_objects)}
@@ -55,7 +55,7 @@ def test_given_an_existing_bucket_when_synthesised_then_its_rules_alone_send_and
     assert {"Service": "s3.amazonaws.com"} not in principals
 
 
-def test_given_an_existing_bucket_that_notifies_when_synthesised_then_s3_alone_sends_and_for_this_bucket(
+def test_only_s3_sends_for_an_existing_notifying_bucket(
     variants: Path,
 ) -> None:
     notified = Template(variants / "everything" / "Everything.template.json")
@@ -76,7 +76,7 @@ def test_given_an_existing_bucket_that_notifies_when_synthesised_then_s3_alone_s
     assert row("S3", "send to the evaluation queue")[2] == "buckets of this account; of existing ones, the named one"
 
 
-def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:
+def test_page_lists_functions_invoked_by_rules(template: Template) -> None:
     invoked = {each.properties["FunctionName"] for each in template.of_type("AWS::Lambda::Permission").values()}
     functions = template.of_type("AWS::Lambda::Function").items()
     names = {
@@ -88,7 +88,7 @@ def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_the
     assert set(re.findall(r"`(\w+)`", row("EventBridge", "invoke")[1])) == names
 
 
-def test_given_what_other_accounts_may_do_when_the_page_says_it_then_it_is_what_the_policy_allows(
+def test_rights_of_other_accounts_on_the_page_match_the_policy(
     variants: Path,
 ) -> None:
     template = Template(variants / "writers" / "TrainGuard.template.json")
@@ -109,7 +109,7 @@ def test_given_what_other_accounts_may_do_when_the_page_says_it_then_it_is_what_
     assert set(re.findall(r"`<account>/([^`]+)`", section)) == set(WRITTEN_BY_JOBS)
 
 
-def test_given_the_key_of_a_bucket_when_the_page_says_who_uses_it_then_it_is_who_does() -> None:
+def test_users_of_a_bucket_key_on_the_page_are_right() -> None:
     names = {
         **ROLES,
         "ReportsReportRole": "the report state machine",

@@ -8,14 +8,11 @@ import pytest
 from tests.infra.synthesis import ROOT
 from tests.infra.test_docs_operations import named
 from tests.unit.test_docs_parameters import table
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertRequest
-from trainguard.finding import Finding
-from trainguard.records import AlertKind, RuleRow, Status
-from trainguard.report.document import Report
-from trainguard.run_links import RUN_URL_TAG
-from trainguard.settings.job_settings import SETTING_READERS
-from trainguard.settings.tag_names import (
+from trainguard.core.finding import Finding
+from trainguard.core.records import AlertKind, RuleRow, Status
+from trainguard.core.run_links import RUN_URL_TAG
+from trainguard.engine.settings.job_settings import SETTING_READERS
+from trainguard.engine.settings.tag_names import (
     FRAMEWORK_TAG,
     NAMESPACE,
     OWNER_TAGS,
@@ -23,29 +20,33 @@ from trainguard.settings.tag_names import (
     SETTINGS_TAG,
     STOP_TAG,
 )
+from trainguard.report.document import Report
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertRequest
 
 THREATS = table("security.md", "threat")
 _LINK = re.compile(r"\]\(([^)#]+)\)")
 
 
 @pytest.mark.parametrize("row", THREATS, ids=lambda row: row[0][:40])
-def test_given_a_threat_when_its_row_is_read_then_a_test_shows_what_stands_against_it(row: list[str]) -> None:
+def test_each_threat_names_a_test_of_its_defence(row: list[str]) -> None:
     _, stands, shown = row
     files = [ROOT / "docs" / link for link in _LINK.findall(shown)]
     assert stands
     assert any("tests" in file.parts and "def test_" in file.read_text("utf-8") for file in files)
 
 
-def test_given_the_counters_of_bad_input_when_looked_for_then_the_code_counts_each() -> None:
-    listed = {name for row in table("decisions/0007-bad-input.md", "input") for name in re.findall(r"`(\w+)`", row[2])}
+def test_counters_of_bad_input_exist_in_the_code() -> None:
+    rows = table("decisions/0007-bad-input.md", "input")
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
     code = "".join(file.read_text("utf-8") for file in (ROOT / "rules_layer" / "trainguard").rglob("*.py"))
     words = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in listed}
     assert len(words) > 10
     assert {name for name in words if f'"{name}"' not in code} == set()
 
 
-def test_given_the_alerts_document_when_composed_then_the_page_has_every_field_and_attribute() -> None:
-    request = AlertRequest.read(json.loads((ROOT / "events" / "compose_alert.json").read_text("utf-8")))
+def test_page_has_every_field_and_attribute_of_an_alert() -> None:
+    request = AlertRequest.read(json.loads((ROOT / "events" / "send_alert.json").read_text("utf-8")))
     alert = compose_alert(request, now=0.0)
     assert named("alerts.md", "field") == set(alert.document) - {"schema_version"}
     (stop,) = [row[1] for row in table("alerts.md", "field") if row[0].startswith("`stop`")]
@@ -54,11 +55,11 @@ def test_given_the_alerts_document_when_composed_then_the_page_has_every_field_a
     assert named("alerts.md", "kind") == {kind.value for kind in AlertKind}
 
 
-def test_given_the_fields_of_a_report_when_compared_then_the_page_has_them_all() -> None:
+def test_page_has_all_fields_of_a_report() -> None:
     assert named("report.md", "field") == set(Report.__struct_fields__) - {"schema_version"}
 
 
-def test_given_the_tags_of_the_page_when_compared_then_they_are_those_that_are_read() -> None:
+def test_page_tags_are_those_that_are_read() -> None:
     listed = {name for name in named("configuration.md", "tag") if "<" not in name}
     assert listed == {
         STOP_TAG,
@@ -72,7 +73,7 @@ def test_given_the_tags_of_the_page_when_compared_then_they_are_those_that_are_r
 
 
 @pytest.mark.parametrize("status", Status)
-def test_given_a_status_when_its_managed_word_is_looked_up_then_the_page_for_those_who_come_over_has_it(
+def test_migration_page_has_the_managed_word_of_each_status(
     status: Status,
 ) -> None:
     said = {

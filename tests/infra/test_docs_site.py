@@ -63,16 +63,14 @@ def pages(site: Path) -> dict[str, _Page]:
     return {str(file.relative_to(site)): _Page(file.read_text("utf-8")) for file in sorted(site.rglob("*.html"))}
 
 
-def test_given_the_documents_when_built_then_each_is_a_page_and_the_readme_the_first(pages: dict[str, _Page]) -> None:
+def test_each_document_is_a_page_with_the_readme_first(pages: dict[str, _Page]) -> None:
     documents = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     expected = {str(path).replace("README", "index") for path in documents}
     assert expected < set(pages)
     assert "index.html" in pages
 
 
-def test_given_the_site_when_its_links_are_followed_then_each_leads_to_a_file_and_an_anchor(
-    site: Path, pages: dict[str, _Page]
-) -> None:
+def test_site_links_lead_to_files_and_anchors(site: Path, pages: dict[str, _Page]) -> None:
     broken = []
     for name, page in pages.items():
         for link in page.links:
@@ -87,24 +85,23 @@ def test_given_the_site_when_its_links_are_followed_then_each_leads_to_a_file_an
     assert broken == []
 
 
-def test_given_the_site_when_it_is_opened_then_nothing_is_loaded_from_another_host(
-    site: Path, pages: dict[str, _Page]
-) -> None:
+def test_site_loads_nothing_from_other_hosts(site: Path, pages: dict[str, _Page]) -> None:
     assert [load for page in pages.values() for load in page.loads if _FROM_ELSEWHERE.match(load)] == []
     styles = [file.read_text("utf-8") for file in site.rglob("*.css")]
     assert [url for text in styles for url in re.findall(r"(?:url\(|@import )[\"']?(https?://[^)\"']+)", text)] == []
 
 
-def test_given_a_link_to_code_when_built_then_it_leads_to_a_page_with_that_code(pages: dict[str, _Page]) -> None:
-    assert "source/rules_layer/trainguard/ports.py.html" in pages
-    assert "source/rules_layer/trainguard/ports.py.html" in pages["architecture.html"].links
+def test_link_to_code_leads_to_a_page_of_that_code(pages: dict[str, _Page]) -> None:
+    assert "source/rules_layer/trainguard/core/ports.py.html" in pages
+    assert "source/rules_layer/trainguard/core/ports.py.html" in pages["architecture.html"].links
     assert "costs.html" in pages["index.html"].links
 
 
-def test_given_the_search_when_its_index_is_read_then_it_finds_the_documents_and_no_code(site: Path) -> None:
+def test_search_index_has_documents_and_no_code(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert {"index.html", "stopping.html", "rules/BatchSize.html", "decisions/0001-the-cursor-decides.html"} <= found
+    decision = "decisions/0001-the-cursor-decides.html"
+    assert {"index.html", "stopping.html", "rules/BatchSize.html", decision} <= found
     assert [place for place in found if place.endswith((".py.html", ".json.html"))] == []
 
 
@@ -118,14 +115,12 @@ def test_given_the_search_when_its_index_is_read_then_it_finds_the_documents_and
         ("emulator/README.md", "source/emulator/README.md"),
     ],
 )
-def test_given_a_file_of_the_repository_when_placed_in_the_site_then_its_place_leads_back(
-    path: str, site_path: str
-) -> None:
+def test_site_path_of_a_file_leads_back_to_it(path: str, site_path: str) -> None:
     assert hook.site_path(path) == site_path
     assert hook.repository_path(site_path) == path
 
 
-def test_given_markdown_when_its_links_are_changed_then_code_hosts_and_anchors_stay_as_they_are() -> None:
+def test_rewritten_markdown_keeps_code_hosts_and_anchors() -> None:
     text = '[a](b.md#c) `[d](e.md)` [f](https://g.h/i.md) [j](#k) ![l](m.svg "n")\n```\n[o](p.md)\n```\n[q](<r.md>)'
     changed = hook.with_links(text, str.upper)
     assert changed == text.replace("b.md", "B.MD").replace("m.svg", "M.SVG").replace("r.md", "R.MD")

@@ -23,11 +23,11 @@ EVALUATION = SETTINGS | {
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
-    "EvaluationTickFunction": (
-        "tick",
-        {"JOBS_TABLE": "{StorageJobs}", "LOOK_AFTER_JOB_FUNCTION": "{EvaluationLookAfterJobFunction}"},
+    "EvaluationSchedulerFunction": (
+        "scheduler",
+        {"JOBS_TABLE": "{StorageJobs}", "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}"},
     ),
-    "EvaluationLookAfterJobFunction": ("look_after_job", EVALUATION),
+    "EvaluationReconcileJobFunction": ("reconcile_job", EVALUATION),
     "LifecycleJobLifecycleFunction": (
         "job_lifecycle",
         SETTINGS
@@ -55,7 +55,16 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "canary",
         {"RULE_STATE_TABLE": "{StorageRuleState}", "PROFILE_BUCKET": "{StorageProfiles}"},
     ),
-    "ActionsComposeAlertFunction": ("compose_alert", {}),
+    "ActionsRecordFireFunction": ("record_fire", {"RULE_STATE_TABLE": "{StorageRuleState}"}),
+    "ActionsStopJobFunction": ("stop_job", {"RULE_STATE_TABLE": "{StorageRuleState}"}),
+    "ActionsSendAlertFunction": (
+        "send_alert",
+        {
+            "RULE_STATE_TABLE": "{StorageRuleState}",
+            "ALERT_TOPIC_ARN": "{ActionsAlerts}",
+            "CHAT_TOPIC_ARN": "{ActionsChat}",
+        },
+    ),
     "ReportsPlanReportFunction": (
         "plan_report",
         {"JOBS_TABLE": "{StorageJobs}", "NODE_STATE_TABLE": "{StorageNodeState}"},
@@ -71,14 +80,12 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def test_given_the_template_when_read_then_it_has_these_functions_and_no_other(template: Template) -> None:
+def test_template_has_exactly_these_functions(template: Template) -> None:
     assert set(template.of_type("AWS::Lambda::Function")) == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_environment(
-    template: Template, name: str
-) -> None:
+def test_functions_have_common_defaults_and_own_environment(template: Template, name: str) -> None:
     folder, environment = FUNCTIONS[name]
     function = template.one("AWS::Lambda::Function", name)
     assert function["Handler"] == "handler.handler"
@@ -95,15 +102,13 @@ def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_
     }
 
 
-@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction", "CanaryFunction"])
-def test_given_a_function_that_events_invoke_when_every_attempt_failed_then_the_event_is_kept(
-    template: Template, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["EvaluationSchedulerFunction", "LifecycleJobLifecycleFunction", "CanaryFunction"])
+def test_event_is_kept_after_every_attempt_failed(template: Template, name: str) -> None:
     function = template.one("AWS::Lambda::Function", name)
     assert function["DeadLetterConfig"] == {"TargetArn": "{IngestEventDeadLetters.Arn}"}
 
 
-def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_allows(template: Template) -> None:
+def test_asynchronous_functions_retry_as_their_work_allows(template: Template) -> None:
     settings: dict[str, Any] = {
         config.properties["FunctionName"]: (
             config.properties["MaximumRetryAttempts"],
@@ -112,29 +117,27 @@ def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_al
         for config in template.of_type("AWS::Lambda::EventInvokeConfig").values()
     }
     assert settings == {
-        "{EvaluationTickFunction}": (0, 60),
-        "{EvaluationLookAfterJobFunction}": (0, 60),
+        "{EvaluationSchedulerFunction}": (0, 60),
+        "{EvaluationReconcileJobFunction}": (0, 60),
         "{LifecycleJobLifecycleFunction}": (2, 6 * 3600),
         "{CanaryFunction}": (2, 600),
     }
 
 
-def test_given_a_look_that_dies_when_no_attempt_is_left_then_its_event_is_kept_with_the_reason(
+def test_event_of_a_failed_look_is_kept_with_the_reason(
     template: Template,
 ) -> None:
     configs = [each.properties for each in template.of_type("AWS::Lambda::EventInvokeConfig").values()]
-    (look,) = (each for each in configs if each["FunctionName"] == "{EvaluationLookAfterJobFunction}")
+    (look,) = (each for each in configs if each["FunctionName"] == "{EvaluationReconcileJobFunction}")
     assert look["DestinationConfig"] == {"OnFailure": {"Destination": "{IngestEventDeadLetters.Arn}"}}
-    assert "DeadLetterConfig" not in template.one("AWS::Lambda::Function", "EvaluationLookAfterJobFunction")
+    assert "DeadLetterConfig" not in template.one("AWS::Lambda::Function", "EvaluationReconcileJobFunction")
 
 
-def test_given_the_functions_memory_when_chosen_then_each_has_its_own_and_the_others_stay(
-    template: Template, variants: Path
-) -> None:
+def test_function_memory_is_configurable_one_by_one(template: Template, variants: Path) -> None:
     chosen = {
         "EvaluationEvaluateObjectsFunction": 1536,
-        "EvaluationTickFunction": 256,
-        "EvaluationLookAfterJobFunction": 1769,
+        "EvaluationSchedulerFunction": 256,
+        "EvaluationReconcileJobFunction": 1769,
         "LifecycleJobLifecycleFunction": 640,
         "ReportsPlanReportFunction": 1200,
         "ReportsDigestProfileFunction": 3008,
@@ -146,16 +149,16 @@ def test_given_the_functions_memory_when_chosen_then_each_has_its_own_and_the_ot
     sized = Template(variants / "sized" / "TrainGuard.template.json").of_type("AWS::Lambda::Function")
     assert {name: each.properties["MemorySize"] for name, each in sized.items()} == default | chosen
     reserved = {name: each.properties.get("ReservedConcurrentExecutions") for name, each in sized.items()}
-    assert reserved == dict.fromkeys(sized) | {"EvaluationLookAfterJobFunction": 20}
+    assert reserved == dict.fromkeys(sized) | {"EvaluationReconcileJobFunction": 20}
 
 
 def test_given_the_clock_when_read_then_it_ticks_every_minute(template: Template) -> None:
     rule = template.one("AWS::Events::Rule", "EvaluationEveryMinute")
     assert rule["ScheduleExpression"] == "rate(1 minute)"
-    assert [target["Arn"] for target in rule["Targets"]] == ["{EvaluationTickFunction.Arn}"]
+    assert [target["Arn"] for target in rule["Targets"]] == ["{EvaluationSchedulerFunction.Arn}"]
 
 
-def test_given_the_lifecycle_rule_when_read_then_it_takes_state_changes_of_training_jobs(template: Template) -> None:
+def test_lifecycle_rule_takes_training_job_state_changes(template: Template) -> None:
     rule = template.one("AWS::Events::Rule", "LifecycleTrainingJobStateChanged")
     assert rule["EventPattern"] == {
         "source": ["aws.sagemaker"],
@@ -164,7 +167,7 @@ def test_given_the_lifecycle_rule_when_read_then_it_takes_state_changes_of_train
     assert [target["Arn"] for target in rule["Targets"]] == ["{LifecycleJobLifecycleFunction.Arn}"]
 
 
-def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: Template) -> None:
+def test_outputs_name_every_place(template: Template) -> None:
     assert template.outputs == {
         "ProfilerOutputUri": "s3://{StorageProfiles}/",
         "JobsTable": "{StorageJobs}",
@@ -187,14 +190,14 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
     }
 
 
-def test_given_the_stop_switch_when_read_then_it_takes_three_words(template: Template) -> None:
+def test_stop_switch_takes_three_words(template: Template) -> None:
     parameter = template.one("AWS::SSM::Parameter", "ActionsStopSwitch")
     assert parameter["Name"] == "/TrainGuard/stop-switch"
     assert parameter["Value"] == "enabled"
     assert parameter["AllowedPattern"] == "^(enabled|dry-run|disabled)$"
 
 
-def test_given_the_override_of_the_stop_switch_when_an_upgrade_comes_then_nothing_in_the_stack_writes_it(
+def test_upgrade_does_not_write_the_stop_switch_override(
     template: Template,
 ) -> None:
     override = template.outputs["StopSwitchOverrideParameter"]
@@ -215,7 +218,7 @@ def test_given_the_override_of_the_stop_switch_when_an_upgrade_comes_then_nothin
     ],
     ids=["own bucket", "existing bucket", "by name"],
 )
-def test_given_a_deployment_when_its_default_settings_are_read_then_who_writes_into_its_own_bucket_has_asked(
+def test_default_settings_evaluate_all_only_in_an_own_bucket(
     variants: Path, variant: str, stack: str, evaluate: str
 ) -> None:
     template = Template(variants / variant / f"{stack}.template.json")

@@ -7,10 +7,10 @@ import pytest
 
 from infra.constructs.ingest import rule_id
 from tests.infra.template import Template
-from trainguard.errors import ForeignKeyError
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot, parse_job_file_key
-from trainguard.telemetry.keys import parse_key
+from trainguard.core.errors import ForeignKeyError
+from trainguard.core.layout import ProfileRoot, parse_job_file_key
+from trainguard.engine.installed import FAMILIES
+from trainguard.formats.profile.keys import parse_key
 
 MOST_COMPLEX = 9
 """Rules of complexity 9 were accepted by EventBridge and those of 12 refused (`InvalidEventPatternException`)."""
@@ -115,31 +115,31 @@ def rules(template: Template) -> list[Any]:
 
 
 @pytest.mark.parametrize("key", PROFILE_KEYS)
-def test_given_a_profile_object_when_created_then_the_doorbell_rings(rule: Any, key: str) -> None:
+def test_created_profile_object_sends_a_message(rule: Any, key: str) -> None:
     assert matches(rule["EventPattern"], object_created(key))
 
 
 @pytest.mark.parametrize("key", [*PROFILE_KEYS, *JOB_FILES])
-def test_given_an_object_when_created_then_one_rule_and_no_other_sends_a_message(rules: list[Any], key: str) -> None:
+def test_exactly_one_rule_sends_a_message_per_object(rules: list[Any], key: str) -> None:
     assert sum(matches(rule["EventPattern"], object_created(key)) for rule in rules) == 1
 
 
 @pytest.mark.parametrize("key", JOB_FILES)
-def test_given_the_file_of_a_job_outside_sagemaker_when_read_then_it_names_the_jobs_place(key: str) -> None:
+def test_file_of_an_outside_job_names_its_place(key: str) -> None:
     assert parse_job_file_key(key) == JOB_FILES[key]
 
 
 @pytest.mark.parametrize("key", [*NO_JOB_FILES, *PROFILE_KEYS, "job.json", "a/job.json.tmp", "a/" * 600 + "b/job.json"])
-def test_given_a_look_alike_of_a_jobs_file_when_read_then_it_is_none(key: str) -> None:
+def test_look_alike_of_a_job_file_is_none(key: str) -> None:
     assert parse_job_file_key(key) is None
 
 
 @pytest.mark.parametrize("key", OTHER_KEYS)
-def test_given_any_other_object_when_created_then_no_rule_matches(rules: list[Any], key: str) -> None:
+def test_other_object_matches_no_rule(rules: list[Any], key: str) -> None:
     assert not any(matches(rule["EventPattern"], object_created(key)) for rule in rules)
 
 
-def test_given_another_bucket_or_event_when_it_comes_then_nothing_rings(rule: Any) -> None:
+def test_other_bucket_or_event_sends_no_message(rule: Any) -> None:
     event = object_created(PROFILE_KEYS[0])
     assert not matches(rule["EventPattern"], object_created(PROFILE_KEYS[0], bucket="another"))
     assert not matches(rule["EventPattern"], event | {"detail-type": "Object Deleted"})
@@ -147,15 +147,13 @@ def test_given_another_bucket_or_event_when_it_comes_then_nothing_rings(rule: An
 
 
 @pytest.mark.parametrize("key", LOOK_ALIKES)
-def test_given_a_look_alike_when_created_then_the_pattern_lets_it_through_and_the_code_refuses_it(
-    rule: Any, key: str
-) -> None:
+def test_look_alike_passes_the_pattern_and_the_code_refuses_it(rule: Any, key: str) -> None:
     assert matches(rule["EventPattern"], object_created(key))
     with pytest.raises(ForeignKeyError, match="rule-output"):
         parse_key(key)
 
 
-def test_given_the_patterns_when_read_then_they_are_no_more_complex_than_eventbridge_accepts(rules: list[Any]) -> None:
+def test_patterns_are_within_the_eventbridge_complexity_limit(rules: list[Any]) -> None:
     for rule in rules:
         entries = rule["EventPattern"]["detail"]["object"]["key"]
         wildcards = [entry["wildcard"] for entry in entries if "wildcard" in entry]
@@ -176,13 +174,11 @@ def test_given_the_patterns_when_read_then_they_are_no_more_complex_than_eventbr
         (["*a*a*a*a*a*a*a*a*"], 17),
     ],
 )
-def test_given_wildcards_when_their_complexity_is_counted_then_it_is_that_of_eventbridges_own_matcher(
-    wildcards: list[str], expected: int
-) -> None:
+def test_wildcard_complexity_is_that_of_the_eventbridge_matcher(wildcards: list[str], expected: int) -> None:
     assert complexity(wildcards) == expected
 
 
-def test_given_the_stacks_own_bucket_when_read_then_s3_may_send_before_it_notifies_and_for_this_account(
+def test_s3_may_send_for_this_account_before_it_notifies(
     template: Template,
 ) -> None:
     (bucket,) = template.of_type("AWS::S3::Bucket").values()
@@ -197,19 +193,17 @@ def test_given_the_stacks_own_bucket_when_read_then_s3_may_send_before_it_notifi
 
 
 @pytest.mark.parametrize("key", [*PROFILE_KEYS, *OTHER_KEYS, *LOOK_ALIKES])
-def test_given_a_key_when_the_bucket_notifies_of_it_then_it_is_let_through_as_by_the_rules(
-    rules: list[Any], key: str
-) -> None:
+def test_bucket_notification_admits_keys_like_the_rules(rules: list[Any], key: str) -> None:
     assert FAMILIES.admits(key) is any(matches(rule["EventPattern"], object_created(key)) for rule in rules)
 
 
-def test_given_the_rules_when_read_then_each_target_has_a_dead_letter_queue(template: Template) -> None:
+def test_each_rule_target_has_a_dead_letter_queue(template: Template) -> None:
     for rule in template.of_type("AWS::Events::Rule").values():
         for target in rule.properties["Targets"]:
             assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
 
 
-def test_given_the_queues_when_read_then_all_are_encrypted_and_dead_letters_stay_for_two_weeks(
+def test_queues_are_encrypted_and_dead_letters_kept_two_weeks(
     template: Template,
 ) -> None:
     queues = {name: queue.properties for name, queue in template.of_type("AWS::SQS::Queue").items()}
@@ -224,7 +218,7 @@ def test_given_the_queues_when_read_then_all_are_encrypted_and_dead_letters_stay
     assert not [queue for queue in queues.values() if "FifoQueue" in queue]
 
 
-def test_given_the_doorbell_queue_when_read_then_it_hides_a_message_for_six_evaluations_and_the_window(
+def test_message_visibility_covers_six_evaluations_and_window(
     template: Template,
 ) -> None:
     timeout = template.one("AWS::Lambda::Function", "EvaluationEvaluateObjectsFunction")["Timeout"]
@@ -233,7 +227,7 @@ def test_given_the_doorbell_queue_when_read_then_it_hides_a_message_for_six_eval
     assert visibility >= 6 * timeout + mapping["MaximumBatchingWindowInSeconds"]
 
 
-def test_given_the_mapping_when_read_then_batches_are_large_late_and_fail_in_part(template: Template) -> None:
+def test_event_mapping_has_large_late_batches_that_fail_in_part(template: Template) -> None:
     mapping = template.one("AWS::Lambda::EventSourceMapping", "EvaluationDoorbellsToEvaluateObjects")
     assert mapping["EventSourceArn"] == "{IngestDoorbells.Arn}"
     assert mapping["FunctionName"] == "{EvaluationEvaluateObjectsFunction}"

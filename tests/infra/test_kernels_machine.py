@@ -9,7 +9,7 @@ from infra.constructs.kernels_machine import EXECUTION_TIMEOUT_S
 from tests.infra.machines import assert_outwaits_its_function, assert_standard_and_logged, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
-from trainguard.families.kernels.session import AGAIN_S
+from trainguard.engine.kernels.session import AGAIN_S
 
 RUN = "kernels-3f1c"
 CALL = {
@@ -59,9 +59,7 @@ def payloads(execution: Execution, state: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["inline", "distributed"])
-def test_given_a_capture_when_judged_then_each_trace_is_digested_and_the_ranks_are_joined(
-    machine: dict[str, Any], few: bool
-) -> None:
+def test_traces_of_a_capture_are_digested_and_joined(machine: dict[str, Any], few: bool) -> None:
     execution, ending = execute(machine, few=few)
     assert ending == Ending("SUCCEEDED")
     assert payloads(execution, "PlanCapture") == [CALL]
@@ -72,9 +70,7 @@ def test_given_a_capture_when_judged_then_each_trace_is_digested_and_the_ranks_a
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["inline", "distributed"])
-def test_given_a_trace_whose_function_always_dies_when_judged_then_the_others_are_read_and_joined(
-    machine: dict[str, Any], few: bool
-) -> None:
+def test_crashing_trace_function_leaves_the_others_joined(machine: dict[str, Any], few: bool) -> None:
     execution, ending = execute(machine, few=few, failing={ITEMS[1]["key"]})
     tried = [item["key"] for item in payloads(execution, "DigestTrace")]
     assert tried == [ITEMS[0]["key"], *[ITEMS[1]["key"]] * 4, ITEMS[2]["key"]]
@@ -82,7 +78,7 @@ def test_given_a_trace_whose_function_always_dies_when_judged_then_the_others_ar
     assert payloads(execution, "JoinCapture") == [CALL]
 
 
-def test_given_a_capture_whose_traces_are_all_digested_when_judged_then_they_are_joined_at_once(
+def test_fully_digested_capture_is_joined_at_once(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, count=0)
@@ -92,21 +88,17 @@ def test_given_a_capture_whose_traces_are_all_digested_when_judged_then_they_are
 
 
 @pytest.mark.parametrize("step", ["PlanCapture", "JoinCapture"])
-def test_given_a_step_that_always_fails_when_judged_then_the_execution_fails(
-    machine: dict[str, Any], step: str
-) -> None:
+def test_always_failing_step_fails_the_execution(machine: dict[str, Any], step: str) -> None:
     execution, ending = execute(machine, failing={step})
     assert ending.status == "FAILED"
     assert len(execution.arguments_of(step)) == 4
 
 
-def test_given_an_execution_when_another_is_asked_for_then_it_has_ended() -> None:
+def test_previous_execution_has_ended_before_another_request() -> None:
     assert EXECUTION_TIMEOUT_S < AGAIN_S
 
 
-def test_given_the_machine_when_deployed_then_it_is_standard_logged_and_outwaits_its_functions(
-    template: Template, machine: dict[str, Any]
-) -> None:
+def test_machine_is_standard_logged_and_outwaits_its_functions(template: Template, machine: dict[str, Any]) -> None:
     assert_standard_and_logged(template, "CapturesKernels")
     states = machine["States"]
     assert_outwaits_its_function(template, states["PlanCapture"], "CapturesPlanCapture")

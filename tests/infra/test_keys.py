@@ -14,7 +14,7 @@ WRITES = ("kms:Decrypt", "kms:GenerateDataKey")
 THROUGH_S3 = {"StringLike": {"kms:ViaService": ["s3.{AWS::Region}.amazonaws.com*"]}}
 EXPECTED = {
     "EvaluationEvaluateObjectsRole": READS,
-    "EvaluationLookAfterJobRole": READS,
+    "EvaluationReconcileJobRole": READS,
     "CanaryRole": WRITES,
     "ReportsPlanReportRole": WRITES,
     "ReportsDigestProfileRole": WRITES,
@@ -37,7 +37,7 @@ def on_keys(template: Template) -> dict[str, list[Statement]]:
     return {role: statements for role, statements in found.items() if statements}
 
 
-def test_given_a_bucket_with_its_key_when_the_roles_are_read_then_those_that_use_its_objects_may_use_the_key(
+def test_roles_using_bucket_objects_may_use_its_key(
     variants: Path,
 ) -> None:
     found = on_keys(read(variants, "their-bucket"))
@@ -49,7 +49,7 @@ def test_given_a_bucket_with_its_key_when_the_roles_are_read_then_those_that_use
         assert statement.condition == THROUGH_S3
 
 
-def test_given_a_bucket_with_its_key_when_synthesised_then_nothing_that_the_stack_makes_is_encrypted_with_it(
+def test_bucket_key_encrypts_nothing_the_stack_makes(
     variants: Path,
 ) -> None:
     resources = read(variants, "their-bucket").resources
@@ -57,7 +57,7 @@ def test_given_a_bucket_with_its_key_when_synthesised_then_nothing_that_the_stac
     assert holders == {"AWS::IAM::Role"}
 
 
-def test_given_both_keys_when_the_roles_are_read_then_each_serves_for_what_it_encrypts(variants: Path) -> None:
+def test_each_of_both_keys_serves_what_it_encrypts(variants: Path) -> None:
     found = on_keys(read(variants, "everything"))
     for role, statements in found.items():
         for statement in statements:
@@ -74,5 +74,5 @@ def test_given_both_keys_when_the_roles_are_read_then_each_serves_for_what_it_en
 
 
 @pytest.mark.parametrize("name", ["person", "writers"])
-def test_given_no_key_when_the_roles_are_read_then_none_may_use_any(variants: Path, name: str) -> None:
+def test_roles_without_a_key_may_use_none(variants: Path, name: str) -> None:
     assert on_keys(read(variants, name)) == {}

@@ -23,12 +23,12 @@ def site() -> Path:
     return layer_folder(overlay.AWS) / "python"
 
 
-def test_given_the_layer_when_unzipped_then_it_is_small_enough_beside_lambdas_limit(site: Path) -> None:
+def test_unzipped_layer_is_within_the_lambda_limit(site: Path) -> None:
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
     assert size <= _LIMIT_MB * 1_000_000
 
 
-def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_dependencies_alone(site: Path) -> None:
+def test_layer_holds_only_rules_and_pinned_dependencies(site: Path) -> None:
     packages = {entry.name for entry in site.iterdir() if not entry.name.endswith((".dist-info", "__pycache__"))}
     assert packages == {
         "aws_lambda_powertools",
@@ -47,14 +47,14 @@ def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_depe
     }
 
 
-def test_given_the_layer_when_listed_then_the_command_line_is_not_in_it(site: Path) -> None:
+def test_layer_has_no_command_line(site: Path) -> None:
     held = {entry.name for entry in (site / "trainguard").iterdir()}
-    assert {"rules", "engine", "adapters", "pricing", "__init__.py"} <= held
+    assert {"rules", "engine", "aws", "pricing", "__init__.py"} <= held
     assert not held & set(NOT_DEPLOYED)
     assert (site / "trainguard" / "pricing" / "prices.json").exists()
 
 
-def test_given_the_layer_when_listed_then_all_that_the_reports_page_is_made_of_is_in_it(site: Path) -> None:
+def test_layer_has_all_files_of_the_report_page(site: Path) -> None:
     made_of = {
         file.relative_to(bundling.PACKAGE_SOURCE)
         for folder in ("html", "assets")
@@ -65,9 +65,9 @@ def test_given_the_layer_when_listed_then_all_that_the_reports_page_is_made_of_i
     assert all((site / "trainguard" / file).is_file() for file in made_of)
 
 
-def test_given_an_evaluator_when_it_starts_then_it_loads_neither_templates_nor_what_decodes_tensors() -> None:
+def test_evaluator_loads_no_templates_or_tensor_decoders() -> None:
     """A cold start pays for what it imports: pages are made elsewhere, and most jobs save no tensors."""
-    modules = dict.fromkeys(("evaluate_objects", "tick", "look_after_job", "job_lifecycle"), False)
+    modules = dict.fromkeys(("evaluate_objects", "scheduler", "reconcile_job", "job_lifecycle"), False)
     for name in modules:
         source = (PROJECT_ROOT / "lambdas" / name / "handler.py").read_text(encoding="utf-8")
         imports = [line for line in source.splitlines() if line.startswith(("from trainguard", "import trainguard"))]
@@ -78,9 +78,7 @@ def test_given_an_evaluator_when_it_starts_then_it_loads_neither_templates_nor_w
     assert all(modules.values()), modules
 
 
-def test_given_a_changed_command_line_when_asked_then_the_layer_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_command_line_keeps_the_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "trainguard"
     (source / "cli").mkdir(parents=True)
     (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
@@ -92,21 +90,19 @@ def test_given_a_changed_command_line_when_asked_then_the_layer_is_the_same(
     assert layer_folder(overlay.AWS, tmp_path / "build") == before
 
 
-def test_given_the_layer_when_its_compiled_modules_are_named_then_they_fit_the_functions(site: Path) -> None:
+def test_compiled_modules_of_the_layer_fit_the_functions(site: Path) -> None:
     modules = list(site.rglob("*.cpython-*.so"))
     tag = overlay.AWS.python_version.replace(".", "")
     assert modules
     assert all(f".cpython-{tag}-aarch64-linux-gnu" in module.name for module in modules)
 
 
-def test_given_the_layer_when_listed_then_nothing_in_it_depends_on_where_it_was_built(site: Path) -> None:
+def test_layer_is_independent_of_its_build_location(site: Path) -> None:
     unstable = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "bin"}
     assert not [entry for entry in site.rglob("*") if entry.name in unstable]
 
 
-def test_given_the_same_inputs_when_built_in_another_folder_then_every_byte_is_the_same(
-    site: Path, tmp_path: Path
-) -> None:
+def test_same_inputs_in_another_folder_give_the_same_bytes(site: Path, tmp_path: Path) -> None:
     again = layer_folder(overlay.AWS, tmp_path)
     assert digests(again) == digests(site.parent)
     archives = [tmp_path / "first.zip", tmp_path / "second.zip"]
@@ -121,9 +117,7 @@ def digests(layer: Path) -> dict[str, str]:
     return {file.relative_to(layer).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def test_given_a_wheel_with_another_hash_than_the_locks_when_built_then_it_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_with_a_hash_unlike_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = bundling._locked_dependencies()
     wheel = re.search(r"jinja2-[0-9.]+-py3-none-any\.whl.*?sha256 = \"([0-9a-f]{64})", lock)
     assert wheel
@@ -133,18 +127,14 @@ def test_given_a_wheel_with_another_hash_than_the_locks_when_built_then_it_is_re
         layer_folder(overlay.AWS, tmp_path)
 
 
-def test_given_a_dependency_without_a_hash_when_built_then_it_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dependency_without_a_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = re.sub(r", hashes = \{ sha256 = \"[0-9a-f]+\" \}", "", bundling._locked_dependencies())
     monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
     with pytest.raises(BundlingError, match=r"(?s)uv pip install failed: .*hash"):
         layer_folder(overlay.AWS, tmp_path)
 
 
-def test_given_a_finished_layer_when_asked_again_then_nothing_is_built(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_layer_is_not_rebuilt(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(requirements: str, chosen: overlay.Overlay, target: Path) -> None:
         raise AssertionError(f"installs {requirements} for {chosen} into {target}")
 
@@ -159,7 +149,7 @@ def test_given_a_finished_layer_when_asked_again_then_nothing_is_built(
         overlay.Overlay(python_version="3.14", architecture="x86_64", wheel_platform="other", batching_window_s=20),
     ],
 )
-def test_given_another_python_or_platform_when_asked_then_another_layer_is_built(
+def test_other_python_or_platform_builds_another_layer(
     other: overlay.Overlay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
@@ -168,9 +158,7 @@ def test_given_another_python_or_platform_when_asked_then_another_layer_is_built
     assert layer_folder(first, tmp_path) != layer_folder(other, tmp_path)
 
 
-def test_given_a_changed_source_when_asked_then_another_layer_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_source_builds_another_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "trainguard"
     source.mkdir()
     (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
@@ -184,9 +172,7 @@ def test_given_a_changed_source_when_asked_then_another_layer_is_built(
     assert (after / "python" / "trainguard" / "rule.py").read_text(encoding="utf-8") == "threshold = 71\n"
 
 
-def test_given_the_variable_uv_when_looked_for_then_it_has_the_first_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uv_variable_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tmp_path / "uv"
     chosen.write_text("#!/bin/sh\n", encoding="utf-8")
     chosen.chmod(0o755)
@@ -194,9 +180,7 @@ def test_given_the_variable_uv_when_looked_for_then_it_has_the_first_word(
     assert find_uv() == str(chosen)
 
 
-def test_given_no_uv_when_looked_for_then_the_error_says_what_would_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_uv_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(bundling, "PROJECT_ROOT", tmp_path)
@@ -204,9 +188,7 @@ def test_given_no_uv_when_looked_for_then_the_error_says_what_would_help(
         find_uv()
 
 
-def test_given_a_dependency_without_a_wheel_when_built_then_the_error_says_which(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dependency_without_a_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = 'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "nowhere"\nversion = "1.0"\nwheels = []\n'
     monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
     with pytest.raises(BundlingError, match=r"uv pip install failed: .*nowhere"):

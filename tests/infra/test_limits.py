@@ -47,7 +47,7 @@ def of_type(template: Template, kind: str) -> Iterator[Resource]:
     yield from found
 
 
-def test_given_a_choice_when_the_policies_of_queues_are_read_then_sqs_takes_them(template: Template) -> None:
+def test_queue_policies_of_each_choice_are_valid_for_sqs(template: Template) -> None:
     """The event dead letters' policy has a statement for each rule and topic: the conditions are what runs out."""
     for policy in of_type(template, "AWS::SQS::QueuePolicy"):
         document = policy.properties["PolicyDocument"]
@@ -59,18 +59,16 @@ def test_given_a_choice_when_the_policies_of_queues_are_read_then_sqs_takes_them
         assert all(len(each) <= QUEUE_POLICY_ACTIONS for each in actions)
 
 
-def test_given_a_choice_when_the_roles_are_read_then_their_policies_are_short_enough(template: Template) -> None:
+def test_role_policies_of_each_choice_are_short_enough(template: Template) -> None:
     for role in of_type(template, "AWS::IAM::Role"):
         assert len(json.dumps(role.properties["Policies"])) <= ROLE_POLICY_CHARACTERS
 
 
-def test_given_a_new_account_when_deployed_then_its_ten_executions_and_three_gigabytes_are_enough(
-    choice: str, template: Template
-) -> None:
+def test_lambda_quotas_of_a_new_account_are_enough(choice: str, template: Template) -> None:
     """Reserved concurrency must leave an account unreserved executions, of which a new one has none to spare."""
-    asked_for = "look_after_concurrency" in CONTEXTS[choice]
+    asked_for = "reconcile_concurrency" in CONTEXTS[choice]
     for function in of_type(template, "AWS::Lambda::Function"):
-        reserves = asked_for and function.name == "EvaluationLookAfterJobFunction"
+        reserves = asked_for and function.name == "EvaluationReconcileJobFunction"
         assert ("ReservedConcurrentExecutions" in function.properties) == reserves
         assert function.properties["MemorySize"] <= NEW_ACCOUNTS_MEMORY_MIB
         assert len(json.dumps(function.properties["Environment"]["Variables"])) <= ENVIRONMENT_BYTES
@@ -78,7 +76,7 @@ def test_given_a_new_account_when_deployed_then_its_ten_executions_and_three_gig
         assert mapping.properties["ScalingConfig"]["MaximumConcurrency"] >= 2
 
 
-def test_given_a_choice_when_the_alarms_are_read_then_cloudwatch_takes_them(template: Template) -> None:
+def test_alarms_of_each_choice_are_valid_for_cloudwatch(template: Template) -> None:
     for alarm in of_type(template, "AWS::CloudWatch::Alarm"):
         metrics = [each for each in alarm.properties.get("Metrics", []) if "MetricStat" in each]
         assert len(metrics) <= ALARM_METRICS
@@ -88,9 +86,7 @@ def test_given_a_choice_when_the_alarms_are_read_then_cloudwatch_takes_them(temp
         assert period * alarm.properties["EvaluationPeriods"] <= most
 
 
-def test_given_a_choice_when_the_dashboard_is_read_then_its_searches_name_the_namespace_as_cloudwatch_reads_it(
-    choice: str, template: Template
-) -> None:
+def test_dashboard_searches_name_the_namespace_for_cloudwatch(choice: str, template: Template) -> None:
     """A namespace with a hyphen, as a stack's name may have, must stand in quotation marks."""
     dashboards = template.of_type("AWS::CloudWatch::Dashboard").values()
     assert len(dashboards) == ("dashboard" in CONTEXTS[choice])
@@ -101,12 +97,12 @@ def test_given_a_choice_when_the_dashboard_is_read_then_its_searches_name_the_na
         assert dashboard.properties["DashboardBody"].count('"stat"') <= DASHBOARD_METRICS
 
 
-def test_given_a_choice_when_the_rules_are_read_then_their_patterns_are_short_enough(template: Template) -> None:
+def test_rule_patterns_of_each_choice_are_short_enough(template: Template) -> None:
     for rule in of_type(template, "AWS::Events::Rule"):
         assert len(json.dumps(rule.properties.get("EventPattern", {}))) <= EVENT_PATTERN_CHARACTERS
 
 
-def test_given_a_choice_when_the_state_machines_are_read_then_names_and_definitions_are_short_enough(
+def test_machine_names_and_definitions_are_short_enough(
     template: Template,
 ) -> None:
     for machine in of_type(template, "AWS::StepFunctions::StateMachine"):
@@ -114,7 +110,7 @@ def test_given_a_choice_when_the_state_machines_are_read_then_names_and_definiti
         assert STATE_MACHINE_NAME.fullmatch(machine.properties.get("StateMachineName", "given"))
 
 
-def test_given_a_choice_when_the_states_are_listed_then_no_name_stands_twice_in_a_machine(template: Template) -> None:
+def test_state_names_are_unique_in_each_machine(template: Template) -> None:
     """Not even in two branches or maps: Step Functions answers with ``DUPLICATE_STATE_NAME``."""
     for machine in of_type(template, "AWS::StepFunctions::StateMachine"):
         names = list(state_names(json.loads(machine.properties["DefinitionString"])))
@@ -122,7 +118,7 @@ def test_given_a_choice_when_the_states_are_listed_then_no_name_stands_twice_in_
         assert all(len(name) <= STATE_NAME_CHARACTERS for name in names)
 
 
-def test_given_a_choice_when_the_logs_of_state_machines_are_read_then_they_need_no_line_in_the_accounts_policy(
+def test_machine_logs_need_no_line_in_the_account_policy(
     template: Template,
 ) -> None:
     """The account has 5,120 characters for the log groups that services write to, but for names that begin so."""
@@ -135,12 +131,12 @@ def test_given_a_choice_when_the_logs_of_state_machines_are_read_then_they_need_
         assert "{AWS::StackId}" in name, "a log that outlived its stack would be in the way of the next of that name"
 
 
-def test_given_a_choice_when_measured_then_cloudformation_takes_the_template(template: Template) -> None:
+def test_template_of_each_choice_is_within_cloudformation_limits(template: Template) -> None:
     assert len(template.text.encode()) <= TEMPLATE_BYTES
     assert len(template.resources) <= TEMPLATE_RESOURCES
 
 
-def test_given_a_choice_when_the_policies_of_resources_are_read_then_each_lets_in_one_source(
+def test_each_resource_policy_admits_one_source(
     template: Template,
 ) -> None:
     """Without, the rules and topics of every account could send: a service that is let in serves all of them."""

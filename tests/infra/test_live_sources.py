@@ -21,10 +21,10 @@ def statements(template: Template, role_name: str) -> dict[str, tuple[tuple[str,
 
 def test_given_the_default_when_synthesised_then_nothing_polls(template: Template) -> None:
     assert not any("Poll" in name for name in template.of_type("AWS::Lambda::Function"))
-    assert "PollSources" not in statements(template, "EvaluationLookAfterJobRole")
+    assert "PollSources" not in statements(template, "EvaluationReconcileJobRole")
 
 
-def test_given_services_when_synthesised_then_the_role_reads_these_and_writes_beside_profiles(
+def test_service_role_reads_its_services_and_writes_by_profiles(
     deployed: Template,
 ) -> None:
     held = statements(deployed, "LiveSourcesPollSourceRole")
@@ -39,7 +39,7 @@ def test_given_services_when_synthesised_then_the_role_reads_these_and_writes_be
     assert not any("*" in each or "Delete" in each for actions, _ in held.values() for each in actions)
 
 
-def test_given_run_files_when_synthesised_then_their_events_reach_the_function(deployed: Template) -> None:
+def test_run_file_events_reach_the_function(deployed: Template) -> None:
     rules = deployed.of_type("AWS::Events::Rule")
     (rule,) = (each.properties for name, each in rules.items() if "RunFileWritten" in name)
     assert rule["EventPattern"]["detail"]["object"]["key"] == [{"wildcard": "*/wandb/*run-*.wandb"}]
@@ -47,7 +47,7 @@ def test_given_run_files_when_synthesised_then_their_events_reach_the_function(d
     assert bucket["NotificationConfiguration"] == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
 
 
-def test_given_services_when_read_then_text_and_lists_mean_the_same() -> None:
+def test_services_as_text_or_list_mean_the_same() -> None:
     listed = DeploymentConfig.from_context({"live_sources": LIVE_SOURCES.split(",")}).live_sources
     assert DeploymentConfig.from_context({"live_sources": LIVE_SOURCES}).live_sources == listed
     assert len(listed) == 5
@@ -56,11 +56,11 @@ def test_given_services_when_read_then_text_and_lists_mean_the_same() -> None:
 @pytest.mark.parametrize(
     "given", ["prometheus", "prometheus+ftp://host", "mlflow+arn:aws:s3:::a", "logs+name with spaces", "https://host"]
 )
-def test_given_no_service_when_read_then_the_error_says_what_one_is(given: str) -> None:
+def test_invalid_service_error_says_what_one_is(given: str) -> None:
     with pytest.raises(DeploymentConfigError, match="services such as prometheus"):
         DeploymentConfig.from_context({"live_sources": given})
 
 
-def test_given_a_secret_without_services_when_read_then_it_is_refused() -> None:
+def test_secret_without_services_is_refused() -> None:
     with pytest.raises(DeploymentConfigError, match="live_source_secret needs live_sources"):
         DeploymentConfig.from_context({"live_source_secret": LIVE_SECRET})

@@ -20,12 +20,12 @@ def merged(holds: dict[str, Any], fails: dict[str, Any], name: str = "C") -> Any
     return listed(merge(name, first, first, named(fails)))
 
 
-def test_given_a_resource_that_is_only_there_sometimes_when_merged_then_it_has_the_condition() -> None:
+def test_optional_resource_gets_the_condition() -> None:
     both = merged(template({"Q": queue(), "P": queue()}), template({"Q": queue()}))
     assert both["Resources"] == {"Q": queue(), "P": {**queue(), "Condition": "C"}}
 
 
-def test_given_properties_that_differ_when_merged_then_the_condition_chooses_each() -> None:
+def test_differing_properties_are_chosen_by_the_condition() -> None:
     both = merged(template({"Q": queue(a=1, b={"c": 2}, d=[3, 4])}), template({"Q": queue(a=1, b={"e": 5}, d=[3, 6])}))
     none = {"Ref": "AWS::NoValue"}
     assert both["Resources"]["Q"]["Properties"] == {
@@ -35,20 +35,20 @@ def test_given_properties_that_differ_when_merged_then_the_condition_chooses_eac
     }
 
 
-def test_given_functions_of_cloudformation_that_differ_when_merged_then_they_stay_whole() -> None:
+def test_differing_cloudformation_functions_stay_whole() -> None:
     both = merged(template({"Q": queue(a={"Ref": "X"})}), template({"Q": queue(a={"Fn::GetAtt": ["Y", "Arn"]})}))
     chosen = {"Fn::If": ["C", {"Ref": "X"}, {"Fn::GetAtt": ["Y", "Arn"]}]}
     assert both["Resources"]["Q"]["Properties"]["a"] == chosen
 
 
-def test_given_a_policy_with_one_statement_less_when_merged_then_the_others_are_untouched() -> None:
+def test_policy_with_one_statement_less_keeps_the_others() -> None:
     read, write, unnamed = ({"Sid": "Read", "Effect": "Allow"}, {"Sid": "Write", "Effect": "Allow"}, {"Effect": "Deny"})
     both = merged(template({"Q": queue(s=[read, write, unnamed])}), template({"Q": queue(s=[write, unnamed])}))
     optional = {"Fn::If": ["C", read, {"Ref": "AWS::NoValue"}]}
     assert both["Resources"]["Q"]["Properties"]["s"] == [optional, write, unnamed]
 
 
-def test_given_two_conditions_of_one_resource_when_merged_then_each_chooses_its_own() -> None:
+def test_two_conditions_of_a_resource_choose_separately() -> None:
     whole = named(template({"Q": queue(a=1, b=2)}))
     first = merge("A", whole, whole, named(template({"Q": queue(b=2)})))
     second = merge("B", first, whole, named(template({"Q": queue(a=1, b=3)})))
@@ -56,7 +56,7 @@ def test_given_two_conditions_of_one_resource_when_merged_then_each_chooses_its_
     assert second["Resources"]["Q"]["Properties"] == {"a": {"Fn::If": ["A", 1, none]}, "b": {"Fn::If": ["B", 2, 3]}}
 
 
-def test_given_a_part_that_a_condition_changes_when_another_takes_it_away_then_what_is_left_holds_the_first() -> None:
+def test_changed_part_keeps_its_condition_inside_a_removed_one() -> None:
     whole = named(template({"Q": queue(a={"x": 1, "y": 2})}))
     first = merge("A", whole, whole, named(template({"Q": queue(a={"x": 3, "y": 2})})))
     second = merge("B", first, whole, named(template({"Q": queue()})))
@@ -72,14 +72,12 @@ def test_given_a_part_that_a_condition_changes_when_another_takes_it_away_then_w
         ({"Q": queue()}, {"Q": {**queue(), "Type": "AWS::SNS::Topic"}}, "Q differs in Type"),
     ],
 )
-def test_given_a_difference_that_no_condition_expresses_when_merged_then_it_is_refused(
-    holds: dict[str, Any], fails: dict[str, Any], said: str
-) -> None:
+def test_difference_no_condition_expresses_is_refused(holds: dict[str, Any], fails: dict[str, Any], said: str) -> None:
     with pytest.raises(MergeError, match=f"C: {said}"):
         merged(template(holds), template(fails))
 
 
-def test_given_a_value_that_two_conditions_choose_when_merged_then_it_is_refused() -> None:
+def test_value_chosen_by_two_conditions_is_refused() -> None:
     whole = named(template({"Q": queue(a=1), "P": queue()}))
     first = merge("A", whole, whole, named(template({"Q": queue(a=2)})))
     with pytest.raises(MergeError, match=r"B: another condition chooses the value of Q\.a already"):

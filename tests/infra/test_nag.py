@@ -26,16 +26,14 @@ def _findings(report: Path) -> set[tuple[str, str]]:
     }
 
 
-def test_given_the_stack_when_synthesised_then_both_rule_packs_pass(production: Path) -> None:
+def test_both_rule_packs_pass(production: Path) -> None:
     report = production / "validation-report.json"
     assert _packs(report) == {"AwsSolutions": "success", "Serverless": "success"}
     assert _findings(report) == set()
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_given_no_acknowledgement_when_synthesised_then_it_fails_with_exactly_the_findings_that_are_acknowledged(
-    variants: Path, name: str
-) -> None:
+def test_synthesis_without_acknowledgements_has_exactly_these(variants: Path, name: str) -> None:
     assert (variants / f"{name}.error").exists()
     listed = json.loads((variants / f"{name}.acknowledged.json").read_text(encoding="utf-8"))
     acknowledged = [(f"TrainGuard/{path}", rule) for path, rule, _ in listed]
@@ -44,7 +42,7 @@ def test_given_no_acknowledgement_when_synthesised_then_it_fails_with_exactly_th
     assert all(len(reason.split()) >= 8 for _, _, reason in listed)
 
 
-def test_given_one_warning_without_acknowledgement_when_synthesised_then_it_fails_and_names_that_finding_alone(
+def test_unacknowledged_warning_fails_and_is_named_alone(
     variants: Path,
 ) -> None:
     path, rule = WARNING
@@ -53,7 +51,7 @@ def test_given_one_warning_without_acknowledgement_when_synthesised_then_it_fail
     assert error.splitlines()[1:] == [f"TrainGuard/{path}: {rule}"]
 
 
-def test_given_a_warning_of_cdk_itself_when_synthesised_then_it_fails_and_names_that_warning(variants: Path) -> None:
+def test_warning_of_cdk_fails_and_is_named(variants: Path) -> None:
     error = (variants / "cdk-warns.error").read_text(encoding="utf-8")
     assert error.startswith("UnacknowledgedFindingError: ")
     assert error.splitlines()[1:] == ["TrainGuard: Construct Annotations::Annotation::Cdk:Warns"]

@@ -7,15 +7,17 @@ from infra import overlay
 from tests.infra.template import Template
 
 FUNCTIONS = (
-    "ActionsComposeAlertFunction",
     "ActionsDecideStopFunction",
+    "ActionsRecordFireFunction",
+    "ActionsSendAlertFunction",
+    "ActionsStopJobFunction",
     "CanaryFunction",
     "CapturesDigestTraceFunction",
     "CapturesJoinCaptureFunction",
     "CapturesPlanCaptureFunction",
     "EvaluationEvaluateObjectsFunction",
-    "EvaluationLookAfterJobFunction",
-    "EvaluationTickFunction",
+    "EvaluationReconcileJobFunction",
+    "EvaluationSchedulerFunction",
     "LifecycleJobLifecycleFunction",
     "ReportsBuildReportFunction",
     "ReportsDigestProfileFunction",
@@ -47,9 +49,7 @@ def flat(template: Template) -> dict[str, Any]:
     return found
 
 
-def test_given_both_templates_when_compared_then_only_the_overlay_differs(
-    template: Template, emulator_template: Template
-) -> None:
+def test_templates_differ_only_in_the_overlay(template: Template, emulator_template: Template) -> None:
     here = overlay.emulator()
     expected = {BATCH_WINDOW, LAYER_ASSET}
     expected |= RUNTIME if here.python_version != overlay.AWS.python_version else set()
@@ -61,12 +61,10 @@ def test_given_both_templates_when_compared_then_only_the_overlay_differs(
     assert {path for path in emulated if production[path] != emulated[path]} == expected
 
 
-def test_given_both_templates_when_their_resources_are_compared_then_the_logical_ids_are_the_same(
-    template: Template, emulator_template: Template
-) -> None:
+def test_logical_ids_are_the_same_in_both_templates(template: Template, emulator_template: Template) -> None:
     assert list(template.document["Resources"]) == list(emulator_template.document["Resources"])
 
 
-def test_given_the_emulator_when_batches_are_collected_then_a_second_is_enough(emulator_template: Template) -> None:
+def test_emulator_collects_batches_for_a_second(emulator_template: Template) -> None:
     mapping = emulator_template.one("AWS::Lambda::EventSourceMapping", "EvaluationDoorbellsToEvaluateObjects")
     assert mapping["MaximumBatchingWindowInSeconds"] == 1

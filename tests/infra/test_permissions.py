@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+from tests.infra.synthesis import ROOT
 from tests.infra.template import Statement, Template
 
 Grants = set[tuple[str, str]]
@@ -102,15 +103,15 @@ EXPECTED: dict[str, Grants] = {
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/*/verdict.json", "s3:GetObject")
     | READ_SETTINGS
     | logs("EvaluationEvaluateObjects"),
-    "EvaluationTickRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
-    | grants("{EvaluationLookAfterJobFunction.Arn}", "lambda:InvokeFunction")
+    "EvaluationSchedulerRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
+    | grants("{EvaluationReconcileJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs("EvaluationTick"),
-    "EvaluationLookAfterJobRole": EVALUATE
+    | logs("EvaluationScheduler"),
+    "EvaluationReconcileJobRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
     | READ_SETTINGS
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs("EvaluationLookAfterJob"),
+    | logs("EvaluationReconcileJob"),
     "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:Query")
     | grants(EVALUATION_QUEUE, "sqs:SendMessage")
@@ -130,15 +131,28 @@ EXPECTED: dict[str, Grants] = {
     | grants(RULE_STATE, "dynamodb:GetItem")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | logs("Canary"),
-    "ActionsComposeAlertRole": logs("ActionsComposeAlert"),
-    "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
-    | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
-    | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
-    | grants("{ActionsAlerts}", "sns:Publish")
+    "ActionsRecordFireRole": grants(RULE_STATE, "dynamodb:UpdateItem") | logs("ActionsRecordFire"),
+    "ActionsStopJobRole": grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob", "sagemaker:DescribeTrainingJob")
+    | logs("ActionsStopJob"),
+    "ActionsSendAlertRole": grants("{ActionsAlerts}", "sns:Publish")
     | grants("{ActionsChat}", "sns:Publish")
     | grants("arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:event-bus/default", "events:PutEvents")
-    | grants(RULE_STATE, "dynamodb:UpdateItem")
-    | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob", "sagemaker:DescribeTrainingJob")
+    | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | logs("ActionsSendAlert"),
+    "ActionsFireRole": set().union(
+        *(
+            grants(f"{{{name}Function.Arn}}", "lambda:InvokeFunction")
+            for name in (
+                "ActionsRecordFire",
+                "ActionsDecideStop",
+                "ActionsStopJob",
+                "ActionsSendAlert",
+                "ReportsBuildReport",
+            )
+        )
+    )
+    | grants("{ActionsAlerts}", "sns:Publish")
     | RUN_MACHINE,
     "ReportsPlanReportRole": READ_JOB
     | grants(BUCKET, "s3:ListBucket")
@@ -210,13 +224,11 @@ def held(template: Template) -> dict[str, Grants]:
 
 
 @pytest.mark.parametrize("role", EXPECTED)
-def test_given_a_role_when_its_permissions_are_read_then_they_are_those_of_the_table(
-    role: str, held: dict[str, Grants]
-) -> None:
+def test_permissions_of_each_role_match_the_table(role: str, held: dict[str, Grants]) -> None:
     assert held[role] == EXPECTED[role]
 
 
-def test_given_who_builds_reports_when_it_lists_the_bucket_then_it_sees_parts_alone(template: Template) -> None:
+def test_report_builder_lists_only_parts(template: Template) -> None:
     (listing,) = (
         statement
         for role, statement in template.role_statements()
@@ -225,33 +237,33 @@ def test_given_who_builds_reports_when_it_lists_the_bucket_then_it_sees_parts_al
     assert listing.condition == {"StringLike": {"s3:prefix": "*/rule-output/TrainGuardReport/parts/*"}}
 
 
-def test_given_the_report_machine_when_read_then_its_name_is_that_which_its_role_may_start(template: Template) -> None:
+def test_report_machine_name_is_the_one_its_role_may_start(template: Template) -> None:
     assert template.one("AWS::StepFunctions::StateMachine", "ReportsReport")["StateMachineName"] == "TrainGuard-Report"
 
 
-def test_given_the_template_when_its_roles_are_listed_then_the_table_knows_all(template: Template) -> None:
+def test_table_knows_every_role(template: Template) -> None:
     assert set(template.of_type("AWS::IAM::Role")) == set(EXPECTED)
 
 
-def test_given_the_template_when_read_then_permissions_stand_nowhere_else(template: Template) -> None:
+def test_permissions_stand_only_in_the_roles(template: Template) -> None:
     kinds = {resource.type for resource in template.resources if resource.type.startswith("AWS::IAM::")}
     assert kinds == {"AWS::IAM::Role"}
     assert not [role for role in template.of_type("AWS::IAM::Role").values() if "ManagedPolicyArns" in role.properties]
 
 
-def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
+def test_no_two_functions_share_a_role(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
-    assert len({function.properties["Role"] for function in functions}) == len(functions) == 13
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 15
 
 
-def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:
+def test_no_allowed_action_has_a_wildcard(template: Template) -> None:
     allowing = [statement for _, statement in template.role_statements()]
     allowing += [entry for _, entry, _ in template.resource_policy_statements() if entry.effect == "Allow"]
     assert not [action for statement in allowing for action in statement.actions if "*" in action or "?" in action]
     assert not [statement for statement in allowing if statement.not_actions]
 
 
-def test_given_the_roles_when_their_trust_is_read_then_each_serves_one_service(template: Template) -> None:
+def test_each_role_is_trusted_by_one_service(template: Template) -> None:
     trusted = {
         name: role.properties["AssumeRolePolicyDocument"]["Statement"]
         for name, role in template.of_type("AWS::IAM::Role").items()
@@ -267,7 +279,7 @@ def test_given_the_roles_when_their_trust_is_read_then_each_serves_one_service(t
         assert machine["Condition"] == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
 
 
-def test_given_the_policies_of_resources_when_read_then_only_services_are_let_in_and_each_for_one_source(
+def test_resource_policies_admit_only_services_for_one_source(
     template: Template,
 ) -> None:
     let_in = [
@@ -285,7 +297,7 @@ def test_given_the_policies_of_resources_when_read_then_only_services_are_let_in
         assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
 
 
-def test_given_who_decides_on_stops_when_it_writes_then_it_reaches_the_count_of_stops_and_no_row(
+def test_stop_decider_writes_the_stop_count_and_no_row(
     template: Template,
 ) -> None:
     (writing,) = (
@@ -296,7 +308,23 @@ def test_given_who_decides_on_stops_when_it_writes_then_it_reaches_the_count_of_
     assert writing.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
 
 
-def test_given_the_fire_machine_when_it_puts_events_then_they_are_of_trainguard(template: Template) -> None:
+def test_sender_of_alerts_writes_claims_and_no_row(template: Template) -> None:
+    (writing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ActionsSendAlertRole" and "dynamodb:UpdateItem" in statement.actions
+    )
+    assert writing.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}}
+
+
+def test_fire_machine_calls_functions_and_publishes_bare_alerts(template: Template) -> None:
+    actions = {
+        action for role, entry in template.role_statements() if role == "ActionsFireRole" for action in entry.actions
+    }
+    assert {action for action in actions if not action.startswith("logs:")} == {"lambda:InvokeFunction", "sns:Publish"}
+
+
+def test_events_that_are_put_are_of_trainguard(template: Template) -> None:
     (putting,) = (entry for _, entry in template.role_statements() if "events:PutEvents" in entry.actions)
     assert putting.condition == {"StringEquals": {"events:source": "trainguard"}}
 
@@ -328,18 +356,16 @@ def may(statement: Statement, action: str, tags: dict[str, str]) -> bool:
         {"stop-on-fire": "allowed"},
     ],
 )
-def test_given_a_job_that_did_not_opt_in_when_any_role_asks_then_none_may_stop_it(
-    template: Template, tags: dict[str, str]
-) -> None:
+def test_job_without_opt_in_can_be_stopped_by_no_role(template: Template, tags: dict[str, str]) -> None:
     assert [role for role, entry in template.role_statements() if may(entry, "sagemaker:StopTrainingJob", tags)] == []
 
 
-def test_given_a_job_that_opted_in_when_any_role_asks_then_the_fire_path_alone_may_stop_it(
+def test_opted_in_job_may_be_stopped_by_one_role_alone(
     template: Template,
 ) -> None:
     tags = {"trainguard:stop-on-fire": "allowed"}
     able = [role for role, entry in template.role_statements() if may(entry, "sagemaker:StopTrainingJob", tags)]
-    assert able == ["ActionsFireRole"]
+    assert able == ["ActionsStopJobRole"]
 
 
 @pytest.mark.parametrize(
@@ -352,19 +378,18 @@ def test_given_a_job_that_opted_in_when_any_role_asks_then_the_fire_path_alone_m
         "sagemaker:StopHyperParameterTuningJob",
     ],
 )
-def test_given_an_opted_in_job_when_any_role_asks_then_none_may_change_it_otherwise(
-    template: Template, action: str
-) -> None:
+def test_opted_in_job_can_be_changed_in_no_other_way(template: Template, action: str) -> None:
     tags = {"trainguard:stop-on-fire": "allowed"}
     assert not [role for role, statement in template.role_statements() if may(statement, action, tags)]
 
 
-def test_given_the_roles_when_read_then_none_reaches_identities_or_other_roles(template: Template) -> None:
+def test_no_role_reaches_identities_or_other_roles(template: Template) -> None:
     services = {action.split(":")[0] for _, entry in template.role_statements() for action in entry.actions}
     assert not services & {"iam", "sts", "cloudformation", "organizations"}
 
 
-def test_given_the_template_when_searched_then_stopping_is_granted_once_and_called_once(template: Template) -> None:
+def test_stopping_is_granted_once_and_called_once(template: Template) -> None:
     assert template.text.count('"sagemaker:StopTrainingJob"') == 1
-    assert template.text.count(":stopTrainingJob") == 1
-    assert template.text.count("${StatesAwsSdkSagemakerStopTrainingJob}") == 1
+    product = (ROOT / "rules_layer" / "trainguard", ROOT / "lambdas")
+    texts = [file.read_text("utf-8") for folder in product for file in folder.rglob("*.py")]
+    assert sum(text.count(".stop_training_job(") for text in texts) == 1

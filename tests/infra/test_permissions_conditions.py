@@ -7,10 +7,11 @@ from tests.infra.template import Template
 PARTS = "*/rule-output/TrainGuardReport/parts/*"
 
 CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
-    ("ActionsFireRole", "StopOptedInTrainingJobs"): {
+    ("ActionsStopJobRole", "StopOptedInTrainingJobs"): {
         "StringEquals": {"aws:ResourceTag/trainguard:stop-on-fire": "allowed"}
     },
-    ("ActionsFireRole", "EmitFindings"): {"StringEquals": {"events:source": "trainguard"}},
+    ("ActionsSendAlertRole", "EmitFindings"): {"StringEquals": {"events:source": "trainguard"}},
+    ("ActionsSendAlertRole", "ClaimAlerts"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}},
     ("ActionsDecideStopRole", "CountStops"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}},
     ("CanaryRole", "ListCanaries"): {"StringLike": {"s3:prefix": "trainguard-canary-*"}},
     ("CanaryRole", "ReadRowsOfCanaries"): {
@@ -20,7 +21,7 @@ CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
 }
 
 
-def test_given_the_roles_when_their_conditions_are_read_then_they_are_those_of_the_table(template: Template) -> None:
+def test_conditions_of_each_role_match_the_table(template: Template) -> None:
     found = {
         (role, str(statement.sid)): dict(statement.condition)
         for role, statement in template.role_statements()
@@ -29,7 +30,7 @@ def test_given_the_roles_when_their_conditions_are_read_then_they_are_those_of_t
     assert found == CONDITIONS
 
 
-def test_given_the_roles_when_their_statements_are_read_then_each_has_a_purpose_of_its_own(template: Template) -> None:
+def test_each_statement_of_a_role_has_its_own_purpose(template: Template) -> None:
     named = [(role, statement.sid) for role, statement in template.role_statements()]
     assert all(sid for _, sid in named)
     assert len(named) == len(set(named))

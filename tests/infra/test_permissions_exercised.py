@@ -22,6 +22,8 @@ from moto.stepfunctions.models import StepFunctionBackend
 
 from infra.constructs import fire_machine, kernels_machine, report_machine
 from tests.functional.deployment import (
+    ALERT_TOPIC,
+    CHAT_TOPIC,
     JOB,
     PREFIX,
     Deployment,
@@ -36,15 +38,17 @@ from tests.functional.test_handlers_kernels import AT, traces
 from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
 from tests.infra.template import Statement, Template
-from trainguard.adapters import timing
-from trainguard.adapters.lambda_looks import payload_of
-from trainguard.engine.messages.sqs_messages import encode_task
-from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S
+from trainguard.aws import timing
+from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws.stop_calls import AwsStopCalls
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.ports import NodeTask
+from trainguard.core.timestamps import iso_time
+from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.reconcile.scheduler import SCHEDULE_S, STALE_EVERY
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
-from trainguard.ports import NodeTask
-from trainguard.report.stack import plan
-from trainguard.report.stack.keys import FEWEST_NODES
-from trainguard.timestamps import iso_time
+from trainguard.stack.report import plan
+from trainguard.stack.report.keys import FEWEST_NODES
 
 Permission = tuple[str, str]
 """An action, and what it is on: a table, an index, or for other services nothing."""
@@ -128,7 +132,8 @@ class Play:
         self.deployment = deployment
         self.patch = patch
         self._recorder = recorder
-        self._passed_s = 0.0
+        self._now = time.time()
+        self.later(0.0)
 
     def __call__(self, name: str, given: object) -> Any:
         function = self.deployment.function(name)
@@ -136,22 +141,21 @@ class Play:
             return function(given, remaining_ms=(900_000,)).value
 
     def later(self, seconds: float) -> None:
-        """Let time pass for the functions."""
-        self._passed_s += seconds
-        ahead = self._passed_s
-        self.patch.setattr(timing, "time", SimpleNamespace(time=lambda: time.time() + ahead, sleep=time.sleep))
+        """Let time pass for the functions: on a slow machine too, no tick's minute is left out."""
+        self._now += seconds
+        self.patch.setattr(timing, "time", SimpleNamespace(time=lambda: self._now, sleep=time.sleep))
 
     def a_round_of_ticks(self) -> None:
         """Let so many ticks come that each job has its turn to be asked about, whatever the time is."""
-        for _ in range(DOUBTED_EVERY):
+        for _ in range(STALE_EVERY):
             self.a_tick()
-            self.later(TICK_S)
+            self.later(SCHEDULE_S)
 
     def a_tick(self) -> None:
-        """Let a tick come, and each look that it asks for be made."""
-        self("tick", event("tick"))
+        """Let a run of the scheduler come, and each look that it asks for be made."""
+        self("scheduler", event("scheduler"))
         for look in self.deployment.world.asked():
-            self("look_after_job", json.loads(payload_of(look)))
+            self("reconcile_job", json.loads(payload_of(look)))
 
 
 def a_whole_job(play: Play) -> None:
@@ -172,7 +176,17 @@ def a_whole_job(play: Play) -> None:
     recent = fire | {"firedAt": iso_time(time.time() - 60.0)}
     decided = [play("decide_stop", recent | {"attempt": attempt})["decision"] for attempt in ("first", "final")]
     assert decided[0] == "stop"
-    play("compose_alert", event("compose_alert"))
+    play("record_fire", {"fire": fire})
+    decision = {"stop": True, "decision": "stop", "why": "the tag allows it", "stopAt": None, "optedIn": True}
+    for _ in range(2):
+        play("stop_job", {"fire": fire, "decision": decision})
+    with play.patch.context() as lost:
+        lost.setattr(AwsStopCalls, "stop", _lose_the_answer)
+        play("stop_job", {"fire": fire | {"rule": "CPUBottleneck"}, "decision": decision})
+    for topic in (ALERT_TOPIC, CHAT_TOPIC):
+        deployment.clients.sns.create_topic(Name=topic.rpartition(":")[2])
+    for _ in range(2):
+        play("send_alert", event("send_alert"))
     play("build_report", event("build_report_fire"))
     for fewest in (FEWEST_NODES, 1):
         play.patch.setattr(plan, "FEWEST_NODES", fewest)
@@ -187,8 +201,12 @@ def a_whole_job(play: Play) -> None:
     play.a_tick()
 
 
+def _lose_the_answer(*given: object) -> None:
+    raise PortUnavailableError("SageMaker", "StopTrainingJob", "the answer is lost")
+
+
 def what_was_left_undone(play: Play) -> None:
-    """Play a fire that could not be started, a job with a fault in its settings, and an end of which nobody told."""
+    """Play a fire that could not be started, a job with a fault in its settings, and an end without an event."""
     deployment = play.deployment
     deployment.create_training_job(tags={"trainguard:CPUBottleneck_threshold": "many"})
     play("job_lifecycle", event("training_job_in_progress"))
@@ -205,7 +223,7 @@ def what_was_left_undone(play: Play) -> None:
 
 
 def a_job_outside_sagemaker(play: Play) -> None:
-    """Play a profile at the root, of which SageMaker knows nothing, which falls silent, and which it comes to know."""
+    """Play a profile at the root, of which SageMaker knows nothing, which falls silent, and which it lists later."""
     some = [replace(each, key=each.key.removeprefix(PREFIX)) for each in recorded_objects()[:40]]
     play.deployment.put(some)
     play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in some]))
@@ -270,8 +288,8 @@ def recorded() -> Mapping[str, Recorded]:
     found: dict[str, Recorded] = defaultdict(Recorded)
     for scenario in SCENARIOS:
         with mock_aws(), pytest.MonkeyPatch.context() as patch:
-            recorder = Recorder(patch)
             deployment = Deployment(offline_clients(), patch, Printed())
+            recorder = Recorder(patch)
             scenario(Play(deployment, recorder, patch))
             for function, permissions in recorder.seen.items():
                 found[function].permissions.update(permissions)
@@ -283,7 +301,7 @@ def recorded() -> Mapping[str, Recorded]:
 @pytest.fixture(scope="module")
 def seen(recorded: Mapping[str, Recorded]) -> Mapping[str, set[Permission]]:
     """Return which permissions each function was seen to need."""
-    return {function: each.permissions for function, each in recorded.items()} | {"compose_alert": set()}
+    return {function: each.permissions for function, each in recorded.items()}
 
 
 class Printed:
@@ -314,15 +332,13 @@ def granted(template: Template, role: str) -> set[Permission]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_given_a_function_when_it_has_done_all_that_it_does_then_every_permission_of_its_role_was_asked_for(
-    template: Template, seen: Mapping[str, set[Permission]], role: str
-) -> None:
+def test_every_permission_of_a_role_is_used(template: Template, seen: Mapping[str, set[Permission]], role: str) -> None:
     by_services = {(action, "") for action in DONE_BY_SERVICES[role]}
     assert granted(template, role) - by_services - seen[ROLES[role]] == set()
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_given_a_function_when_it_has_done_all_that_it_does_then_nothing_was_asked_for_that_its_role_may_not(
+def test_no_request_exceeds_the_permissions_of_a_role(
     template: Template, seen: Mapping[str, set[Permission]], role: str
 ) -> None:
     assert seen[ROLES[role]] - granted(template, role) == set()
@@ -333,20 +349,18 @@ def statements_of(template: Template, role: str) -> list[Statement]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_given_a_function_when_it_has_done_all_that_it_does_then_iam_would_have_refused_no_request(
-    template: Template, recorded: Mapping[str, Recorded], role: str
-) -> None:
+def test_iam_refuses_no_request_of_a_function(template: Template, recorded: Mapping[str, Recorded], role: str) -> None:
     statements = statements_of(template, role)
     asked = recorded[ROLES[role]].requests if ROLES[role] in recorded else set()
-    assert bool(asked) == (role != "ActionsComposeAlertRole")
+    assert asked
     assert [each for each in asked if not any(allows(statement, each) for statement in statements)] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_given_a_function_that_asks_for_what_is_not_there_when_s3_answers_then_it_is_not_called_forbidden(
+def test_missing_s3_object_is_not_reported_as_forbidden(
     template: Template, recorded: Mapping[str, Recorded], role: str
 ) -> None:
-    """Who may not list the bucket, whatever the prefix, is told of a missing object that it is forbidden."""
+    """Who may not list the bucket, whatever the prefix, is answered "forbidden" for a missing object."""
     listing = [each for each in statements_of(template, role) if "s3:ListBucket" in each.actions and not each.condition]
     missed = ROLES[role] in recorded and recorded[ROLES[role]].missed
     assert listing or not missed
@@ -360,28 +374,24 @@ def actions_of(definition: object) -> set[str]:
 
 
 @pytest.mark.parametrize("role", MACHINES)
-def test_given_a_state_machine_when_its_definition_is_read_then_its_role_may_do_that_and_no_more(
-    template: Template, role: str
-) -> None:
+def test_state_machine_role_matches_its_definition(template: Template, role: str) -> None:
     allowed = {action for action, _ in granted(template, role)}
     wanted = actions_of(MACHINES[role]())
     assert allowed - set(DONE_BY_SERVICES[role]) == wanted
     assert wanted
 
 
-def test_given_the_reasons_when_compared_with_the_template_then_none_outlives_its_permission(
+def test_no_reason_outlives_its_permission(
     template: Template,
 ) -> None:
     for role, reasons in DONE_BY_SERVICES.items():
         assert set(reasons) <= {action for action, _ in granted(template, role)}, role
 
 
-def test_given_the_template_when_its_roles_are_listed_then_each_is_exercised(template: Template) -> None:
+def test_each_role_is_exercised(template: Template) -> None:
     assert set(template.of_type("AWS::IAM::Role")) == {*ROLES, *MACHINES, *OF_SERVICES}
 
 
 @pytest.mark.parametrize("role", OF_SERVICES)
-def test_given_a_role_that_a_service_takes_on_when_read_then_it_allows_what_that_does_and_no_more(
-    template: Template, role: str
-) -> None:
+def test_service_role_allows_exactly_what_its_service_does(template: Template, role: str) -> None:
     assert {action for action, _ in granted(template, role)} == set(DONE_BY_SERVICES[role])

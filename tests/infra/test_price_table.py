@@ -9,13 +9,13 @@ from infra import bundling, overlay
 from infra.bundling import layer_folder
 from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.constructs.layer import RulesLayer
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 from trainguard.pricing.table import InstanceRow, PriceTable, read_prices, write_prices
 
 OWN = PriceTable("eu-west-1", "EUR", {"ml.p5.48xlarge": InstanceRow(60.0, "our contract")})
 
 
-def test_given_a_price_table_when_the_layer_is_built_then_the_functions_read_it(tmp_path: Path) -> None:
+def test_functions_read_the_price_table_in_the_layer(tmp_path: Path) -> None:
     folder = layer_folder(overlay.AWS, tmp_path, prices=write_prices(OWN))
     body = (folder / "python" / "trainguard" / "pricing" / "prices.json").read_bytes()
     assert read_prices("", body) == OWN
@@ -23,9 +23,7 @@ def test_given_a_price_table_when_the_layer_is_built_then_the_functions_read_it(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_given_another_price_table_when_asked_then_another_layer_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_price_table_builds_another_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
     monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
     dearer = PriceTable("eu-west-1", "EUR", {"ml.p5.48xlarge": InstanceRow(61.0, "our contract")})
@@ -37,7 +35,7 @@ def test_given_another_price_table_when_asked_then_another_layer_is_built(
     assert folders[1] == folders[3]
 
 
-def test_given_the_context_when_read_then_a_price_table_is_a_path() -> None:
+def test_price_table_of_the_context_is_a_path() -> None:
     assert DeploymentConfig.from_context({}).prices is None
     assert DeploymentConfig.from_context({"prices": "ours.json"}).prices == "ours.json"
     with pytest.raises(DeploymentConfigError, match="prices is '  ', expected the file of a price table"):
@@ -45,9 +43,7 @@ def test_given_the_context_when_read_then_a_price_table_is_a_path() -> None:
 
 
 @pytest.mark.parametrize(("body", "why"), [(None, "No such file"), (b"[]", "Expected `object`")])
-def test_given_a_price_table_that_cannot_be_used_when_the_layer_is_made_then_synthesis_stops_with_its_name(
-    tmp_path: Path, body: bytes | None, why: str
-) -> None:
+def test_unusable_price_table_stops_synthesis_with_its_name(tmp_path: Path, body: bytes | None, why: str) -> None:
     file = tmp_path / "ours.json"
     if body is not None:
         file.write_bytes(body)

@@ -86,7 +86,7 @@ def with_any_rule(resources: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_given_parameters_when_resolved_then_the_stack_is_what_cdk_makes_of_the_same_settings(
+def test_resolved_parameters_match_cdk_with_the_same_settings(
     releases: Path, document: dict[str, Any], name: str
 ) -> None:
     stack_name = CHOSEN[name].get("stack_name", "TrainGuard")
@@ -97,7 +97,7 @@ def test_given_parameters_when_resolved_then_the_stack_is_what_cdk_makes_of_the_
     assert released.refusals() == []
 
 
-def test_given_the_release_when_its_code_is_read_then_it_lies_below_the_prefix_in_the_bucket(
+def test_release_code_lies_below_the_prefix_in_the_bucket(
     document: dict[str, Any],
 ) -> None:
     code = [
@@ -115,9 +115,7 @@ def test_given_the_release_when_its_code_is_read_then_it_lies_below_the_prefix_i
     assert sorted(names) == sorted({*folders, "layer"} - off)
 
 
-def test_given_the_release_when_read_then_nothing_of_cdks_bootstrap_and_of_this_machine_stands_in_it(
-    releases: Path, document: dict[str, Any]
-) -> None:
+def test_release_has_nothing_of_cdk_bootstrap_or_this_machine(releases: Path, document: dict[str, Any]) -> None:
     text = (releases / "release.json").read_text("utf-8")
     assert not re.findall(r"cdk-|bootstrap|hnb659fds|BootstrapVersion|CDKMetadata|aws:asset|aws:cdk", text)
     assert str(releases) not in text
@@ -127,7 +125,7 @@ def test_given_the_release_when_read_then_nothing_of_cdks_bootstrap_and_of_this_
     assert len(text.encode()) < MOST_BYTES
 
 
-def test_given_the_same_files_when_archived_at_another_time_with_other_rights_then_the_bytes_are_the_same(
+def test_archive_bytes_are_independent_of_time_and_permissions(
     tmp_path: Path,
 ) -> None:
     for folder, names, rights, time_s in (("a", "xy", 0o600, 1_000_000_000), ("b", "yx", 0o755, 1_700_000_000)):
@@ -148,7 +146,7 @@ def test_given_the_release_when_linted_then_nothing_is_found(releases: Path) -> 
     assert found(releases / "release.json", STANDS | EMPTY_LISTS) == []
 
 
-def test_given_the_release_when_shown_in_the_console_then_each_parameter_has_a_group_a_label_and_a_description(
+def test_release_parameters_have_group_label_and_description(
     document: dict[str, Any],
 ) -> None:
     form = document["Metadata"]["AWS::CloudFormation::Interface"]
@@ -167,7 +165,7 @@ def test_given_the_release_when_shown_in_the_console_then_each_parameter_has_a_g
         ({"security_group_ids": "sg-0123456789abcdef0"}, "SecurityGroupIds needs SubnetIds."),
     ],
 )
-def test_given_parameters_that_do_not_go_together_when_the_rules_are_read_then_they_refuse_them(
+def test_conflicting_parameters_are_refused_by_the_rules(
     document: dict[str, Any], context: dict[str, str], refusal: str
 ) -> None:
     (found_refusal,) = resolved(document, context, "TrainGuard").refusals()
@@ -205,14 +203,12 @@ TOGETHER = {
 """What a setting needs beside itself."""
 
 
-def test_given_the_parameters_when_listed_then_each_with_a_setting_is_tried() -> None:
+def test_each_parameter_with_a_setting_is_tried() -> None:
     assert list(VALUES) == [each.name for each in PARAMETERS if each.setting]
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_given_values_when_tried_then_a_parameter_takes_what_its_setting_takes_and_nothing_else(
-    document: dict[str, Any], name: str
-) -> None:
+def test_parameter_takes_exactly_what_its_setting_takes(document: dict[str, Any], name: str) -> None:
     (parameter,) = (each for each in PARAMETERS if each.name == name)
     setting = str(parameter.setting)
     taken, refused = VALUES[name]
@@ -235,7 +231,7 @@ def takes(declared: Mapping[str, Any], value: str) -> bool:
     return re.fullmatch(declared["AllowedPattern"], value) is not None
 
 
-def test_given_settings_when_a_release_is_built_then_they_are_the_defaults_of_its_parameters() -> None:
+def test_settings_become_defaults_of_release_parameters() -> None:
     config = DeploymentConfig.from_context({**CHOSEN["all-with-own-bucket"], "stack_name": "TrainGuard"})
     defaults = {name: each.get("Default") for name, each in declarations(config).items()}
     given = parameters_of(CHOSEN["all-with-own-bucket"])
@@ -245,7 +241,7 @@ def test_given_settings_when_a_release_is_built_then_they_are_the_defaults_of_it
     assert (defaults["Evaluate"], defaults["ProfileBucket"], defaults["Canary"]) == ("tagged", "", "true")
 
 
-def test_given_run_files_when_a_release_is_built_then_its_existing_bucket_can_be_read_by_events_alone() -> None:
+def test_release_with_run_files_reads_its_bucket_by_events_alone() -> None:
     config = DeploymentConfig.from_context({"live_sources": "logs,wandb"})
     assert declarations(config)["ProfileNotifications"]["AllowedValues"] == ["eventbridge"]
 
@@ -263,9 +259,7 @@ def test_given_run_files_when_a_release_is_built_then_its_existing_bucket_can_be
         ),
     ],
 )
-def test_given_a_setting_that_no_release_can_have_when_built_then_it_is_refused(
-    context: dict[str, str], fault: str
-) -> None:
+def test_setting_no_release_can_have_is_refused(context: dict[str, str], fault: str) -> None:
     with pytest.raises(DeploymentConfigError) as failure:
         declarations(DeploymentConfig.from_context(context))
     (told,) = failure.value.faults

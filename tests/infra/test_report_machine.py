@@ -74,9 +74,7 @@ def payloads(execution: Execution, state: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_given_a_job_when_its_report_is_made_then_each_item_is_digested_and_the_parts_are_put_together_and_deleted(
-    machine: dict[str, Any], few: bool
-) -> None:
+def test_items_are_digested_and_their_parts_joined_and_deleted(machine: dict[str, Any], few: bool) -> None:
     execution, ending = execute(machine, few=few)
     assert ending == Ending("SUCCEEDED")
     assert payloads(execution, "PlanReport") == [{"job": JOB, "run": RUN, "listing": None}]
@@ -88,9 +86,7 @@ def test_given_a_job_when_its_report_is_made_then_each_item_is_digested_and_the_
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_given_an_item_that_takes_several_calls_when_digested_then_each_goes_on_where_the_last_one_ended(
-    machine: dict[str, Any], few: bool
-) -> None:
+def test_digest_of_several_calls_resumes_where_the_last_ended(machine: dict[str, Any], few: bool) -> None:
     execution, ending = execute(machine, count=1, few=few, parts=3)
     assert ending == Ending("SUCCEEDED")
     assert [(item["part"], item["more"]) for item in payloads(execution, "DigestProfile")] == [
@@ -101,9 +97,7 @@ def test_given_an_item_that_takes_several_calls_when_digested_then_each_goes_on_
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_given_an_item_that_always_fails_when_digested_then_the_others_are_read_and_the_report_is_built(
-    machine: dict[str, Any], few: bool
-) -> None:
+def test_always_failing_item_leaves_the_others_in_the_report(machine: dict[str, Any], few: bool) -> None:
     execution, ending = execute(machine, few=few, failing={"algo-2"})
     tried = [item["node"] for item in payloads(execution, "DigestProfile")]
     assert tried == ["algo-1", *["algo-2"] * 4, "algo-3"]
@@ -111,7 +105,7 @@ def test_given_an_item_that_always_fails_when_digested_then_the_others_are_read_
     assert len(execution.arguments_of("BuildReport")) == 1
 
 
-def test_given_a_job_without_objects_when_its_report_is_made_then_nothing_is_digested(machine: dict[str, Any]) -> None:
+def test_job_without_objects_digests_nothing(machine: dict[str, Any]) -> None:
     execution, ending = execute(machine, count=0)
     assert ending == Ending("SUCCEEDED")
     assert execution.arguments_of("DigestProfile") == []
@@ -119,15 +113,13 @@ def test_given_a_job_without_objects_when_its_report_is_made_then_nothing_is_dig
 
 
 @pytest.mark.parametrize("task", ["PlanReport", "DigestProfile", "BuildReport", "DropParts"])
-def test_given_an_account_whose_functions_are_used_up_when_one_is_called_then_it_waits_and_nothing_is_lost(
-    machine: dict[str, Any], task: str
-) -> None:
+def test_throttled_function_call_waits_and_loses_nothing(machine: dict[str, Any], task: str) -> None:
     execution, ending = execute(machine, count=1, throttled=30, throttled_task=task)
     assert ending == Ending("SUCCEEDED")
     assert len(execution.arguments_of(task)) == 31
 
 
-def test_given_a_plan_that_fails_when_a_report_is_asked_for_then_none_is_built_and_the_execution_fails(
+def test_failed_plan_on_request_builds_none_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"PlanReport"})
@@ -135,7 +127,7 @@ def test_given_a_plan_that_fails_when_a_report_is_asked_for_then_none_is_built_a
     assert ending == Ending("FAILED", "TrainGuard.StepFailed", "PlanReport: Service.Exception: PlanReport is down")
 
 
-def test_given_a_plan_that_fails_when_a_job_ends_then_a_report_is_built_of_state_and_the_execution_fails(
+def test_failed_plan_at_the_end_builds_from_state_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"PlanReport"}, kind="end")
@@ -144,7 +136,7 @@ def test_given_a_plan_that_fails_when_a_job_ends_then_a_report_is_built_of_state
     assert ending == Ending("FAILED", "TrainGuard.StepFailed", "PlanReport: Service.Exception: PlanReport is down")
 
 
-def test_given_a_list_that_cannot_be_read_when_a_report_is_made_then_it_is_built_and_the_execution_fails(
+def test_unreadable_list_builds_the_report_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, few=False, failing={"DigestMany"})
@@ -152,7 +144,7 @@ def test_given_a_list_that_cannot_be_read_when_a_report_is_made_then_it_is_built
     assert ending.cause == "DigestMany: Service.Exception: DigestMany is down"
 
 
-def test_given_a_report_that_cannot_be_built_when_asked_for_then_its_parts_are_deleted_and_the_execution_fails(
+def test_unbuildable_report_on_request_deletes_parts_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"BuildReport"})
@@ -162,7 +154,7 @@ def test_given_a_report_that_cannot_be_built_when_asked_for_then_its_parts_are_d
     assert ending.cause == "BuildReport: Service.Exception: BuildReport is down"
 
 
-def test_given_a_report_that_cannot_be_built_when_a_job_ends_then_there_is_one_of_state_and_the_execution_fails(
+def test_unbuildable_report_at_the_end_falls_back_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"BuildReport"}, kind="end")
@@ -171,7 +163,7 @@ def test_given_a_report_that_cannot_be_built_when_a_job_ends_then_there_is_one_o
     assert ending.cause == "BuildReport: Service.Exception: BuildReport is down"
 
 
-def test_given_a_job_that_ends_when_its_report_is_built_then_none_of_state_takes_its_place(
+def test_full_report_at_the_end_is_not_replaced_by_one_of_state(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, kind="end")
@@ -179,14 +171,14 @@ def test_given_a_job_that_ends_when_its_report_is_built_then_none_of_state_takes
     assert execution.arguments_of("BuildFromState") == []
 
 
-def test_given_parts_that_cannot_be_deleted_when_a_report_is_made_then_the_execution_says_so(
+def test_undeletable_parts_are_reported_by_the_execution(
     machine: dict[str, Any],
 ) -> None:
     _, ending = execute(machine, failing={"DropParts"})
     assert ending.cause == "DropParts: Service.Exception: DropParts is down"
 
 
-def test_given_the_maps_when_read_then_both_are_bounded_and_a_distributed_one_outlives_a_lost_item(
+def test_maps_are_bounded_and_distributed_ones_survive_item_loss(
     machine: dict[str, Any],
 ) -> None:
     few, many = machine["States"]["DigestFew"], machine["States"]["DigestMany"]
@@ -196,24 +188,20 @@ def test_given_the_maps_when_read_then_both_are_bounded_and_a_distributed_one_ou
     assert (many["ToleratedFailurePercentage"], many["Label"]) == (100, "Digests")
 
 
-def test_given_as_many_items_as_an_inline_map_takes_when_counted_then_they_fit_into_history_and_payload(
+def test_items_of_a_full_inline_map_fit_history_and_payload(
     machine: dict[str, Any],
 ) -> None:
     events_a_call, calls = 9, 24
     assert machine["States"]["DigestFew"]["MaxConcurrency"] * events_a_call * calls < 25_000
 
 
-def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
-    template: Template, machine: dict[str, Any]
-) -> None:
+def test_machine_is_standard_logged_traced_and_time_limited(template: Template, machine: dict[str, Any]) -> None:
     assert_standard_and_logged(template, "ReportsReport")
     assert machine["QueryLanguage"] == "JSONata"
     assert machine["TimeoutSeconds"] == 24 * 3600
 
 
-def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
-    template: Template, machine: dict[str, Any]
-) -> None:
+def test_each_task_waits_longer_than_its_function(template: Template, machine: dict[str, Any]) -> None:
     digesting = machine["States"]["DigestFew"]["ItemProcessor"]["States"]
     states = {**machine["States"], **digesting}
     for name in TASKS:
@@ -225,7 +213,7 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
         }
 
 
-def test_given_few_and_many_items_when_their_maps_are_read_then_they_do_the_same_under_names_of_their_own(
+def test_maps_of_few_and_many_items_do_the_same(
     machine: dict[str, Any],
 ) -> None:
     few, many = (machine["States"][name]["ItemProcessor"] for name in ("DigestFew", "DigestMany"))
@@ -235,6 +223,6 @@ def test_given_few_and_many_items_when_their_maps_are_read_then_they_do_the_same
     assert renamed["StartAt"] == few["StartAt"]
 
 
-def test_given_who_reads_and_puts_together_when_read_then_each_has_two_gigabytes(template: Template) -> None:
+def test_reader_and_builder_have_two_gigabytes_each(template: Template) -> None:
     for name in ("DigestProfile", "BuildReport"):
         assert template.one("AWS::Lambda::Function", f"Reports{name}Function")["MemorySize"] == 2048

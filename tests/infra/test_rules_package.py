@@ -36,15 +36,13 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "build"
 
 
-def test_given_the_example_when_read_then_it_is_known_by_name_and_rules() -> None:
+def test_example_package_has_its_name_and_rules() -> None:
     package = read_rules_package(EXAMPLE)
     assert (package.name, package.rules) == ("example_rules", ("HostMemory",))
     assert {file.name for file in package.files} == {"__init__.py", "host_memory.py"}
 
 
-def test_given_a_package_when_the_layer_is_built_then_functions_find_its_rules_and_nothing_else_is_in_it(
-    tmp_path: Path, build: Path
-) -> None:
+def test_layer_has_the_rules_of_a_package_and_nothing_else(tmp_path: Path, build: Path) -> None:
     files = {
         "__init__.py": INIT,
         "host_memory.py": RULE,
@@ -78,7 +76,7 @@ def run(site: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def test_given_a_changed_package_when_asked_then_another_layer_is_built(tmp_path: Path, build: Path) -> None:
+def test_changed_package_builds_another_layer(tmp_path: Path, build: Path) -> None:
     folder = write(tmp_path / "ours", {"__init__.py": INIT, "host_memory.py": RULE})
     without = layer_folder(overlay.AWS, build)
     first = layer_folder(overlay.AWS, build, rules_package=read_rules_package(str(folder)))
@@ -115,7 +113,7 @@ def test_given_a_changed_package_when_asked_then_another_layer_is_built(tmp_path
         ),
     ],
 )
-def test_given_a_package_that_would_fail_in_the_functions_when_read_then_the_error_says_why(
+def test_package_failing_in_the_functions_says_why(
     tmp_path: Path, name: str, files: Mapping[str, str], told: str
 ) -> None:
     folder = write(tmp_path / name, files)
@@ -134,14 +132,12 @@ def test_given_a_package_that_would_fail_in_the_functions_when_read_then_the_err
         *("orjson", "pydantic", "yaml", "compression", "annotationlib", "trainguard_rules", "lambdas"),
     ],
 )
-def test_given_a_package_called_as_a_module_that_functions_import_when_read_then_it_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_package_named_like_an_imported_module_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(RulesPackageError, match=f"its name '{name}' is taken by a module"):
         read_rules_package(str(write(tmp_path / name, {"__init__.py": INIT.replace("ours", name)})))
 
 
-def test_given_the_layer_of_trainguard_alone_when_listed_then_packages_may_import_what_it_holds() -> None:
+def test_packages_may_import_what_the_bare_layer_holds() -> None:
     site = layer_folder(overlay.AWS) / "python"
     no_package = (".dist-info", ".libs", "__pycache__")
     held = {entry.name.partition(".")[0] for entry in site.iterdir() if not entry.name.endswith(no_package)}
@@ -155,6 +151,6 @@ def test_given_the_context_when_read_then_a_package_is_a_path() -> None:
         DeploymentConfig.from_context({"rules_package": "  "})
 
 
-def test_given_a_package_that_is_not_there_when_the_layer_is_made_then_synthesis_stops_with_its_name() -> None:
+def test_missing_package_stops_synthesis_with_its_name() -> None:
     with pytest.raises(RulesPackageError, match="nowhere"):
         RulesLayer(Stack(App(), "Stack"), "Layer", overlay=overlay.AWS, rules_package="nowhere")

@@ -32,19 +32,19 @@ def read(layer: Path) -> dict[str, Any]:
     return document
 
 
-def test_given_the_layer_when_its_bill_is_read_then_it_is_cyclonedx_1_6(layer: Path) -> None:
+def test_sbom_of_the_layer_is_cyclonedx_1_6(layer: Path) -> None:
     text = (layer / SBOM_FILE).read_text("utf-8")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
-def test_given_the_layer_when_its_bill_is_read_then_it_names_what_the_layer_holds_and_nothing_else(layer: Path) -> None:
+def test_sbom_names_exactly_the_contents_of_the_layer(layer: Path) -> None:
     named = {(each["name"], each["version"]) for each in read(layer)["components"]}
     folders = (each.name.removesuffix(".dist-info") for each in (layer / "python").glob("*.dist-info"))
     held = {tuple(folder.replace("_", "-").rsplit("-", 1)) for folder in folders}
     assert named == held | {("trainguard", PROJECT["version"])}
 
 
-def test_given_a_wheel_when_named_then_its_hash_is_that_of_the_locked_file_for_the_platform(layer: Path) -> None:
+def test_wheel_hash_is_of_the_locked_file_for_the_platform(layer: Path) -> None:
     locked = {wheel["url"]: wheel["hash"] for package in LOCK["package"] for wheel in package.get("wheels", ())}
     cpu = "aarch64" if read(layer)["metadata"]["component"]["properties"][0]["value"] == "arm64" else "x86_64"
     for each in read(layer)["components"]:
@@ -57,21 +57,21 @@ def test_given_a_wheel_when_named_then_its_hash_is_that_of_the_locked_file_for_t
         assert each["licenses"]
 
 
-def test_given_the_licences_when_read_then_they_are_spdx_where_the_wheel_says_so(layer: Path) -> None:
+def test_licences_are_spdx_where_the_wheel_says_so(layer: Path) -> None:
     found = {each["name"]: each.get("licenses") for each in read(layer)["components"]}
     assert found["msgspec"][0]["license"]["id"] == "BSD-3-Clause"
     assert found["numpy"][0]["expression"].startswith("BSD-3-Clause AND ")
     assert found["jinja2"][0]["license"]["name"] == "BSD License"
 
 
-def test_given_native_libraries_in_a_wheel_when_read_then_each_is_named_with_its_hash(layer: Path) -> None:
+def test_native_libraries_of_a_wheel_are_named_with_hashes(layer: Path) -> None:
     (numpy,) = (each for each in read(layer)["components"] if each["name"] == "numpy")
     named = {each["name"] for each in numpy["components"] if each["hashes"]}
     assert named == {file.name for file in (layer / "python" / "numpy.libs").iterdir()}
     assert any("openblas" in name for name in named)
 
 
-def test_given_the_dependencies_when_read_then_they_are_those_of_the_project_and_of_the_wheels(layer: Path) -> None:
+def test_dependencies_are_those_of_project_and_wheels(layer: Path) -> None:
     needs = {each["ref"]: set(each.get("dependsOn", ())) for each in read(layer)["dependencies"]}
     assert needs["trainguard-layer"] == {"trainguard"}
     named = ("aws-lambda-powertools", "google-crc32c", "jinja2", "msgspec", "numpy", "protobuf", "tzdata")
@@ -85,9 +85,7 @@ def pinned(name: str) -> str:
     return f"{name}@{version}"
 
 
-def test_given_rules_of_ones_own_when_built_then_the_bill_names_their_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sbom_names_the_package_of_custom_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
     monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
     package = read_rules_package("examples/example_rules")
@@ -97,7 +95,7 @@ def test_given_rules_of_ones_own_when_built_then_the_bill_names_their_package(
     assert needs["rules:example_rules"] == ["trainguard"]
 
 
-def test_given_a_wheel_that_the_lock_lacks_when_read_then_it_is_named_without_a_hash(tmp_path: Path) -> None:
+def test_wheel_missing_in_the_lock_has_no_hash(tmp_path: Path) -> None:
     info = tmp_path / "odd-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n", encoding="utf-8")

@@ -33,7 +33,7 @@ def tracked() -> list[Path]:
     return [file for file in files if file.suffix not in _SKIPPED and file.is_file() and not file.is_symlink()]
 
 
-def test_given_the_repository_when_each_file_is_scanned_then_none_holds_a_credential() -> None:
+def test_no_file_of_the_repository_holds_a_credential() -> None:
     files = tracked()
     assert len(files) > 1_000
     found = {
@@ -45,7 +45,7 @@ def test_given_the_repository_when_each_file_is_scanned_then_none_holds_a_creden
 
 
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_given_a_credential_of_a_kind_when_scanned_then_it_is_found_and_is_not_shown_whole(kind: str) -> None:
+def test_each_kind_of_credential_is_found_and_not_shown_whole(kind: str) -> None:
     text = f"before {SAMPLES[kind]} after"
     (found,) = secrets_in(text, ALLOWED)
     assert found.startswith(f"{kind}: ")

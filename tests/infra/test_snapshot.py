@@ -15,7 +15,7 @@ ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 _ASSET = re.compile(r"[0-9a-f]{64}\.zip")
 
 
-def test_given_the_template_when_compared_with_the_snapshot_then_nothing_changed_unseen(template: Template) -> None:
+def test_template_matches_the_snapshot(template: Template) -> None:
     normalised = json.dumps(json.loads(_ASSET.sub("<asset>.zip", template.text)), indent=1) + "\n"
     if os.environ.get(ACCEPT):
         SNAPSHOT.write_text(normalised, encoding="utf-8")

@@ -12,9 +12,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_given_a_table_when_read_then_it_has_its_keys_and_all_that_keeps_data_and_bills_safe(
-    template: Template, name: str
-) -> None:
+def test_table_has_its_keys_and_is_safe_for_data_and_bills(template: Template, name: str) -> None:
     table = template.one("AWS::DynamoDB::Table", name)
     assert {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]} == TABLES[name]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
@@ -24,7 +22,7 @@ def test_given_a_table_when_read_then_it_has_its_keys_and_all_that_keeps_data_an
     assert "StreamSpecification" not in table
 
 
-def test_given_the_jobs_table_when_read_then_a_sparse_index_finds_the_active_jobs(template: Template) -> None:
+def test_jobs_table_has_a_sparse_index_of_active_jobs(template: Template) -> None:
     (index,) = template.one("AWS::DynamoDB::Table", "StorageJobs")["GlobalSecondaryIndexes"]
     assert index["IndexName"] == "ActiveJobs"
     assert [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]] == [
@@ -35,7 +33,7 @@ def test_given_the_jobs_table_when_read_then_a_sparse_index_finds_the_active_job
     assert index["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
 
 
-def test_given_the_bucket_when_read_then_it_is_private_encrypted_and_emptied_in_time(template: Template) -> None:
+def test_bucket_is_private_encrypted_and_expires(template: Template) -> None:
     bucket = template.one("AWS::S3::Bucket", "StorageProfiles")
     assert bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"] == [
         {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
@@ -60,7 +58,7 @@ def test_given_the_bucket_when_read_then_it_is_private_encrypted_and_emptied_in_
         "MonitoringOperationsPolicy",
     ],
 )
-def test_given_a_bucket_queue_or_topic_when_read_then_plain_http_is_refused(template: Template, policy: str) -> None:
+def test_plain_http_is_refused_by_buckets_queues_and_topics(template: Template, policy: str) -> None:
     refusals = [
         statement
         for name, statement, _ in template.resource_policy_statements()
@@ -69,27 +67,25 @@ def test_given_a_bucket_queue_or_topic_when_read_then_plain_http_is_refused(temp
     assert [refusal.condition for refusal in refusals] == [{"Bool": {"aws:SecureTransport": "false"}}]
 
 
-def test_given_the_default_context_when_synthesised_then_data_outlives_the_stack(template: Template) -> None:
+def test_data_outlives_the_stack_by_default(template: Template) -> None:
     keep = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
     policies = {resource.name: resource.deletion_policy for resource in template.resources if resource.type in keep}
     assert set(policies.values()) == {"RetainExceptOnCreate"}, "a first deployment that fails must leave nothing"
-    assert len(policies) == 21
+    assert len(policies) == 23
 
 
 def test_given_the_log_groups_when_read_then_each_forgets(template: Template) -> None:
     groups = template.of_type("AWS::Logs::LogGroup").values()
-    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 17
+    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 19
 
 
 @pytest.mark.parametrize("topic", ["ActionsAlerts", "ActionsChat"])
-def test_given_a_topic_for_alerts_when_read_then_it_names_the_key_that_costs_nothing_as_sns_does(
-    template: Template, topic: str
-) -> None:
+def test_alert_topic_names_the_free_key_like_sns(template: Template, topic: str) -> None:
     """By the alias's ARN the key would not be found in an account that never encrypted a topic."""
     assert template.one("AWS::SNS::Topic", topic)["KmsMasterKeyId"] == "alias/aws/sns"
 
 
-def test_given_the_alarms_topic_when_read_then_cloudwatch_can_publish_to_it(template: Template) -> None:
+def test_cloudwatch_can_publish_to_the_alarm_topic(template: Template) -> None:
     topic = template.one("AWS::SNS::Topic", "MonitoringOperations")
     assert "KmsMasterKeyId" not in topic, "CloudWatch may not use the key that AWS manages for SNS"
     allowed = [

@@ -20,20 +20,16 @@ def second(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return outdir
 
 
-def test_given_nothing_to_warn_of_when_the_command_line_synthesises_then_it_prints_nothing(second: Path) -> None:
+def test_synthesis_without_warnings_prints_nothing(second: Path) -> None:
     assert second.with_name("said.txt").read_text(encoding="utf-8").strip() == ""
 
 
-def test_given_another_checkout_when_the_command_line_synthesises_then_the_template_has_the_same_bytes(
-    production: Path, second: Path
-) -> None:
+def test_other_checkout_gives_the_same_template_bytes(production: Path, second: Path) -> None:
     name = "TrainGuard.template.json"
     assert (second / name).read_bytes() == (production / name).read_bytes()
 
 
-def test_given_another_checkout_when_the_command_line_synthesises_then_the_assets_have_the_same_hashes(
-    production: Path, second: Path
-) -> None:
+def test_other_checkout_gives_the_same_asset_hashes(production: Path, second: Path) -> None:
     name = "TrainGuard.assets.json"
     files = read_json(second / name)["files"]
     assert isinstance(files, dict)
@@ -41,17 +37,17 @@ def test_given_another_checkout_when_the_command_line_synthesises_then_the_asset
     assert files == read_json(production / name)["files"]
 
 
-def test_given_a_docker_that_fails_when_synthesised_then_it_was_never_called(production: Path, second: Path) -> None:
+def test_synthesis_never_calls_docker(production: Path, second: Path) -> None:
     assert docker_calls(production.with_name("production-home")) == []
     assert docker_calls(second.with_name("assembly-home")) == []
 
 
-def test_given_the_template_when_read_then_no_custom_resource_stands_in_it(template: Template) -> None:
+def test_template_has_no_custom_resource(template: Template) -> None:
     kinds = {resource.type for resource in template.resources}
     assert not [kind for kind in kinds if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource"]
 
 
-def test_given_context_of_a_person_when_synthesised_then_bucket_topics_and_removal_follow_it(variants: Path) -> None:
+def test_bucket_topics_and_removal_follow_the_context(variants: Path) -> None:
     assert not (variants / "person.error").exists()
     template = Template(variants / "person" / "TrainGuard.template.json")
     assert not template.of_type("AWS::S3::Bucket")

@@ -1,4 +1,4 @@
-"""`make destroy`: what is told, asked and refused before anything is deleted; buckets of every kind are emptied."""
+"""`make destroy`: what is shown, asked and refused before anything is deleted; buckets of every kind are emptied."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from moto import mock_aws
 from infra import teardown
 from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
 from trainguard.cli.services.deployment import Deployment
-from trainguard.errors import PortUnavailableError
+from trainguard.core.errors import PortUnavailableError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -68,9 +68,7 @@ def left(s3: "S3Client") -> list[object]:
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_given_a_bucket_when_emptied_then_versions_delete_markers_and_uploads_are_gone(
-    s3: "S3Client", versioned: bool
-) -> None:
+def test_emptied_bucket_has_no_versions_markers_or_uploads(s3: "S3Client", versioned: bool) -> None:
     if versioned:
         s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
     for body in (b"1", b"2"):
@@ -83,13 +81,11 @@ def test_given_a_bucket_when_emptied_then_versions_delete_markers_and_uploads_ar
     assert left(s3) == []
 
 
-def test_given_a_bucket_that_is_gone_when_emptied_then_there_is_nothing_to_do(s3: "S3Client") -> None:
+def test_emptying_a_missing_bucket_does_nothing(s3: "S3Client") -> None:
     assert empty(s3, "nowhere") == 0
 
 
-def test_given_objects_that_s3_does_not_delete_when_emptied_then_the_others_go_and_the_error_names_them(
-    s3: "S3Client", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undeletable_objects_are_named_and_others_deleted(s3: "S3Client", monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [f"kept/{number}" for number in range(4)]
     for key in (*kept, "free"):
         s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
@@ -111,7 +107,7 @@ def test_given_objects_that_s3_does_not_delete_when_emptied_then_the_others_go_a
 
 
 @pytest.mark.parametrize("as_text", [True, False])
-def test_given_a_template_when_read_then_what_is_retained_stays_and_what_is_gone_already_is_left_out(
+def test_retained_resources_stay_and_gone_ones_are_left_out(
     as_text: bool,
 ) -> None:
     client: Any = _CloudFormation(json.dumps(_TEMPLATE) if as_text else _TEMPLATE)
@@ -173,9 +169,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> _Account:
     return account
 
 
-def test_given_a_stack_when_asked_about_then_account_region_stack_and_fate_stand_before_the_question(
-    account: _Account, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_question_follows_account_region_stack_and_fate(account: _Account, capsys: pytest.CaptureFixture[str]) -> None:
     account.typed = "Other"
     assert main([]) == 1
     told = capsys.readouterr().out
@@ -197,7 +191,7 @@ def test_given_a_stack_when_asked_about_then_account_region_stack_and_fate_stand
         ),
     ],
 )
-def test_given_an_operators_stop_switch_when_asked_about_then_it_says_that_this_stays_and_how_to_delete_it(
+def test_kept_stop_switch_override_is_named_with_its_removal(
     account: _Account, capsys: pytest.CaptureFixture[str], stored: str | None, told: str | None
 ) -> None:
     def get_parameter(Name: str) -> Any:  # noqa: N803 -- named as boto3's
@@ -216,9 +210,7 @@ def test_given_an_operators_stop_switch_when_asked_about_then_it_says_that_this_
     assert account.commands
 
 
-def test_given_nobody_to_ask_when_destroyed_then_nothing_is_deleted_and_it_says_how(
-    account: _Account, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_destroy_without_a_terminal_deletes_nothing(account: _Account, capsys: pytest.CaptureFixture[str]) -> None:
     account.typed = None
     assert main([]) == 1
     assert "--yes" in capsys.readouterr().out
@@ -226,7 +218,7 @@ def test_given_nobody_to_ask_when_destroyed_then_nothing_is_deleted_and_it_says_
 
 
 @pytest.mark.parametrize("words", [[], ["--yes"], ["-y"], ["--force"], ["-f"]])
-def test_given_consent_when_destroyed_then_the_bucket_is_emptied_and_cdk_is_told_the_region_that_was_shown(
+def test_confirmed_destroy_empties_the_bucket_and_runs_cdk_there(
     account: _Account, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -248,15 +240,13 @@ def test_given_consent_when_destroyed_then_the_bucket_is_emptied_and_cdk_is_told
     assert {account.environments[0][name] for name in ("AWS_REGION", "AWS_DEFAULT_REGION")} == {REGION}
 
 
-def test_given_a_region_when_destroyed_then_stack_and_cdk_are_there(account: _Account) -> None:
+def test_destroy_in_a_region_finds_stack_and_cdk(account: _Account) -> None:
     assert main(["--yes", "--region", "ap-south-1"]) == 0
     assert account.commands == [[str(teardown.CDK), "destroy", "--force"]]
     assert account.environments[0]["AWS_REGION"] == "ap-south-1"
 
 
-def test_given_a_stack_of_something_else_when_destroyed_then_it_is_refused(
-    account: _Account, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_destroy_refuses_a_stack_of_something_else(account: _Account, capsys: pytest.CaptureFixture[str]) -> None:
     account.outputs = {"JobsTable": "Jobs"}
     assert main(["--yes", "-c", "stack_name=Billing"]) == 2
     told = capsys.readouterr()
@@ -265,7 +255,7 @@ def test_given_a_stack_of_something_else_when_destroyed_then_it_is_refused(
     assert (account.emptied, account.commands) == ([], [])
 
 
-def test_given_a_profile_and_keys_in_the_environment_when_destroyed_then_it_asks_for_one_of_them(
+def test_destroy_with_profile_and_keys_asks_for_one_of_them(
     account: _Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "prod")
@@ -276,7 +266,7 @@ def test_given_a_profile_and_keys_in_the_environment_when_destroyed_then_it_asks
     assert main(["--yes", "--profile", "prod"]) == 0
 
 
-def test_given_a_bucket_that_stays_full_when_destroyed_then_cdk_is_not_asked(
+def test_bucket_that_stays_full_does_not_run_cdk(
     account: _Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> int:
@@ -289,7 +279,7 @@ def test_given_a_bucket_that_stays_full_when_destroyed_then_cdk_is_not_asked(
 
 
 @pytest.mark.parametrize("words", [["-c", "retain_data=maybe"], ["-c", "stackname=Other"]])
-def test_given_context_that_cannot_be_used_when_destroyed_then_it_is_refused_without_a_traceback(
+def test_unusable_context_is_refused_without_a_traceback(
     account: _Account, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert main(["--yes", *words]) == 2
@@ -297,7 +287,7 @@ def test_given_context_that_cannot_be_used_when_destroyed_then_it_is_refused_wit
     assert account.commands == []
 
 
-def test_given_a_service_that_refuses_when_emptied_then_the_error_is_one_of_ours() -> None:
+def test_refusing_service_raises_one_of_our_errors() -> None:
     def refuse(_: str) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectVersions")
 

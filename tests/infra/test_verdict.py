@@ -12,11 +12,11 @@ def deployed(variants: Path) -> Template:
     return Template(variants / "verdict" / "TrainGuard.template.json")
 
 
-def test_given_the_default_when_synthesised_then_there_is_no_endpoint(template: Template) -> None:
+def test_default_stack_has_no_verdict_endpoint(template: Template) -> None:
     assert not template.of_type("AWS::Lambda::Url")
 
 
-def test_given_the_endpoint_when_synthesised_then_iam_guards_it_and_nobody_is_let_in_by_the_stack(
+def test_endpoint_is_guarded_by_iam_and_admits_nobody(
     deployed: Template,
 ) -> None:
     (url,) = deployed.of_type("AWS::Lambda::Url").values()
@@ -26,7 +26,7 @@ def test_given_the_endpoint_when_synthesised_then_iam_guards_it_and_nobody_is_le
     assert not any("Verdict" in str(name) for name in invoked)
 
 
-def test_given_the_endpoint_when_synthesised_then_its_role_reads_jobs_and_rows_and_nothing_else(
+def test_endpoint_role_reads_only_jobs_and_rows(
     deployed: Template,
 ) -> None:
     held = [each for role, each in deployed.role_statements() if role == "VerdictRole"]

@@ -13,11 +13,11 @@ def deployed(variants: Path) -> Template:
     return Template(variants / "digest" / "TrainGuard.template.json")
 
 
-def test_given_the_default_when_synthesised_then_there_is_no_digest(template: Template) -> None:
+def test_default_stack_has_no_weekly_digest(template: Template) -> None:
     assert not [name for name in template.of_type("AWS::Lambda::Function") if name.startswith("WeeklyDigest")]
 
 
-def test_given_the_digest_when_synthesised_then_it_is_asked_for_on_mondays_with_the_event_s_own_time(
+def test_digest_is_scheduled_on_mondays_with_the_event_time(
     deployed: Template,
 ) -> None:
     schedule = deployed.one("AWS::Events::Rule", "WeeklyDigestEachWeek")
@@ -28,7 +28,7 @@ def test_given_the_digest_when_synthesised_then_it_is_asked_for_on_mondays_with_
     assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
 
 
-def test_given_the_digest_when_synthesised_then_its_role_reads_publishes_and_nothing_else(deployed: Template) -> None:
+def test_digest_role_only_reads_and_publishes(deployed: Template) -> None:
     held = [each for role, each in deployed.role_statements() if role == "WeeklyDigestRole"]
     own = {each.sid: (each.actions, each.resources) for each in held if each.sid != "WriteLogs"}
     assert own == {

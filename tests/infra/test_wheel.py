@@ -43,24 +43,20 @@ def python(wheel: Path) -> Path:
     return python
 
 
-def test_given_the_wheel_when_listed_then_it_says_that_it_is_typed_and_holds_the_kit(wheel: Path) -> None:
+def test_wheel_is_typed_and_holds_the_kit(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"trainguard/py.typed", "trainguard/testing/__init__.py"} <= names
     assert not [name for name in names if "tests" in name or name.endswith(".pyc")]
 
 
-def test_given_an_empty_environment_when_the_wheel_is_installed_then_the_kit_runs_without_pytest(
-    python: Path, tmp_path: Path
-) -> None:
+def test_kit_of_an_installed_wheel_runs_without_pytest(python: Path, tmp_path: Path) -> None:
     done = run(python, "-m", "doctest", PROJECT_ROOT / "rules_layer/trainguard/testing/__init__.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
     assert run(python, "-c", "import pytest", cwd=tmp_path).returncode == 1
 
 
 @pytest.mark.parametrize("is_script", [True, False], ids=["script", "module"])
-def test_given_the_wheel_without_extras_when_its_command_is_run_then_it_says_what_to_install(
-    python: Path, is_script: bool, tmp_path: Path
-) -> None:
+def test_command_without_extras_says_what_to_install(python: Path, is_script: bool, tmp_path: Path) -> None:
     command = [python.parent / "trainguard"] if is_script else [python, "-m", "trainguard"]
     done = run(*command, "--help", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -70,16 +66,14 @@ def test_given_the_wheel_without_extras_when_its_command_is_run_then_it_says_wha
     )
 
 
-def test_given_the_wheel_without_extras_when_installed_then_five_libraries_come_with_it(python: Path) -> None:
+def test_wheel_without_extras_installs_five_libraries(python: Path) -> None:
     listed = run(find_uv(), "pip", "list", "--quiet", "--format", "freeze", "--python", python, cwd=python.parent)
     assert sorted(line.partition("==")[0] for line in listed.stdout.splitlines()) == [
         *("google-crc32c", "jinja2", "markupsafe", "msgspec", "numpy", "protobuf", "trainguard"),
     ]
 
 
-def test_given_the_wheel_without_extras_when_a_folder_is_analysed_in_python_then_there_is_a_report(
-    python: Path, tmp_path: Path
-) -> None:
+def test_wheel_without_extras_reports_a_folder_in_python(python: Path, tmp_path: Path) -> None:
     made = "from trainguard.testing import SyntheticJob, write_profile; write_profile(SyntheticJob(minutes=3), 'job')"
     assert run(python, "-c", made, cwd=tmp_path).returncode == 0
     said = "import trainguard; report = trainguard.analyze('job'); print(report.job, report.save('out')['report.json'])"
@@ -87,9 +81,7 @@ def test_given_the_wheel_without_extras_when_a_folder_is_analysed_in_python_then
     assert (done.returncode, done.stdout) == (0, "job out/report.json\n"), done.stderr
 
 
-def test_given_an_authors_program_when_its_types_are_checked_then_those_of_trainguard_are_known(
-    python: Path, tmp_path: Path
-) -> None:
+def test_types_of_trainguard_are_known_to_a_type_checker(python: Path, tmp_path: Path) -> None:
     (tmp_path / "author.py").write_text(AUTHORS, encoding="utf-8")
     checked = run(
         *(sys.executable, "-m", "mypy", "--strict", "--python-executable", python),

@@ -3,15 +3,19 @@
 import os
 import re
 import subprocess
+import tomllib
 from typing import Any
 
 import pytest
 import yaml
 
+import trainguard
+import trainguard_collector
 from infra.bundling import PROJECT_ROOT
 from infra.release.folder import project_version
 
 FOLDER = PROJECT_ROOT / ".github"
+PROJECTS = ("pyproject.toml", "collector/pyproject.toml")
 WORKFLOWS = sorted(each.stem for each in (FOLDER / "workflows").glob("*.yml"))
 
 
@@ -25,7 +29,7 @@ def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_given_a_workflow_when_read_then_what_runs_code_may_write_nothing_to_the_repository_and_ends_by_itself(
+def test_workflow_code_has_no_write_access_and_a_timeout(
     name: str,
 ) -> None:
     workflow = read(name)
@@ -33,18 +37,18 @@ def test_given_a_workflow_when_read_then_what_runs_code_may_write_nothing_to_the
     assert set(workflow["permissions"].items()) <= allowed
     assert all(job["timeout-minutes"] <= 90 for job in workflow["jobs"].values())
     writing = {job for job, body in workflow["jobs"].items() if "permissions" in body}
-    assert writing == ({"publish"} if name == "release" else set())
+    assert writing == ({"publish", "pypi"} if name == "release" else set())
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_given_a_workflow_when_read_then_each_action_is_one_commit_and_its_version_stands_beside_it(name: str) -> None:
+def test_workflow_actions_are_pinned_with_their_versions(name: str) -> None:
     lines = (FOLDER / "workflows" / f"{name}.yml").read_text("utf-8").splitlines()
     used = [line.strip().removeprefix("- ") for line in lines if "uses:" in line]
     assert used
     assert [line for line in used if not re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
-def test_given_a_tag_when_released_then_it_is_tested_built_and_published_by_a_job_that_runs_none_of_its_code() -> None:
+def test_release_is_published_by_a_job_without_its_code() -> None:
     workflow = read("release")
     assert workflow[True] == {"push": {"tags": ["v*"]}}
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
@@ -58,8 +62,29 @@ def test_given_a_tag_when_released_then_it_is_tested_built_and_published_by_a_jo
     assert attach.splitlines()[1].startswith('gh release create "$GITHUB_REF_NAME" --verify-tag ')
 
 
+def test_a_tag_publishes_both_wheels_without_a_token() -> None:
+    pypi = read("release")["jobs"]["pypi"]
+    assert pypi["needs"] == "build"
+    assert pypi["permissions"] == {"id-token": "write"}
+    assert pypi["environment"]["name"] == "pypi-${{ matrix.project }}"
+    named = [tomllib.loads((PROJECT_ROOT / file).read_text("utf-8"))["project"]["name"] for file in PROJECTS]
+    chosen = pypi["strategy"]["matrix"]["include"]
+    assert [each["project"] for each in chosen] == named
+    assert [each["files"] for each in chosen] == [f"{name.replace('-', '_')}-*" for name in named]
+    *_, publish = pypi["steps"]
+    assert publish["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert "with" not in publish
+
+
+def test_the_versions_of_both_packages_agree() -> None:
+    version = project_version()
+    declared = [tomllib.loads((PROJECT_ROOT / file).read_text("utf-8"))["project"]["version"] for file in PROJECTS]
+    assert {*declared, trainguard.__version__, trainguard_collector.__version__} == {version}
+    assert f"\n## [{version}] - " in (PROJECT_ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize(("tag", "expected"), [(f"v{project_version()}", 0), ("v0.0.0", 1)])
-def test_given_a_tag_when_it_is_not_the_version_then_it_is_refused(tag: str, expected: int) -> None:
+def test_tag_other_than_the_version_is_refused(tag: str, expected: int) -> None:
     (refuse,) = (step["run"] for step in steps(read("release")) if step.get("name", "").startswith("Refuse"))
     done = subprocess.run(["/bin/bash", "-c", refuse], cwd=PROJECT_ROOT, env={**os.environ, "GITHUB_REF_NAME": tag})
     assert done.returncode == expected
@@ -70,18 +95,18 @@ def test_given_a_push_when_tested_then_ci_run_is_what_runs() -> None:
     assert commands == ["bash .ci/run"]
 
 
-def test_given_a_repository_without_a_role_when_the_deployment_is_due_then_it_does_not_run() -> None:
+def test_deployment_is_skipped_without_a_role() -> None:
     workflow = read("deploy")
     assert all(job["if"] == "vars.AWS_DEPLOY_ROLE != ''" for job in workflow["jobs"].values())
     assert "pull_request" not in workflow[True]  # YAML reads the key `on` as true
 
 
-def test_given_a_deployment_that_fails_when_it_ends_then_the_stack_is_destroyed_all_the_same() -> None:
+def test_failed_deployment_is_destroyed() -> None:
     last = steps(read("deploy"))[-1]
     assert last["if"] == "always()"
     assert last["run"].startswith("make destroy")
 
 
-def test_given_the_canarys_script_when_read_by_bash_then_it_is_bash() -> None:
+def test_canary_script_is_valid_bash() -> None:
     checked = subprocess.run(["/bin/bash", "-n", FOLDER / "canary.sh"], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")

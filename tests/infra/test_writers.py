@@ -35,7 +35,7 @@ def keyed(variants: Path) -> Template:
 
 
 def concerning(template: Template, account: str) -> Iterator[Statement]:
-    """Yield the statements of the bucket's policy that speak of an account's principals."""
+    """Yield the statements of the bucket's policy about an account's principals."""
     for name, statement, principal in template.resource_policy_statements():
         named = {"AWS": f"arn:{{AWS::Partition}}:iam::{account}:root"}
         if name == POLICY and principal in ({"AWS": "*"}, named):
@@ -65,9 +65,7 @@ def may(template: Template, account: str, key: str, *, action: str = "s3:PutObje
         f"{THEIRS}/resnet50/tensorboard-output/events.out.tfevents.1.host",
     ],
 )
-def test_given_a_job_of_a_listed_account_when_it_writes_its_profile_below_its_prefix_then_it_may(
-    plain: Template, keyed: Template, key: str
-) -> None:
+def test_listed_account_may_write_below_its_prefix(plain: Template, keyed: Template, key: str) -> None:
     assert may(plain, THEIRS, key)
     assert may(keyed, THEIRS, key)
 
@@ -91,12 +89,12 @@ def test_given_a_job_of_a_listed_account_when_it_writes_its_profile_below_its_pr
         "trainguard-canary-20260801/job.json",
     ],
 )
-def test_given_a_listed_account_when_it_writes_elsewhere_then_it_may_not(plain: Template, key: str) -> None:
+def test_listed_account_may_not_write_elsewhere(plain: Template, key: str) -> None:
     assert not may(plain, THEIRS, key)
 
 
 @pytest.mark.parametrize("key", [f"{THEIRS}/{MINUTE}", MINUTE])
-def test_given_an_account_that_is_not_listed_when_it_writes_then_it_may_not(plain: Template, key: str) -> None:
+def test_unlisted_account_may_not_write(plain: Template, key: str) -> None:
     assert not may(plain, "222233334444", key)
 
 
@@ -112,13 +110,11 @@ def test_given_an_account_that_is_not_listed_when_it_writes_then_it_may_not(plai
         ("s3:PutLifecycleConfiguration", ""),
     ],
 )
-def test_given_a_listed_account_when_it_does_anything_but_put_then_it_may_not(
-    plain: Template, action: str, key: str
-) -> None:
+def test_listed_account_may_only_put(plain: Template, action: str, key: str) -> None:
     assert not may(plain, THEIRS, key, action=action)
 
 
-def test_given_a_listed_account_without_tls_when_it_writes_then_it_may_not(plain: Template) -> None:
+def test_listed_account_may_not_write_without_tls(plain: Template) -> None:
     assert not may(plain, THEIRS, f"{THEIRS}/{MINUTE}", **{"aws:SecureTransport": "false"})
 
 
@@ -134,7 +130,7 @@ def test_given_a_listed_account_without_tls_when_it_writes_then_it_may_not(plain
         ({SSE_C: "AES256"}, False, False),
     ],
 )
-def test_given_an_object_that_could_not_be_read_here_when_a_listed_account_writes_it_then_it_is_refused(
+def test_object_unreadable_here_is_refused_from_a_listed_account(
     plain: Template, keyed: Template, headers: dict[str, str], without_key: bool, with_key: bool
 ) -> None:
     key = f"{THEIRS}/{MINUTE}"
@@ -150,27 +146,25 @@ def test_given_an_object_that_could_not_be_read_here_when_a_listed_account_write
         (MINUTE, {SSE: "aws:kms"}),
     ],
 )
-def test_given_a_role_of_this_account_when_it_writes_then_nothing_of_all_that_denies_it(
-    plain: Template, key: str, headers: dict[str, str]
-) -> None:
+def test_role_of_this_account_is_not_denied_writing(plain: Template, key: str, headers: dict[str, str]) -> None:
     """Not even where the account lists itself."""
     assert effects(plain, OURS, "s3:PutObject", key, headers) == set()
     assert effects(plain, "222233334444", "s3:PutObject", f"x/{key}", headers) == {"Deny"}
 
 
-def test_given_objects_of_other_accounts_when_they_lie_in_the_bucket_then_they_belong_to_this_one(
+def test_objects_of_other_accounts_belong_to_this_one(
     plain: Template,
 ) -> None:
     bucket = plain.one("AWS::S3::Bucket", "StorageProfiles")
     assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
 
 
-def test_given_nobody_listed_when_the_bucket_policy_is_read_then_it_lets_nobody_in(template: Template) -> None:
+def test_bucket_policy_without_listed_accounts_admits_nobody(template: Template) -> None:
     effects = [entry.effect for name, entry, _ in template.resource_policy_statements() if name == POLICY]
     assert effects == ["Deny"]
 
 
-def test_given_as_many_accounts_as_may_be_listed_when_their_policy_is_written_then_it_is_no_longer_than_s3_takes(
+def test_policy_of_the_most_accounts_is_within_the_s3_limit(
     plain: Template,
 ) -> None:
     (policy,) = (each for each in plain.resources if each.type == "AWS::S3::BucketPolicy")

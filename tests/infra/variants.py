@@ -42,14 +42,14 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "person": PERSON,
     "sized": {
         "evaluator_memory_mb": "1536",
-        "tick_memory_mb": "256",
-        "look_after_memory_mb": "1769",
+        "scheduler_memory_mb": "256",
+        "reconcile_memory_mb": "1769",
         "lifecycle_memory_mb": "640",
         "plan_report_memory_mb": "1200",
         "report_memory_mb": "3008",
         "kernel_digest_memory_mb": "2560",
         "kernel_join_memory_mb": "1792",
-        "look_after_concurrency": "20",
+        "reconcile_concurrency": "20",
     },
     "second": {"stack_name": "TrainGuard-Research", "dashboard": "true"},
     "without-canary": {"canary": "false"},
@@ -89,7 +89,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 }
 """Context of each variant that must synthesise without a finding."""
 
-WARNING = ("Evaluation/Tick/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
+WARNING = ("Evaluation/Scheduler/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
 """The finding that one variant leaves open; a pack calls it a warning."""
 
 

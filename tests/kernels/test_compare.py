@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_names, real_profile
 from trainguard.cli.main import app
+from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import OperatorEntry
-from trainguard.kernels.inputs import short_shapes
 from trainguard.kernels.ranks.compare import MOST_ENTRIES, compared
 from trainguard.kernels.ranks.entries import Comparison
 
@@ -69,7 +69,7 @@ def test_ranks_are_paired_by_number_and_the_others_are_named() -> None:
     ]
 
 
-def test_operators_are_joined_by_name_where_a_profile_has_no_shapes() -> None:
+def test_operators_without_shapes_are_joined_by_name() -> None:
     """One profile records shapes, the other does not: nothing came or went."""
     (rank,) = job([6_000.0])
     one = OperatorEntry(

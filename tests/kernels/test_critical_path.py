@@ -18,9 +18,9 @@ from tests.support.kernel_traces import (
     real_profile,
     real_trace,
 )
+from trainguard.kernels.activity import steps_on_gpu
 from trainguard.kernels.entries import CriticalPathEntry
 from trainguard.kernels.metrics import rank_metrics
-from trainguard.kernels.step_parts import steps_on_gpu
 
 
 def path(fill: Callable[[TraceWriter], None], lasts: float = 1_000) -> dict[str, float]:
@@ -33,7 +33,7 @@ def path(fill: Callable[[TraceWriter], None], lasts: float = 1_000) -> dict[str,
     return {part: time / 1_000 for part, time in found.parts.items()}
 
 
-def test_given_a_queue_of_kernels_when_walked_then_the_gpu_is_the_path() -> None:
+def test_path_of_queued_kernels_is_the_gpu() -> None:
     def fill(made: TraceWriter) -> None:
         for place in range(10):
             made.kernel(BF16_GEMM, 20 + 98 * place, 95, launch=1 + place)
@@ -42,7 +42,7 @@ def test_given_a_queue_of_kernels_when_walked_then_the_gpu_is_the_path() -> None
     assert path(fill, 997) == {"compute": 950, "gpu_gap": 27, "launch": 19, "host": 1}
 
 
-def test_given_late_launches_when_walked_then_the_host_and_its_launches_are_the_path() -> None:
+def test_path_of_late_launches_is_host_and_launches() -> None:
     def fill(made: TraceWriter) -> None:
         for place in range(10):
             made.kernel(BF16_GEMM, 100 * place + 58, 10, launch=100 * place + 50)
@@ -52,7 +52,7 @@ def test_given_late_launches_when_walked_then_the_host_and_its_launches_are_the_
     assert found == {"host": 1_000}
 
 
-def test_given_late_launches_when_the_step_ends_on_the_gpu_then_the_last_kernel_is_on_the_path() -> None:
+def test_path_of_late_launches_includes_the_last_kernel() -> None:
     def fill(made: TraceWriter) -> None:
         for place in range(10):
             made.kernel(BF16_GEMM, 100 * place + 58, 10, launch=100 * place + 50)
@@ -60,7 +60,7 @@ def test_given_late_launches_when_the_step_ends_on_the_gpu_then_the_last_kernel_
     assert path(fill, 960) == {"compute": 10, "launch": 8, "host": 950}
 
 
-def test_given_a_wait_for_the_gpu_when_walked_then_the_path_goes_over_to_it_and_back() -> None:
+def test_path_crosses_to_the_gpu_at_a_wait_and_back() -> None:
     def fill(made: TraceWriter) -> None:
         made.kernel(BF16_GEMM, 20, 480, launch=10)
         made.event("cuda_runtime", "cudaStreamSynchronize", 100, 405)
@@ -70,7 +70,7 @@ def test_given_a_wait_for_the_gpu_when_walked_then_the_path_goes_over_to_it_and_
     assert path(fill) == {"compute": 860, "launch": 30, "synchronization": 5, "host": 105}
 
 
-def test_given_a_wait_in_which_nothing_ended_when_walked_then_it_is_the_hosts_time() -> None:
+def test_wait_in_which_nothing_ended_is_host_time() -> None:
     def fill(made: TraceWriter) -> None:
         made.kernel(BF16_GEMM, 20, 80, launch=10)
         made.event("cuda_runtime", "cudaDeviceSynchronize", 300, 100)
@@ -79,7 +79,7 @@ def test_given_a_wait_in_which_nothing_ended_when_walked_then_it_is_the_hosts_ti
     assert path(fill) == {"compute": 380, "launch": 20, "host": 600}
 
 
-def test_given_communication_under_computation_when_walked_then_it_is_not_on_the_path() -> None:
+def test_overlapped_communication_is_not_on_the_path() -> None:
     def fill(made: TraceWriter) -> None:
         made.kernel(BF16_GEMM, 20, 480, launch=0)
         made.kernel(NCCL, 100, 300, launch=1, stream=COMMUNICATION_STREAM)
@@ -88,7 +88,7 @@ def test_given_communication_under_computation_when_walked_then_it_is_not_on_the
     assert path(fill) == {"compute": 980, "launch": 20}
 
 
-def test_given_computation_that_waits_for_communication_when_walked_then_what_is_exposed_is_on_the_path() -> None:
+def test_exposed_communication_is_on_the_path() -> None:
     def fill(made: TraceWriter) -> None:
         made.kernel(BF16_GEMM, 20, 280, launch=0)
         made.kernel(NCCL, 300, 400, launch=1, stream=COMMUNICATION_STREAM)
@@ -114,9 +114,7 @@ def test_given_a_copy_when_walked_then_memory_is_on_the_path() -> None:
 
 
 @pytest.mark.parametrize(("waited", "part"), [(29.999, "launch"), (30, "communication")])
-def test_given_a_start_long_after_the_launch_when_walked_then_another_stream_held_it_back(
-    waited: float, part: str
-) -> None:
+def test_late_start_after_a_launch_was_held_by_another_stream(waited: float, part: str) -> None:
     """Up to 30 us a kernel takes of its own to start."""
 
     def fill(made: TraceWriter) -> None:
@@ -127,7 +125,7 @@ def test_given_a_start_long_after_the_launch_when_walked_then_another_stream_hel
     assert ("communication" in found) is (part == "communication")
 
 
-def test_given_kernels_without_a_launch_when_walked_then_the_path_is_that_of_the_gpu() -> None:
+def test_path_of_kernels_without_launches_is_the_gpu_alone() -> None:
     def fill(made: TraceWriter) -> None:
         made.kernel(BF16_GEMM, 100, 400, launch=50)
         made.kernel(BF16_GEMM, 520, 480, launch=None)
@@ -145,7 +143,7 @@ def test_given_rows_of_no_length_when_walked_then_it_ends() -> None:
     assert sum(path(fill).values()) == 1_000
 
 
-def test_given_steps_when_walked_then_the_median_and_the_slowest_have_a_path_with_their_kernels() -> None:
+def test_median_and_slowest_step_have_paths_with_kernels() -> None:
     made, start = TraceWriter(), 0.0
     for number, lasts in enumerate((1_000.0, 1_100.0, 5_000.0)):
         made.step(number, start, lasts)
@@ -157,7 +155,7 @@ def test_given_steps_when_walked_then_the_median_and_the_slowest_have_a_path_wit
 
 
 @pytest.mark.parametrize("name", real_names())
-def test_given_a_real_trace_when_walked_then_parts_add_up_and_no_work_is_longer_than_the_gpu_has(name: str) -> None:
+def test_path_parts_of_a_real_trace_add_up_within_gpu_time(name: str) -> None:
     profile, metrics = real_profile(name), rank_metrics(real_trace(name))
     paths = profile.critical_paths
     assert bool(paths) == bool(profile.busy_ns)
@@ -179,7 +177,7 @@ def most(entry: CriticalPathEntry, part: str) -> int:
     return entry.parts.get(part, 0)
 
 
-def test_given_real_traces_when_walked_then_what_holds_them_back_is_what_their_rules_say() -> None:
+def test_paths_of_real_traces_agree_with_their_rules() -> None:
     """MI300's GPU is busy 97 %; the trace of ResNet waits for its loader; the A100 pair for its host."""
     busy, loader, host = (
         real_profile(name).critical_paths[0]

@@ -5,14 +5,13 @@ import gzip
 import pytest
 
 from tests.support.kernel_traces import BF16_GEMM, TraceWriter, judged, real_profile, real_text
-from trainguard.kernels.captures.judging import is_judged, notes_of, rule_verdicts
+from trainguard.core.records import Status
+from trainguard.kernels.captures.capture import is_judged, notes_of, rule_verdicts
 from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.listing.documents import listed, read_document
-from trainguard.records import Status
-from trainguard.report.html.kernels.findings import shown_findings
-from trainguard.report.html.kernels.verdict import verdict_of
-from trainguard.rules.kernels.registry import KERNEL_RULES
+from trainguard.kernels.listing import listed, read_document
+from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.report.html.kernels.verdict import shown_findings, verdict_of
 
 
 def part(name: str, share: float) -> RankProfile:
@@ -25,7 +24,7 @@ def busy(rank: RankProfile) -> float:
 
 
 def verdict(ranks: list[RankProfile]) -> CaptureVerdict:
-    """What the stack says of traces; the rest of the verdict does not matter."""
+    """What the stack says about traces; the rest of the verdict does not matter."""
     return CaptureVerdict(
         capture="c", version="1", run="r", folder="f", at=1.8e9, traces=len(ranks),
         judged=sum(is_judged(rank) for rank in ranks), unread=0, unread_why={}, world_size=None,
@@ -88,7 +87,7 @@ def test_a_gzip_stream_that_ends_early_is_a_cut_file_too() -> None:
 
 
 def test_a_whole_rank_beside_a_cut_one_is_judged() -> None:
-    """The rule that is silent says of how many ranks it knows."""
+    """The rule that is silent says how many ranks it knows."""
     whole, cut = judged(made()), judged(made()[:-600])
     (rule,) = (rule for rule in KERNEL_RULES if rule.name.endswith("GpuBusyLow"))
     result = rule.judge(verdict([whole, cut]))

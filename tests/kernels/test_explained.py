@@ -1,14 +1,18 @@
 """Findings stand in the order of the time that each of them explains: each moment counts once, causes first."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.support.kernel_ranks import documents, judged_document
 from tests.support.kernel_traces import BF16_GEMM, LOADER, TraceWriter, judged
 from tests.support.slow_hosts import STEP, slow_host
-from trainguard.kernels.captures.judging import rule_verdicts
+from trainguard.kernels.captures.capture import rule_verdicts
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.finding import KernelFinding
 from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.rules.finding import KernelFinding
+from trainguard.kernels.rules.registry import CAUSES_FIRST
 
 
 def named(profile: RankProfile) -> dict[str, KernelFinding]:
@@ -73,3 +77,10 @@ def test_the_wait_for_a_late_rank_is_that_ranks() -> None:
     late = rules["kernels/LateRank"].gain_share
     assert rules["kernels/ExposedCommunication"].gain_share == pytest.approx(alone - late, abs=0.001)
     assert list(rules).index("kernels/LateRank") < list(rules).index("kernels/ExposedCommunication")
+
+
+def test_the_documentation_has_the_order_of_causes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`(\w+)`", page.partition("causes before symptoms (")[2].partition(")")[0])
+    assert listed == [rule.name.removeprefix("kernels/") for rule in CAUSES_FIRST][: len(listed)]
+    assert len(listed) == 14

@@ -27,7 +27,7 @@ def named(trace: Trace, sort: str) -> Counter[str]:
 
 def test_counter_tracks_are_counted_and_are_no_work() -> None:
     trace = form("counter_tracks")
-    assert [(each.gpu, each.name, each.samples, each.mean, each.least, each.most) for each in trace.counters] == [
+    assert [(each.gpu, each.name, each.samples, each.mean, each.min, each.max) for each in trace.counters] == [
         (0, "DRAM Read (bytes)", 4, 1001.5, 1000.0, 1003.0),
         (0, "SM Active (%)", 4, 50.0, 20.0, 80.0),
     ]
@@ -49,7 +49,7 @@ def test_copies_without_their_direction_in_the_name_have_it() -> None:
     assert "kernels/PageableCopy" in {finding.id for finding in rank_profile(trace).findings}
 
 
-def test_blocks_per_multiprocessor_come_from_the_grid_where_they_are_not_written() -> None:
+def test_blocks_per_multiprocessor_default_to_the_grid() -> None:
     trace = form("counter_tracks")
     assert trace.gpu.blocks_per_sm[trace.gpu.kind == Kind.COMPUTE].tolist() == [2.0]
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.support import xplanes
 from tests.support.kernel_traces import A100, read
 from tests.support.nsight_exports import SCHEMAS
-from trainguard.errors import KernelTraceError
+from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, encode_profiles
-from trainguard.kernels.nsight.reader import read_nsight
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.readers.nsight.reader import read_nsight
 
 EDGES = [0, 1, -1, 7, (1 << 31) - 1, 1 << 32, (1 << 63) - 1, -(1 << 63), 10**18, 604_800 * 10**9 + 1]
 INTS = st.sampled_from(EDGES) | st.integers(-(1 << 63), (1 << 63) - 1)

@@ -129,7 +129,7 @@ def test_idle_time_by_cause(peer: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet50_workers0", "a100_rank3of8_diff_control"])
-def test_our_idle_time_is_theirs_where_times_are_whole_microseconds(name: str) -> None:
+def test_idle_time_equals_hta_for_whole_microseconds(name: str) -> None:
     (peer,) = (each for each in DETAILS["hta"] if each["trace"] == name and each["include_last"])
     found = {stream.stream: stream.idle for stream in real_profile(name).streams}
     for each in peer["idle"]:

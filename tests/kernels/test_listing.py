@@ -20,11 +20,9 @@ from typer.testing import CliRunner, Result
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import FP32_GEMM, real_profile, real_text
 from trainguard.cli.main import app
-from trainguard.finding import Severity
+from trainguard.core.finding import Severity
 from trainguard.kernels.document import KernelProfiles, encode_profiles
-from trainguard.kernels.listing.choice import Wanted, newest_first
-from trainguard.kernels.listing.documents import listed, read_document
-from trainguard.kernels.listing.entries import ListedProfile
+from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.local import kernel_list
 from trainguard.local.kernel_list import Files, profiles_below
@@ -68,7 +66,7 @@ def pair(source: str, *, single: bool = False) -> KernelProfiles:
     return KernelProfiles(source=source, ranks=ranks, unread={}, across=across_ranks(ranks))
 
 
-def test_given_a_folder_when_listed_then_each_profile_has_its_status(folder: Path) -> None:
+def test_each_profile_of_a_folder_has_its_status(folder: Path) -> None:
     by_place = {each["place"]: each for each in found(folder)}
     assert {place: each["status"] for place, each in by_place.items()} == {
         "results": "judged in part",
@@ -106,7 +104,7 @@ def test_given_words_when_listed_then_they_choose(folder: Path, words: tuple[str
     assert {each["place"] for each in found(folder, *words)} == places
 
 
-def test_given_a_person_when_listed_then_a_line_is_a_profile_and_findings_can_fail_a_build(folder: Path) -> None:
+def test_listing_has_a_line_per_profile_and_can_fail_a_build(folder: Path) -> None:
     result = run(folder, "--list")
     assert result.exit_code == 0
     assert "3 kernel profiles below" in result.stdout
@@ -116,7 +114,7 @@ def test_given_a_person_when_listed_then_a_line_is_a_profile_and_findings_can_fa
 
 
 @pytest.mark.parametrize("source", ["jobs/pair", "./jobs/pair/", "../jobs/pair"])
-def test_given_a_document_of_a_relative_place_when_listed_elsewhere_then_its_traces_are_judged(
+def test_relative_document_listed_elsewhere_judges_its_traces(
     folder: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     write(folder / "results" / "kernels.json", encode_profiles(pair(source)))
@@ -124,14 +122,14 @@ def test_given_a_document_of_a_relative_place_when_listed_elsewhere_then_its_tra
     assert {each["status"] for each in found(".", "--name", "pair")} == {"judged in part"}
 
 
-def test_given_what_the_command_writes_when_listed_then_it_is_found_with_its_page(tmp_path: Path) -> None:
+def test_output_of_the_command_is_listed_with_its_page(tmp_path: Path) -> None:
     write(tmp_path / "traces" / "a.pt.trace.json.gz", gzip.compress(real_text("pair_rank-0")))
     assert run(tmp_path / "traces", "--out", tmp_path / "out").exit_code == 0
     (made,) = found(tmp_path)
     assert (made["name"], made["traces"], made["page"]) == ("traces", 1, "out/kernels.html")
 
 
-def test_given_one_trace_when_listed_then_its_document_is_that_of_the_file(folder: Path) -> None:
+def test_single_trace_is_listed_by_the_document_of_its_file(folder: Path) -> None:
     one = pair(str(folder / "pair" / "0.pt.trace.json.gz"), single=True)
     write(folder / "results" / "kernels.json", encode_profiles(one))
     by_place = {each["place"]: each for each in found(folder)}
@@ -139,18 +137,18 @@ def test_given_one_trace_when_listed_then_its_document_is_that_of_the_file(folde
     assert (by_place["pair"]["status"], by_place["pair"]["traces"]) == ("not judged", 1)
 
 
-def test_given_copies_of_a_document_when_listed_then_it_is_one_profile(folder: Path) -> None:
+def test_copies_of_a_document_are_one_profile(folder: Path) -> None:
     shutil.copytree(folder / "results", folder / "a" / "copy")
     assert [each["place"] for each in found(folder, "--status", "judged in part")] == ["results"]
 
 
-def test_given_a_place_without_anything_when_listed_then_it_is_empty_and_no_fault(tmp_path: Path) -> None:
+def test_place_without_profiles_is_empty_and_no_fault(tmp_path: Path) -> None:
     result = run(tmp_path, "--list")
     assert (result.exit_code, "0 kernel profiles" in result.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("place", ["nowhere", "s3://"])
-def test_given_no_place_when_listed_then_it_is_refused_in_a_sentence(place: str) -> None:
+def test_missing_place_is_refused_in_a_sentence(place: str) -> None:
     result = run(place, "--list")
     assert (result.exit_code, "cannot be read" in result.output) == (2, True)
 
@@ -167,7 +165,7 @@ def test_given_no_place_when_listed_then_it_is_refused_in_a_sentence(place: str)
     ],
     ids=" ".join,
 )
-def test_given_words_that_do_not_go_together_when_typed_then_they_are_refused(words: tuple[str, ...]) -> None:
+def test_conflicting_arguments_are_refused(words: tuple[str, ...]) -> None:
     assert run(".", *words).exit_code == 2
 
 
@@ -210,7 +208,7 @@ def line(document: KernelProfiles) -> ListedProfile:
     return listed(read_document(text), place="x", document="x/kernels.json", page=None, changed_s=1.8e9)
 
 
-def test_given_a_document_when_read_then_rules_with_most_to_win_come_first() -> None:
+def test_rules_of_a_document_are_ordered_by_gain() -> None:
     made = line(KernelProfiles(source="here/resnet", ranks=[real_profile("resnet50_workers0")], unread={}))
     assert (made.name, made.status, made.framework) == ("resnet", "judged", "pytorch")
     gains = {each.id.removeprefix("kernels/"): each.gain.share for each in real_profile("resnet50_workers0").findings}
@@ -219,19 +217,19 @@ def test_given_a_document_when_read_then_rules_with_most_to_win_come_first() -> 
     assert made.severity is Severity.HIGH
 
 
-def test_given_no_gpu_or_unread_files_when_read_then_it_is_judged_in_part() -> None:
+def test_missing_gpu_or_unread_files_are_judged_in_part() -> None:
     made = line(KernelProfiles(source="here", ranks=[real_profile("cpu_only_no_gpu_events")], unread={"a": "broken"}))
     assert (made.status, made.why) == ("judged in part", "1 file could not be read, no trace has work of a GPU")
     assert (made.findings, made.severity) == ([], None)
 
 
 @given(st.binary(max_size=300))
-def test_given_any_bytes_when_read_as_a_document_then_one_kind_of_error_is_raised(text: bytes) -> None:
+def test_arbitrary_bytes_raise_one_kind_of_error(text: bytes) -> None:
     with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
         read_document(text)
 
 
-def test_given_hostile_texts_when_listed_then_they_are_one_plain_line(tmp_path: Path) -> None:
+def test_hostile_texts_are_listed_as_one_plain_line(tmp_path: Path) -> None:
     rank = msgspec.structs.replace(job([6_000.0], gemms={0: FP32_GEMM})[0], gpus=["\x1b[2Jgpu\n" * 500])
     finding = msgspec.structs.replace(rank.findings[0], id="kernels/\x1b[31m" + "x" * 5_000)
     document = KernelProfiles(
@@ -245,7 +243,7 @@ def test_given_hostile_texts_when_listed_then_they_are_one_plain_line(tmp_path: 
     assert "\x1b[2J" not in run(tmp_path, "--list").output
 
 
-def test_given_profiles_when_ordered_then_the_newest_is_first_and_those_without_a_time_are_last() -> None:
+def test_newest_profile_is_first_and_those_without_time_last() -> None:
     times = {"a": "2026-01-01T00:00:00.000Z", "b": None, "c": "2026-03-01T00:00:00.000Z"}
     made = [ListedProfile(name=name, place=name, status="judged", recorded_at=at) for name, at in times.items()]
     assert [each.name for each in newest_first(made)] == ["c", "a", "b"]
@@ -253,7 +251,7 @@ def test_given_profiles_when_ordered_then_the_newest_is_first_and_those_without_
     assert not [each for each in made if Wanted(since=1_772_323_200.001).has(each)]
 
 
-def test_given_a_hundred_thousand_traces_when_listed_then_it_takes_seconds() -> None:
+def test_hundred_thousand_traces_are_listed_in_seconds() -> None:
     (one,) = job([6_000.0])
     ranks = [msgspec.structs.replace(one, trace=f"{rank}.pt.trace.json") for rank in range(1_000)]
     document = encode_profiles(KernelProfiles(source="s3://b/jobs/7", ranks=ranks, unread={}))

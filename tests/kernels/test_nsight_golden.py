@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.kernel_traces import FOLDER
 from tests.support.nsight_exports import GEMM, NCCL, SCHEMAS
-from trainguard.kernels.nsight.reader import read_nsight
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.readers.nsight.reader import read_nsight
 
 
 @pytest.mark.parametrize(("version", "source"), [("2019", "host"), ("2026", "gpu")])

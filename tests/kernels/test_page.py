@@ -19,12 +19,10 @@ from trainguard.kernels.entries import Histogram
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
-from trainguard.report.html.kernels.annotations import joined
-from trainguard.report.html.kernels.names import OMITTED, PageNames
+from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps, unpack_counts
+from trainguard.report.html.kernels.island import OMITTED, PageNames, nanos
 from trainguard.report.html.kernels.page import MOST_BYTES, kernels_script, kernels_style, render_kernels
-from trainguard.report.html.kernels.steps import duration_bins
-from trainguard.report.html.kernels.text import nanos
-from trainguard.report.html.kernels.varints import LARGEST, pack_counts, pack_signed, pack_steps, unpack_counts
+from trainguard.report.html.kernels.steps import duration_bins, joined
 
 
 class Tags(HTMLParser):
@@ -98,7 +96,7 @@ def wild_trace(rng: random.Random, kernels: int) -> bytes:
     return made.text()
 
 
-def test_a_page_of_wild_traces_is_bounded_and_says_what_it_leaves_out() -> None:
+def test_page_of_wild_traces_is_bounded_and_counts_omissions() -> None:
     rng = random.Random(7)
     traces = [read(wild_trace(rng, 6_000), f"{place}.json") for place in range(3)]
     drawn = [(rank_profile(each), timeline_of(each, 33_000)) for each in traces]
@@ -114,7 +112,7 @@ def many_ranks(count: int) -> list[RankProfile]:
     return [msgspec.structs.replace(one, rank=rank, trace=f"host{rank}_1.2.pt.trace.json") for rank in range(count)]
 
 
-def test_a_page_of_a_thousand_ranks_is_bounded_and_counts_what_it_leaves_out() -> None:
+def test_page_of_a_thousand_ranks_is_bounded_with_counts() -> None:
     ranks = many_ranks(1_000)
     slow = msgspec.structs.replace(ranks[700], compute_ns=2 * ranks[700].compute_ns)
     ranks[700] = slow
@@ -141,7 +139,7 @@ def test_traces_of_one_rank_are_told_apart_by_their_files() -> None:
     assert "rank 0" not in text_of(page)
 
 
-def test_timelines_that_make_the_page_too_large_are_left_out_and_named() -> None:
+def test_timelines_too_large_for_the_page_are_named() -> None:
     trace = small_trace()
     timeline = timeline_of(trace)
     rows = timeline.rows
@@ -160,7 +158,7 @@ def test_timelines_that_make_the_page_too_large_are_left_out_and_named() -> None
     assert "would make this page larger than 3 MB" in text_of(page)
 
 
-def test_findings_are_in_order_of_what_can_be_won_and_stand_before_every_plot() -> None:
+def test_findings_are_ordered_by_gain_and_precede_the_plots() -> None:
     page = real_page("resnet50_workers0")
     rules = re.findall(r'id="finding-(\w+)"', page)
     profile = real_profile("resnet50_workers0")
@@ -174,7 +172,7 @@ def test_findings_are_in_order_of_what_can_be_won_and_stand_before_every_plot() 
     )
 
 
-def test_a_trace_without_gpu_steps_and_rank_has_a_page_that_says_so() -> None:
+def test_page_without_gpu_steps_and_rank_says_so() -> None:
     made = TraceWriter(rank=None, gpus=[])
     made.event("cpu_op", "aten::mm", 0, 100)
     text = text_of(page_of([read(made.text())]))

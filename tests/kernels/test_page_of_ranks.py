@@ -14,10 +14,10 @@ from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks
-from trainguard.report.html.kernels.comparison import signed
-from trainguard.report.html.kernels.findings import shown_findings
+from trainguard.report.html.kernels.matrix import signed
 from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels
-from trainguard.report.html.kernels.totals import kernel_totals
+from trainguard.report.html.kernels.tables import kernel_totals
+from trainguard.report.html.kernels.verdict import shown_findings
 
 
 def document(ranks: list[RankProfile], before: list[RankProfile] | None = None) -> KernelProfiles:
@@ -35,14 +35,14 @@ def section(text: str, anchor: str) -> str:
     return text_of("</style>" + text.partition(f'<section id="{anchor}"')[2].partition("</section>")[0])
 
 
-def test_given_a_late_rank_when_shown_then_it_is_a_finding_and_the_verdict_names_it() -> None:
+def test_late_rank_is_a_finding_named_in_the_verdict() -> None:
     made = page(job([6_000.0] * 4, delay_us={2: 3_000.0}))
     assert "LateRank" in section(made, "verdict")
     assert "Rank 2 comes last into" in section(made, "findings")
     assert "of each step" in section(made, "findings")
 
 
-def test_given_ranks_that_wait_when_shown_then_the_matrix_has_waits_and_the_last_one_by_step() -> None:
+def test_matrix_has_waits_and_the_last_rank_by_step() -> None:
     made = section(page(job([6_000.0] * 4, delay_us={2: 1_500.0})), "ranks")
     assert "5 of 5 steps" in made
     waits = made.partition("Waits in")[2]
@@ -51,14 +51,14 @@ def test_given_ranks_that_wait_when_shown_then_the_matrix_has_waits_and_the_last
     assert [cells.split() for cells in rows.values()] == [["1.5", "ms"] * 5] * 3
 
 
-def test_given_stages_of_a_pipeline_when_shown_then_each_has_a_median_of_its_own() -> None:
+def test_pipeline_stages_have_their_own_medians() -> None:
     made = section(page(job([6_000.0, 6_000.0, 9_000.0, 9_000.0], gemms={2: FP32_GEMM, 3: FP32_GEMM})), "ranks")
     assert "Median of set 1" in made
     assert "Median of set 2" in made
     assert "2 different sets of kernels" in made
 
 
-def test_given_a_document_that_lists_few_of_its_ranks_when_shown_then_the_matrix_has_all() -> None:
+def test_matrix_has_all_ranks_of_a_partial_document() -> None:
     ranks = job([6_000.0] * 6, delay_us={5: 1_500.0})
     whole = render_kernels(replace(document(ranks), ranks=ranks[:2], ranks_left_out=4), [])
     assert "6 traces" in text_of(whole)
@@ -69,15 +69,15 @@ def test_given_a_document_that_lists_few_of_its_ranks_when_shown_then_the_matrix
     assert "5 of 5 steps" in made
 
 
-def test_given_several_slow_ranks_when_shown_then_they_are_one_finding_with_their_number() -> None:
+def test_several_slow_ranks_are_one_finding_with_a_count() -> None:
     ranks = [replace(rank, collective_steps=[]) for rank in job([6_000.0] * 6 + [8_000.0, 9_000.0])]
     shown = [each for each in shown_findings(ranks, [], across_ranks(ranks)) if each.rule == "SlowRank"]
     assert len(shown) == 1
-    assert shown[0].ranks == "2 findings; the numbers are those of the first"
-    assert shown[0].summary.startswith("Rank 7 computes 1.50 times")
+    assert shown[0].where == "2 findings; the numbers are those of the first"
+    assert shown[0].finding.summary.startswith("Rank 7 computes 1.50 times")
 
 
-def test_given_two_profiles_when_shown_then_the_step_is_explained_and_names_are_text() -> None:
+def test_two_profiles_explain_the_step_with_escaped_names() -> None:
     whole = page(job([6_000.0, 6_000.0], steps=8), job([5_000.0, 6_000.0], steps=4))
     made = section(whole, "comparison")
     assert "<script>window.__hacked" not in whole
@@ -88,21 +88,21 @@ def test_given_two_profiles_when_shown_then_the_step_is_explained_and_names_are_
     assert whole.index('id="comparison"') < whole.index('id="gpu"')
 
 
-def test_given_a_profile_beside_itself_when_shown_then_nothing_changed() -> None:
+def test_profile_compared_with_itself_has_no_change() -> None:
     ranks = job([6_000.0, 6_000.0])
     made = section(page(ranks, ranks), "comparison")
     assert "Kernels: none changed by 1 % of a step or more" in made
     assert "+" not in made.partition("Why the step changed")[2]
 
 
-def test_given_two_profiles_of_real_traces_when_shown_then_the_page_is_bounded() -> None:
+def test_page_of_two_real_profiles_is_bounded() -> None:
     ranks = [real_profile("v100_rank1of2_diff_test")]
     made = page(ranks, [real_profile("a100_rank3of8_diff_control")])
     assert len(made.encode()) < MOST_BYTES
     assert "with less change are not shown" in section(made, "comparison")
 
 
-def test_given_ranks_with_one_kernel_when_added_up_then_the_deviation_is_that_of_all_runs() -> None:
+def test_summed_ranks_have_the_deviation_of_all_runs() -> None:
     durations = ([10, 20, 30, 40], [100, 300])
     ranks = []
     for values in durations:
@@ -128,19 +128,19 @@ def test_given_counters_when_shown_then_they_are_a_table() -> None:
     assert "GPU 0: SM Active (%) 50 20 80 4" in made
 
 
-def test_given_occupancy_when_shown_then_gpus_and_launches_have_their_tables() -> None:
+def test_occupancy_has_tables_of_gpus_and_launches() -> None:
     made = section(page([real_profile("a100_ddp2_rank0_nccl_ns")]), "launches")
     assert "Multiprocessors with a block" in made
     assert "From launches to kernels" in made
     assert "Hardware counters" not in made
 
 
-def test_given_a_job_when_shown_then_the_head_says_when_with_what_and_how_many_ranks_it_is_of() -> None:
+def test_head_of_a_job_says_time_software_and_number_of_ranks() -> None:
     head = text_of(page(job([6_000.0, 6_000.0], world_size=8))).partition("Verdict")[0]
     assert "PyTorch recorded 2024-04-01 09:44:06 UTC 5 steps 2 of 8 ranks" in head
 
 
-def test_given_steps_when_shown_then_their_critical_paths_are_bars_with_words() -> None:
+def test_critical_paths_of_steps_are_bars_with_words() -> None:
     made = section(page([real_profile("resnet50_workers0")]), "steps")
     path = made.partition("Critical path")[2]
     assert "step 6" in path
@@ -148,7 +148,7 @@ def test_given_steps_when_shown_then_their_critical_paths_are_bars_with_words() 
     assert "data loader" in path
 
 
-def test_given_runs_as_evidence_when_the_rank_is_drawn_then_the_longest_can_be_shown() -> None:
+def test_longest_run_of_evidence_can_be_shown() -> None:
     rank = real_profile("resnet50_workers0")
     (shown,) = (each for each in shown_findings([rank], [rank]) if each.rule == "TensorCoresIdle")
     (finding,) = (each for each in rank.findings if each.id == "kernels/TensorCoresIdle")

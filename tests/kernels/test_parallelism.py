@@ -8,7 +8,7 @@ import pytest
 from tests.support.kernel_faults import STEP, good, steps
 from tests.support.kernel_traces import A100, BF16_GEMM, NCCL, TraceWriter, ids, judged, real_names, real_profile
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.finding import KernelFinding
+from trainguard.kernels.rules.finding import KernelFinding
 
 FORWARD, DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
 
@@ -27,7 +27,7 @@ def on_gpus(number: int, annotation: str, *, category: str = "user_annotation") 
 
 
 def with_library(share: float, *, prefix: str = "gloo", backend: str = "gloo", **more: Any) -> RankProfile:
-    """DistributedDataParallel whose collectives run on the host for a share of the step, the GPU idle meanwhile."""
+    """DistributedDataParallel whose collectives run on the host for a share of the step while the GPU is idle."""
 
     def fill(made: TraceWriter, start: float) -> None:
         made.event("user_annotation", more.get("forward", DISTRIBUTED), start, 100)
@@ -50,11 +50,11 @@ def finding(profile: RankProfile) -> KernelFinding:
 
 @pytest.mark.parametrize(("gpus", "fires"), [(1, False), (2, True), (4, True), (8, True)])
 @pytest.mark.parametrize("category", ["user_annotation", "cpu_op"])
-def test_given_data_parallel_when_it_has_two_gpus_or_more_then_it_fires(gpus: int, fires: bool, category: str) -> None:
+def test_data_parallel_fires_on_two_gpus_or_more(gpus: int, fires: bool, category: str) -> None:
     assert ("WrongParallel" in ids(on_gpus(gpus, FORWARD, category=category))) is fires
 
 
-def test_given_data_parallel_when_it_fires_then_it_says_what_each_gpu_does_and_what_can_be_won() -> None:
+def test_data_parallel_fire_says_work_per_gpu_and_gain() -> None:
     found = finding(on_gpus(4, FORWARD))
     assert (found.value, found.threshold, found.severity.value, found.confidence) == (4.0, 1.0, "medium", "normal")
     assert "from 50.0 % to 100.0 % of the time" in found.summary
@@ -63,13 +63,13 @@ def test_given_data_parallel_when_it_fires_then_it_says_what_each_gpu_does_and_w
     assert found.evidence[0].count == 6
 
 
-def test_given_several_gpus_when_no_data_parallel_is_recorded_then_it_is_silent() -> None:
+def test_several_gpus_without_data_parallel_are_silent() -> None:
     assert "WrongParallel" not in ids(on_gpus(4, "pipeline.forward"))
     assert "WrongParallel" not in ids(on_gpus(4, DISTRIBUTED))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6])
-def test_given_distributed_when_gloo_sends_its_gradients_then_it_fires(share: float) -> None:
+def test_distributed_with_gloo_gradients_fires(share: float) -> None:
     found = finding(with_library(share))
     assert found.value == pytest.approx(share, abs=1e-3)
     assert found.gain.share == pytest.approx(share, abs=1e-3)
@@ -77,7 +77,7 @@ def test_given_distributed_when_gloo_sends_its_gradients_then_it_fires(share: fl
     assert found.evidence[0].count == 6
 
 
-def test_given_distributed_when_only_the_head_names_gloo_then_it_fires_and_promises_nothing() -> None:
+def test_gloo_in_the_head_alone_fires_without_a_gain() -> None:
     found = finding(with_library(0))
     assert (found.value, found.gain.ns_per_step) == (0.0, 0)
     assert found.evidence[0].what == "gloo"
@@ -96,11 +96,11 @@ def test_given_distributed_when_only_the_head_names_gloo_then_it_fires_and_promi
     ],
     ids=["nccl", "both", "kernels", "old gpu", "not distributed", "not said", "rccl"],
 )
-def test_given_nccl_or_nothing_known_when_judged_then_it_is_silent(healthy: dict[str, Any]) -> None:
+def test_nccl_or_unknown_backend_is_silent(healthy: dict[str, Any]) -> None:
     assert "WrongParallel" not in ids(with_library(**{"share": 0.3} | healthy))
 
 
-def test_given_the_least_gpu_that_nccl_needs_when_gloo_is_used_then_it_fires() -> None:
+def test_gloo_on_the_least_gpu_nccl_needs_fires() -> None:
     assert "WrongParallel" in ids(with_library(0.3, gpu={"computeMajor": 3, "computeMinor": 5}))
 
 

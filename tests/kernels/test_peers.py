@@ -50,7 +50,7 @@ def hta_union(start: Ints, end: Ints) -> int:
 
 
 @pytest.mark.parametrize("peer", PEERS["hta"], ids=lambda peer: f"{peer['trace']}-{peer['include_last']}")
-def test_temporal_breakdown_and_overlap_are_those_of_hta_with_its_defects(peer: dict[str, Any]) -> None:
+def test_breakdown_and_overlap_equal_hta_with_its_defects(peer: dict[str, Any]) -> None:
     start, end, kind = hta_rows(real_trace(peer["trace"]), include_last=peer["include_last"])
     compute = merged(start[kind == Kind.COMPUTE], end[kind == Kind.COMPUTE])
     compute_us = hta_union(start[kind == Kind.COMPUTE], end[kind == Kind.COMPUTE])
@@ -88,7 +88,7 @@ def test_step_times_are_those_of_the_plugin(peer: dict[str, Any]) -> None:
         assert steps[str(number)] == pytest.approx(us * US, abs=500), "the plugin's doubles hold less than a nanosecond"
 
 
-def test_the_parts_of_a_step_are_those_of_the_plugin_on_a_trace_that_it_knows() -> None:
+def test_step_parts_equal_the_plugin_on_a_known_trace() -> None:
     (peer,) = (peer for peer in STEPS if peer["trace"] == "resnet50_workers0")
     steps = real_profile(peer["trace"]).steps
     for mine, theirs in SAME_PARTS.items():
@@ -96,7 +96,7 @@ def test_the_parts_of_a_step_are_those_of_the_plugin_on_a_trace_that_it_knows() 
         assert mean == pytest.approx(peer["avg_step_us"][theirs] * US, abs=1), mine
 
 
-def test_the_parts_of_a_step_differ_where_the_plugin_knows_no_runtime() -> None:
+def test_step_parts_differ_where_the_plugin_lacks_a_runtime() -> None:
     """It takes collectives for kernels, knows no ``cuda_runtime``, and counts those calls as operators or nothing."""
     (peer,) = (peer for peer in STEPS if peer["trace"] == "a100_ddp2_rank0_nccl_ns")
     steps = real_profile(peer["trace"]).steps

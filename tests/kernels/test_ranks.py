@@ -2,13 +2,14 @@
 
 import time
 import tracemalloc
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from tests.support.kernel_ranks import STEP_US, job
 from tests.support.kernel_traces import FP32_GEMM, real_profile
-from trainguard.finding import Severity
+from trainguard.core.finding import Severity
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
@@ -61,6 +62,14 @@ def test_a_rank_with_more_work_comes_last_and_it_says_why_once() -> None:
     assert "computes 1.33 times as long" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("work", "said"), [(5_500.0, "as long as"), (6_500.0, "as long as"), (5_000.0, "less than"), (2_000.0, "less than")]
+)
+def test_what_a_late_rank_computes_is_said_as_it_is(work: float, said: str) -> None:
+    (late,) = joined(job([6_000.0, work, 6_000.0, 6_000.0], delay_us={1: 6_000.0})).findings
+    assert f"It computes {said} the others, so something else" in late.summary
+
+
 @pytest.mark.parametrize(("work", "fires"), [(6_500.0, False), (6_601.0, True)])
 def test_more_work_counts_from_a_tenth_on(work: float, fires: bool) -> None:
     ranks = [replace(rank, collective_steps=[]) for rank in job([6_000.0, 6_000.0, 6_000.0, work])]
@@ -94,8 +103,47 @@ def test_a_rank_that_takes_turns_with_others_is_not_late() -> None:
     assert found(turns) == {}
 
 
+def of_two(leads_ns: Sequence[int]) -> list[RankProfile]:
+    """Return two ranks of which the first comes so much later than the second in each step; earlier where it is < 0."""
+    ranks = []
+    for sign, rank in zip((-1, 1), job([6_000.0, 6_000.0], steps=len(leads_ns)), strict=True):
+        (entry,) = rank.collective_steps
+        total = [500_000 + max(sign * lead, 0) for lead in leads_ns]
+        ranks.append(replace(rank, collective_steps=[replace(entry, total_ns=total)]))
+    return ranks
+
+
+@pytest.mark.parametrize("leads", [[2_000_000, -2_000_000] * 5, [3_000_000, -2_900_000, -3_000_000, 2_950_000] * 2])
+def test_of_two_ranks_that_take_turns_none_is_late(leads: list[int]) -> None:
+    assert found(of_two(leads)) == {}
+
+
+@pytest.mark.parametrize(
+    ("leads", "confidence"),
+    [
+        ([2_000_000, 1_800_000, 2_100_000], "normal"),
+        ([2_000_000, 2_000_000, 0] * 3, "normal"),
+        ([2_000_000, -1_500_000, 2_500_000, 300_000], "low"),
+        ([3_000_000, 400_000, 900_000], "low"),
+    ],
+)
+def test_a_rank_that_may_be_late_by_chance_is_not_sure(leads: list[int], confidence: str) -> None:
+    (late,) = (each for each in joined(of_two(leads)).findings if each.id == "kernels/LateRank")
+    assert late.summary.startswith("Rank 0 comes last")
+    assert late.confidence == confidence
+    assert confidence == "normal" or late.severity is Severity.MEDIUM
+
+
+@pytest.mark.parametrize(("work", "severity"), [(120.0, Severity.LOW), (400.0, Severity.HIGH)])
+def test_slow_rank_of_negligible_cost_has_low_severity(work: float, severity: Severity) -> None:
+    ranks = [replace(rank, collective_steps=[]) for rank in job([work / 2, work / 2, work / 2, work])]
+    (slow,) = joined(ranks).findings
+    assert (slow.id, slow.severity) == ("kernels/SlowRank", severity)
+    assert slow.value == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("delay", [0.0, 700.0, 3_000.0])
-def test_a_transfer_is_as_long_and_as_fast_however_late_a_rank_is(delay: float) -> None:
+def test_transfer_duration_and_speed_ignore_late_ranks(delay: float) -> None:
     """Each rank's kernel takes 500 us for the transfer, and its wait: the size of the last one is 1 GB."""
     ranks = []
     for rank in job(EVEN, delay_us={2: delay}):

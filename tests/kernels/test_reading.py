@@ -16,10 +16,10 @@ from tests.support import xplanes
 from tests.support.kernel_traces import FP32_GEMM, TraceWriter
 from tests.support.nsight_exports import SCHEMAS, steps
 from trainguard.cli.main import app
-from trainguard.errors import KernelTraceError
-from trainguard.kernels import reading
-from trainguard.kernels.nsight.database import MAGIC
-from trainguard.kernels.reading import read_any
+from trainguard.core.errors import KernelTraceError
+from trainguard.kernels.readers import reading
+from trainguard.kernels.readers.nsight.database import MAGIC
+from trainguard.kernels.readers.reading import read_any
 from trainguard.local.traces import open_traces
 
 
@@ -58,7 +58,7 @@ def test_a_format_is_known_by_its_content(
     assert len(trace.gpu) == {"chrome": 1, "xla": 1, "nsight": 12}[format_]
 
 
-def test_a_report_that_was_not_exported_is_refused_with_the_command(tmp_path: Path) -> None:
+def test_unexported_report_is_refused_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "report.nsys-rep").write_bytes(b"\x00")
     for place in (tmp_path, tmp_path / "report.nsys-rep"):
         code, said = run(place, tmp_path / "out")
@@ -120,7 +120,7 @@ def test_an_export_in_s3_that_is_too_large_is_refused(bucket: str, monkeypatch: 
         open_traces(bucket).read("report.sqlite")
 
 
-def test_of_a_jobs_whole_folder_its_profile_and_results_are_no_traces(tmp_path: Path) -> None:
+def test_profile_and_results_of_a_job_folder_are_no_traces(tmp_path: Path) -> None:
     others = (
         "profiler-output/system/1.algo-1.json",
         "debug-output/index/1.json",

@@ -6,11 +6,9 @@ import pytest
 
 from tests.support.kernel_traces import real_profile
 from trainguard.kernels.columns import Gpu
-from trainguard.kernels.costs import Cost, cost
-from trainguard.kernels.inputs import Inputs, inputs_text, read_inputs
+from trainguard.kernels.costs import Cost, Inputs, cost, inputs_text, read_inputs
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.operators import Roofline, Runs, roofline
-from trainguard.kernels.peaks import peaks_of
+from trainguard.kernels.operators import Roofline, Runs, peaks_of, roofline
 
 WITH_SHAPES = ["mi300_resnet_ddp8_rank0_stack", "resnet50_workers0"]
 GEOMETRY = ["", "", "", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]

@@ -60,7 +60,7 @@ def test_the_rank_is_the_mean_of_its_gpus() -> None:
     assert "2 GPUs, judged by their mean" in found.quality.missing
 
 
-def test_computation_of_one_gpu_does_not_cover_communication_of_another() -> None:
+def test_computation_does_not_cover_communication_of_other_gpus() -> None:
     found = one_computes_one_communicates()
     (collective,) = found.collectives
     assert (collective.overlap_ns, collective.exposed_ns) == (0, found.window_ns // 2)

@@ -71,7 +71,7 @@ def test_the_parts_of_the_mean_step(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(STEPS) - {AMD}))
-def test_what_it_calls_computation_is_ours_with_the_exposed_communication(name: str) -> None:
+def test_plugin_computation_includes_exposed_communication(name: str) -> None:
     """Ours knows steps by the launch, so that the work of a step may lie in its neighbour: 5 % apart at most."""
     steps = real_profile(name).steps
     ours = sum(step.breakdown["compute"] + step.breakdown["exposed_communication"] for step in steps) / len(steps) / US

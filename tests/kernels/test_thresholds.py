@@ -19,6 +19,7 @@ from tests.support.kernel_traces import (
     judged,
 )
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share, shown_thresholds
 
 NS = 1 / (STEP * 1_000)
 """A nanosecond as a share of a step."""
@@ -54,7 +55,7 @@ def test_a_share_of_the_step(rule: str, fault: Fault, limit: float, *, on_it: bo
     assert rule not in ids(profile(fault, limit - unit))
 
 
-def test_half_of_the_time_is_when_a_gpu_that_is_not_busy_matters_more() -> None:
+def test_gpu_idle_over_half_of_the_time_has_medium_severity() -> None:
     def severity(strength: float) -> str:
         (found,) = (each for each in profile(faults.idle, strength).findings if each.id == "kernels/GpuBusyLow")
         return found.severity.value
@@ -112,7 +113,7 @@ def launched_late(delay: float, idle: float = 0.35) -> RankProfile:
     return judged(steps(fill).text())
 
 
-def test_a_queue_that_is_empty_starts_kernels_within_ten_microseconds() -> None:
+def test_empty_queue_starts_kernels_within_ten_microseconds() -> None:
     assert "LaunchBound" in ids(launched_late(9.999))
     assert "LaunchBound" not in ids(launched_late(10))
 
@@ -142,7 +143,7 @@ def test_a_storm_has_three_hundred_kernels_a_step() -> None:
     assert "SmallKernelStorm" not in ids(many_kernels(299, 0))
 
 
-def test_a_storm_is_of_calls_half_of_which_take_longer_than_their_work() -> None:
+def test_storm_needs_half_of_its_calls_longer_than_their_work() -> None:
     assert "SmallKernelStorm" in ids(many_kernels(320, 160))
     assert "SmallKernelStorm" not in ids(many_kernels(320, 161))
 
@@ -203,7 +204,7 @@ def outliers(lengths: list[float]) -> set[str]:
     return ids(judged(made.text()))
 
 
-def test_an_outlier_is_over_a_tenth_above_the_median_of_ten_steps() -> None:
+def test_outlier_is_over_a_tenth_above_the_median_of_ten_steps() -> None:
     usual = [STEP] * 9
     assert "TraceStepOutlier" in outliers([*usual, STEP * 1.1 + 0.001])
     assert "TraceStepOutlier" not in outliers([*usual, STEP * 1.1])
@@ -277,7 +278,7 @@ def test_multiprocessors_are_those_of_nvidia() -> None:
     assert "SmUnderfilled" not in on({"name": "AMD Instinct MI300X"}, faults.underfilled, 0.9)
 
 
-def test_tensor_cores_matter_where_a_tenth_of_the_time_could_be_on_them() -> None:
+def test_tensor_cores_matter_from_a_tenth_of_the_time() -> None:
     def found(share: float) -> set[str]:
         def fill(made: TraceWriter, start: float) -> None:
             made.kernel(FP32_GEMM, start, STEP * share, launch=start)
@@ -350,9 +351,7 @@ def only_in(chosen: int, fault: Fault, strength: float, number: int) -> RankProf
     ("chosen", "number", "confidence"),
     [(0, 3, "low"), (2, 3, "low"), (1, 3, "normal"), (0, 6, "low"), (2, 6, "normal")],
 )
-def test_what_only_the_first_or_the_last_step_shows_is_of_low_confidence(
-    chosen: int, number: int, confidence: str
-) -> None:
+def test_finding_of_only_first_or_last_step_has_low_confidence(chosen: int, number: int, confidence: str) -> None:
     found = only_in(chosen, faults.loader, 0.9, number).findings
     (finding,) = (each for each in found if each.id == "kernels/LoaderBound")
     assert finding.confidence == confidence
@@ -362,3 +361,19 @@ def test_what_only_the_first_or_the_last_step_shows_is_of_low_confidence(
 @pytest.mark.parametrize("number", [3, 4, 6, 12])
 def test_a_healthy_trace_of_any_length_has_no_finding(number: int) -> None:
     assert ids(judged(steps(good, number=number).text())) == set()
+
+
+def test_a_threshold_is_shown_with_its_unit() -> None:
+    class Sample:
+        share: Share = 0.125
+        short: Nanoseconds = 10_000
+        long: Nanoseconds = 500_000_000
+        number: Number = 1_024
+        other: int = 3
+
+    assert shown_thresholds(Sample) == {
+        "share": "12.5 %",
+        "short": "10 us",
+        "long": "500 ms",
+        "number": "1,024",
+    }

@@ -60,7 +60,7 @@ def steps(number: int, kernels: int, *, slow: int = -1) -> Trace:
     return read(made.text())
 
 
-def test_the_slowest_step_is_drawn_event_by_event_with_its_launches() -> None:
+def test_slowest_step_is_drawn_by_event_with_its_launches() -> None:
     trace = steps(10, 200, slow=6)
     timeline = timeline_of(trace, 1_500)
     rows = timeline.rows
@@ -74,7 +74,7 @@ def test_the_slowest_step_is_drawn_event_by_event_with_its_launches() -> None:
     assert timeline.left_out.joined > 0
 
 
-def test_launches_of_the_kernels_that_are_drawn_are_there_where_the_host_is_far_ahead() -> None:
+def test_launches_of_drawn_kernels_are_kept_if_host_is_far_ahead() -> None:
     made = TraceWriter()
     for step in range(10):
         lasts = 30_000.0 if step == 6 else 10_000.0
@@ -154,7 +154,7 @@ ROWS = st.lists(
 
 @settings(max_examples=40)
 @given(ROWS, st.integers(0, 4), st.sampled_from([1, 10]))
-def test_any_rows_make_a_timeline_that_is_bounded_ordered_and_complete(
+def test_any_rows_give_a_bounded_ordered_complete_timeline(
     rows: list[tuple[int, int, int, str]], number: int, times: int
 ) -> None:
     made = TraceWriter()

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.xplanes import START_NS, PlaneWriter, ProfileWriter, decoded, read, real_names, real_text
-from trainguard.errors import KernelTraceError
-from trainguard.kernels import limits
+from trainguard.core.errors import KernelTraceError
+from trainguard.kernels import columns
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.readers.xplane import lines
+from trainguard.kernels.readers.xplane.reader import framework_of
+from trainguard.kernels.readers.xplane.wire import WHOLE, Wire
 from trainguard.kernels.window import find_window
-from trainguard.kernels.xplane import lines
-from trainguard.kernels.xplane.reader import framework_of
-from trainguard.kernels.xplane.wire import WHOLE, Wire
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
 
@@ -39,7 +39,7 @@ def named(trace: Trace, sort: str) -> Counter[str]:
     return Counter(trace.names[name] for name in rows.name)
 
 
-def test_a_profile_of_jax_on_eight_gpus_keeps_each_row_of_the_streams() -> None:
+def test_jax_profile_on_eight_gpus_keeps_each_stream_row() -> None:
     trace = read(real_text("mi300_jax_conv_minimal"))
     assert set(trace.tally) == {"events", "text_bytes"}
     assert np.unique(trace.gpu.device, return_counts=True)[1].tolist() == [60, *[25] * 7]
@@ -57,7 +57,7 @@ def test_a_profile_of_jax_on_eight_gpus_keeps_each_row_of_the_streams() -> None:
     assert np.isnan(trace.gpu.occupancy).all(), "AMD's profiler writes 0 for what it does not know"
 
 
-def test_a_profile_of_jax_without_a_gpu_has_its_steps_and_says_what_is_missing() -> None:
+def test_jax_profile_without_gpu_has_steps_and_says_what_lacks() -> None:
     judged = rank_profile(read(real_text("jax_cpu_steps")))
     assert [step.number for step in judged.steps] == list(range(6))
     assert judged.quality.missing == ["no work of a GPU", "no rank"]
@@ -67,7 +67,7 @@ def test_a_profile_of_jax_without_a_gpu_has_its_steps_and_says_what_is_missing()
     assert judged.start_unix_ns // 10**9 == 1_795_422_263
 
 
-def test_a_profile_of_tensorflow_has_its_steps_its_operators_and_its_input() -> None:
+def test_tensorflow_profile_has_steps_operators_and_input() -> None:
     trace = read(real_text("tensorflow_cpu_input"))
     assert len(find_window(trace).steps) == 4
     assert named(trace, "annotations")["IteratorGetNextOp::DoCompute"] == 4
@@ -83,7 +83,7 @@ def test_a_written_profile_is_read_as_it_was_written(
     pack: Callable[[bytes], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
     trace = read(pack(profile().text()))
     assert set(trace.tally) == {"events", "text_bytes"}
     assert named(trace, "gpu") == {
@@ -147,7 +147,7 @@ def test_a_profile_of_another_device_says_that_no_gpu_worked() -> None:
     assert "no work of a GPU" in rank_profile(read(made.text())).quality.missing
 
 
-def test_a_profile_that_is_cut_off_keeps_the_planes_that_are_whole() -> None:
+def test_truncated_profile_keeps_its_whole_planes() -> None:
     """Names stand behind a plane's events, so the plane in which a profile ends has none."""
     text = profile(400).text()
     trace = read(text[: text.index(b"Host Threads/1") + 500])
@@ -188,7 +188,7 @@ def test_what_is_no_profile_is_refused(text: bytes) -> None:
 
 def test_times_that_no_event_has_are_counted() -> None:
     made = profile()
-    made.gpus[0].event("Stream #14(Compute)", GEMM, 0, limits.LONGEST_NS + 1_000)
+    made.gpus[0].event("Stream #14(Compute)", GEMM, 0, columns.LONGEST_NS + 1_000)
     made.gpus[0].event("Stream #14(Compute)", GEMM, -5, 10)
     made.gpus[0].event("Stream #14(Compute)", GEMM, 5, -10)
     trace = read(made.text())
@@ -206,13 +206,13 @@ def test_a_deep_nest_of_messages_is_refused_or_counted() -> None:
 
 
 def test_more_rows_than_a_trace_has_end_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainguard.kernels.builder.MOST_ROWS", 10)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.MOST_ROWS", 10)
     with pytest.raises(KernelTraceError, match="over 10 rows"):
         read(profile().text())
 
 
 def test_more_names_than_a_profile_has_end_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainguard.kernels.xplane.planes.MOST_NAME_BYTES", 500)
+    monkeypatch.setattr("trainguard.kernels.readers.xplane.planes.MOST_NAME_BYTES", 500)
     with pytest.raises(KernelTraceError, match="names of over 500 bytes"):
         read(profile().text())
 
@@ -255,11 +255,11 @@ def test_all_real_profiles_are_known_here() -> None:
         (["PjitFunction(f)", "EagerExecute"], "xla"),
     ],
 )
-def test_given_calls_of_the_host_when_read_then_they_say_the_framework(names: list[str], framework: str) -> None:
+def test_host_calls_name_the_framework(names: list[str], framework: str) -> None:
     assert framework_of(names) == framework
 
 
-def test_given_the_real_profiles_when_judged_then_each_has_its_framework() -> None:
+def test_real_profiles_have_their_framework() -> None:
     found = {name: rank_profile(read(real_text(name), name)).framework for name in real_names()}
     assert {name.partition("_conv")[0].partition("_cpu")[0]: each for name, each in found.items()} == {
         "jax": "jax",

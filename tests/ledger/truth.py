@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from tests.support.profile_folder import START, ProfileFolder, event, step
-from trainguard.engine.jobs.job_ledger import account_of, ledger_of
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.ledger.bucket import Bucket
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.job_verdicts import account_of, ledger_of
+from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.ledger.bucket import Bucket, StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.ledger.shares import StepShares
 from trainguard.local.analysis import NoProgress, evaluated_profile
 from trainguard.local.places import open_job
-from trainguard.records import JobRecord
 
 SAMPLED_OVER_S = 1.0
 """A counter of utilization looks back so far."""

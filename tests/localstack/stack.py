@@ -44,7 +44,7 @@ STOPS = {"stop-rules": "CPUBottleneck"}
 
 
 def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
-    """Deploy the template that goes to AWS, with the overlay for the emulator; its ceiling has room for all tests."""
+    """Deploy the template that goes to AWS, with the emulator's overlay; its stop rate limit has room for all tests."""
     synthesise(folder / "cdk.out", context={"max_stops_per_hour": MAX_STOPS_PER_HOUR})
     return deploy_assembly(emulator, folder, STACK)
 
@@ -130,7 +130,7 @@ class Stack:
     def function_replaced(self, folder: str, source: str) -> Iterator[None]:
         """Let a function run ``source`` in place of its own code for the time of a ``with`` block.
 
-        Its own code is the module ``trainguard_handler`` meanwhile.
+        Its own code is the module ``trainguard_handler`` for that time.
         """
         self._put_code(folder, source)
         try:
@@ -336,7 +336,7 @@ class Job:
         return item
 
     def fires(self, rule: str) -> list[Execution]:
-        """Return the executions that handled a fire of a rule, not those that told how its finding went on."""
+        """Return the executions that handled a fire of a rule, not those of its follow-ups."""
         fire = re.compile(rf"{rule}-[0-9a-f]{{20}}-{re.escape(self.name[:40])}")
         return [each for each in self.stack.executions(self.name[:40]) if fire.match(each.name)]
 

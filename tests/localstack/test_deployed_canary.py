@@ -1,4 +1,4 @@
-"""The canary on the deployed stack: planted, found, told to whom wants it, reported, and removed by the next."""
+"""The canary on the deployed stack: planted, found, sent to those who want it, reported, and removed by the next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from demo.live.stage import subscribe
 from infra.constructs.canary import CANARY_KIND
 from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.stack import PATIENCE_S
-from trainguard.canary.profile import RULE
-from trainguard.layout import ProfileRoot
+from trainguard.core.layout import ProfileRoot
+from trainguard.stack.canary.profile import RULE
 
 if TYPE_CHECKING:
     from tests.localstack.stack import Stack
@@ -33,7 +33,7 @@ def keys(stack: Stack, job: str) -> set[str]:
 
 
 def leave_out_canaries(stack: Stack) -> str:
-    """Subscribe a queue with the filter policy that people are told to use; return its URL."""
+    """Subscribe a queue with the filter policy that the documents recommend; return its URL."""
     topic = stack.outputs["AlertTopicArn"]
     queue = subscribe(stack.emulator, topic, "alerts-without-canaries")
     sns = stack.emulator.client("sns")
@@ -48,7 +48,7 @@ def leave_out_canaries(stack: Stack) -> str:
     return queue
 
 
-def test_given_a_deployment_when_a_canary_is_planted_then_it_is_found_told_to_machines_reported_and_passes(
+def test_planted_canary_is_found_alerted_reported_and_passes(
     stack: Stack,
 ) -> None:
     queue = leave_out_canaries(stack)

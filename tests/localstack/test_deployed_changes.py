@@ -199,13 +199,13 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     )
 
 
-def test_given_a_deployed_stack_when_compared_with_its_template_then_nothing_differs_until_that_changes(
+def test_deployed_stack_differs_only_once_its_template_changes(
     life: Life,
 ) -> None:
     assert life.differing == (0, 1, 0)
 
 
-def test_given_an_upgrade_in_the_middle_of_a_job_when_it_goes_on_then_its_verdicts_are_those_of_a_whole_run(
+def test_upgrade_during_a_job_gives_verdicts_of_a_whole_run(
     life: Life,
 ) -> None:
     earlier, later = life.layers
@@ -215,7 +215,7 @@ def test_given_an_upgrade_in_the_middle_of_a_job_when_it_goes_on_then_its_verdic
     assert life.fires == 1
 
 
-def test_given_stops_that_are_forbidden_when_an_upgrade_writes_the_stacks_own_switch_again_then_nothing_is_stopped(
+def test_forbidden_stops_survive_an_upgrade_of_the_switch(
     life: Life,
 ) -> None:
     assert life.switches == ("enabled", "disabled")
@@ -223,7 +223,7 @@ def test_given_stops_that_are_forbidden_when_an_upgrade_writes_the_stacks_own_sw
     assert life.stops == []
 
 
-def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is_left(life: Life) -> None:
+def test_destroyed_stack_beside_another_leaves_nothing(life: Life) -> None:
     assert {kind for kind, _ in life.deployed - life.before} >= {"buckets", "tables", "functions", "logs", "parameters"}
     assert life.after - life.before == set()
     assert life.before - life.after == set()
@@ -232,9 +232,7 @@ def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is
     assert "is emptied and goes: bucket" in life.told
 
 
-def test_given_a_stack_that_keeps_its_data_when_asked_what_stays_then_bucket_tables_and_logs_are_named(
-    emulator: Emulator, stack: Stack
-) -> None:
+def test_kept_bucket_tables_and_logs_are_named(emulator: Emulator, stack: Stack) -> None:
     fate = read_fate(emulator.client("cloudformation"), stack.name)
     kinds = {resource.type for resource in fate.stays}
     assert kinds == {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}

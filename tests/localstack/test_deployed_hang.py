@@ -32,9 +32,8 @@ def hang(name: str) -> description.Job:
     return replace(job, name=name, minutes=MINUTES, pieces=pieces, interval_s=5.0, steps=steps)
 
 
-def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_the_job_is_stopped(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.thorough
+def test_hung_job_fires_the_rule_and_is_stopped(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = (int(time.time()) // 60 - MINUTES - 1) * 60
     monkeypatch.setattr(profile_files, "START", begin + 17.0)
     job = Job(stack, "cpu_bottleneck", "hangs-in-a-collective", start=begin, allowed=True, tags={"stop-rules": RULE})

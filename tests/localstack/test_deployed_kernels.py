@@ -11,10 +11,10 @@ import pytest
 from tests.localstack.emulator_kit import until
 from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.support.kernel_ranks import documents
-from trainguard.engine.messages.sqs_messages import encode_task
+from trainguard.core.ports import NodeTask
+from trainguard.engine.messages.created_objects import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
-from trainguard.ports import NodeTask
-from trainguard.report.captures.plan import INLINE_ITEMS
+from trainguard.stack.captures.plan import INLINE_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def send_capture(job: Job, ranks: int, late: int) -> list[str]:
 
 
 def settle(job: Job) -> None:
-    """Ask for a look at the capture, as the tick does when a minute has passed without another trace."""
+    """Ask for a look at the capture, as the scheduler does when a minute has passed without another trace."""
     until(lambda: job.node(STREAM), timeout_s=PATIENCE_S, what=f"the captures of {job.name}")
     job.stack.await_quiet()
     job.stack.announce(encode_task(NodeTask(job.name, ALL_RANKS, KERNELS, "flush", time.time() + 1.0)))
@@ -51,10 +51,14 @@ def left_in(job: Job, folder: str) -> Sequence[str]:
     return [each["Key"].removeprefix(prefix) for each in listed.get("Contents", [])]
 
 
-@pytest.mark.parametrize(("ranks", "late"), [(4, 2), (INLINE_ITEMS + 1, 17)], ids=["inline-map", "distributed-map"])
-def test_given_traces_of_a_late_rank_when_they_lie_below_the_job_then_its_row_fires_and_the_page_names_the_rank(
-    stack: Stack, ranks: int, late: int
-) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "late"),
+    [
+        pytest.param(4, 2, id="inline-map"),
+        pytest.param(INLINE_ITEMS + 1, 17, id="distributed-map", marks=pytest.mark.thorough),
+    ],
+)
+def test_traces_of_a_late_rank_fire_and_the_page_names_it(stack: Stack, ranks: int, late: int) -> None:
     job = Job(stack, "slow_steps", f"traced-{ranks}")
     job.await_applied(job.upload(until_minute=3.2))
     send_capture(job, ranks, late)

@@ -83,7 +83,7 @@ def released(plain: PlainStack) -> Iterator[Stack]:
         emulator.client("s3").delete_bucket(Bucket=BUCKET)
 
 
-def test_given_a_release_when_its_files_are_hashed_then_each_is_in_the_list_of_sums(release: Path) -> None:
+def test_release_files_are_all_in_the_checksum_list(release: Path) -> None:
     lines = [line.split("  ") for line in (release / "SHA256SUMS").read_text("utf-8").splitlines()]
     listed = {name: digest for digest, name in lines}
     files = [file for file in release.rglob("*") if file.is_file() and file.name != "SHA256SUMS"]
@@ -94,13 +94,13 @@ def test_given_a_release_when_its_files_are_hashed_then_each_is_in_the_list_of_s
     assert {file for file in listed if "/" not in file} == {
         *("README.md", "sbom.cdx.json", "trainguard.template.json"),
         *(f"trainguard-{version}-py3-none-any.whl", f"trainguard-{version}.tar.gz"),
-        "trainguard_collector-0.1.0-py3-none-any.whl",
+        "trainguard_collector-1.0.0-py3-none-any.whl",
     }
     with zipfile.ZipFile(release.with_name(f"{release.name}.zip")) as archive:
         assert sorted(archive.namelist()) == sorted(f"{release.name}/{name}" for name in (*listed, "SHA256SUMS"))
 
 
-def test_given_a_release_when_its_layer_is_read_then_the_bill_of_materials_beside_it_is_the_layers(
+def test_release_sbom_is_that_of_the_layer(
     release: Path,
 ) -> None:
     (layer,) = (release / "assets").glob("layer-*.zip")
@@ -110,7 +110,7 @@ def test_given_a_release_when_its_layer_is_read_then_the_bill_of_materials_besid
     assert held["metadata"]["component"]["version"] == project_version()
 
 
-def test_given_a_release_when_deployed_without_cdk_then_a_rule_fires_and_its_parameters_hold(released: Stack) -> None:
+def test_release_deployed_without_cdk_fires_with_its_parameters(released: Stack) -> None:
     emulator = released.emulator
     job = Job(released, "cpu_bottleneck", "under-a-release", allowed=True)
     job.upload(until_minute=FIRES_BY_MINUTE)
@@ -129,9 +129,8 @@ def test_given_a_release_when_deployed_without_cdk_then_a_rule_fires_and_its_par
     assert evaluate["MemorySize"] == 1536
 
 
-def test_given_a_released_stack_when_updated_with_other_parameters_then_these_hold_and_its_data_stay_where_they_are(
-    released: Stack, plain: PlainStack
-) -> None:
+@pytest.mark.thorough
+def test_updated_release_uses_new_parameters_and_keeps_its_data(released: Stack, plain: PlainStack) -> None:
     ssm, switch = released.emulator.client("ssm"), released.outputs["StopSwitchParameter"]
     outputs = plain.deploy("update_stack", {**CHOSEN, "StopSwitch": "disabled", "Canary": "true"})
     assert switch == f"/{NAME}/stop-switch"

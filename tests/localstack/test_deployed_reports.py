@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.localstack.stack import Job, Stack
-from trainguard.layout import ProfileRoot
-from trainguard.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG
+from trainguard.core.layout import ProfileRoot
+from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG
 
 pytestmark = pytest.mark.localstack
 
@@ -55,7 +55,7 @@ def days(job: Job) -> int:
     return (ended.astimezone(UTC).date() - datetime.fromtimestamp(job.feed.start, UTC).date()).days + 1
 
 
-def test_given_a_job_that_ends_when_it_is_closed_then_a_page_with_time_lines_lies_beside_its_profile(
+def test_closed_job_has_a_page_with_time_lines_by_its_profile(
     ended: Job,
 ) -> None:
     (execution,) = ended.reports()
@@ -71,9 +71,8 @@ def test_given_a_job_that_ends_when_it_is_closed_then_a_page_with_time_lines_lie
     assert not [name for name in files if name.startswith("parts/")]
 
 
-def test_given_a_report_on_request_when_it_goes_through_a_distributed_map_then_it_is_the_same(
-    stack: Stack, ended: Job
-) -> None:
+@pytest.mark.thorough
+def test_requested_report_by_a_distributed_map_is_the_same(stack: Stack, ended: Job) -> None:
     before = document(ended)
     client = stack.emulator.client("stepfunctions")
     deployed = client.describe_state_machine(stateMachineArn=stack.outputs["ReportStateMachineArn"])
@@ -94,9 +93,8 @@ def test_given_a_report_on_request_when_it_goes_through_a_distributed_map_then_i
     assert not [name for name in folder(ended) if name.startswith("parts/")]
 
 
-def test_given_a_digest_that_always_fails_when_a_report_is_asked_for_then_it_is_made_and_names_what_is_missing(
-    stack: Stack, ended: Job
-) -> None:
+@pytest.mark.thorough
+def test_report_with_a_failing_digest_names_what_is_missing(stack: Stack, ended: Job) -> None:
     with stack.function_replaced("digest_profile", "def handler(event, context):\n    raise MemoryError('too much')\n"):
         execution = stack.run_machine(stack.outputs["ReportStateMachineArn"], "without-digests", {"job": ended.name})
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
@@ -106,7 +104,8 @@ def test_given_a_digest_that_always_fails_when_a_report_is_asked_for_then_it_is_
     assert all(each.endswith(": the profile could not be read.") for each in sentences)
 
 
-def test_given_a_job_that_was_never_seen_when_a_report_is_asked_for_then_the_execution_fails_and_names_it(
+@pytest.mark.thorough
+def test_report_of_an_unknown_job_fails_and_names_it(
     stack: Stack,
 ) -> None:
     execution = stack.run_machine(stack.outputs["ReportStateMachineArn"], "of-nobody", {"job": "nobody"})
@@ -115,7 +114,8 @@ def test_given_a_job_that_was_never_seen_when_a_report_is_asked_for_then_the_exe
     assert "job 'nobody' is not known" in execution.cause
 
 
-def test_given_a_job_that_trains_when_a_rule_fires_then_a_report_of_its_state_is_there_at_once(
+@pytest.mark.thorough
+def test_fire_of_a_running_job_has_a_state_report_at_once(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "reported-at-once")

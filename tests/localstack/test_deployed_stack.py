@@ -29,7 +29,7 @@ STARVED = "LowGPUUtilization"
 
 @pytest.fixture(scope="module")
 def reference(stack: Stack) -> Job:
-    """A job whose every message rang once and in order, and that has ended."""
+    """A job whose every message arrived once and in order, and that has ended."""
     job = Job(stack, "cpu_bottleneck", "reference")
     job.upload(until_minute=REFERENCE_MINUTES)
     job.end()
@@ -55,7 +55,7 @@ def fire_of(job: Job, fire_id: str, **changes: object) -> dict[str, object]:
     return {**recorded, **own, **changes}
 
 
-def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_reported_once(stack: Stack) -> None:
+def test_opted_in_job_is_alerted_stopped_and_reported_once(stack: Stack) -> None:
     job = Job(stack, "cpu_bottleneck", "bottleneck-stop-allowed", allowed=True)
     job.upload(until_minute=FIRES_BY_MINUTE)
     row = job.await_row(RULE, Status="FIRED", AlertId=None, ReportUri=None)
@@ -81,7 +81,8 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_
     assert job.rows()[RULE]["Action"] == row["Action"]
 
 
-def test_given_two_starved_nodes_without_the_tag_when_both_fire_then_one_alert_and_no_stop(stack: Stack) -> None:
+@pytest.mark.thorough
+def test_two_starved_nodes_without_the_tag_alert_once_unstopped(stack: Stack) -> None:
     job = Job(stack, "slow_data_loader", "slow-loader")
     job.upload(until_minute=20.5)
     row = job.await_row(STARVED, Status="FIRED", AlertId=None, ReportUri=None)
@@ -100,8 +101,9 @@ def test_given_two_starved_nodes_without_the_tag_when_both_fire_then_one_alert_a
     assert len(job.alerts(STARVED)) == 1
 
 
-def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_happens_twice(stack: Stack) -> None:
-    job = Job(stack, "cpu_bottleneck", "rings-twice", allowed=True)
+@pytest.mark.thorough
+def test_repeated_messages_after_a_fire_do_nothing_twice(stack: Stack) -> None:
+    job = Job(stack, "cpu_bottleneck", "delivered-twice", allowed=True)
     keys = job.upload(until_minute=FIRES_BY_MINUTE)
     job.await_row(RULE, AlertId=None, ReportUri=None)
     job.await_applied(keys)
@@ -119,7 +121,8 @@ def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_ha
     assert job.node("algo-1#system")["Cursors"] == cursors
 
 
-def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_applied_and_none_comes_back(
+@pytest.mark.thorough
+def test_foreign_messages_beside_ours_are_not_returned(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "among-strangers")
@@ -146,10 +149,9 @@ def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_appli
     assert stack.watcher.stack().dead_letters == letters_before
 
 
-def test_given_doorbells_that_never_rang_when_a_later_one_does_then_the_listing_finds_their_objects(
-    stack: Stack, reference: Job
-) -> None:
-    job = Job(stack, "cpu_bottleneck", "rings-seldom", start=reference.feed.start)
+@pytest.mark.thorough
+def test_objects_without_messages_are_found_by_a_later_listing(stack: Stack, reference: Job) -> None:
+    job = Job(stack, "cpu_bottleneck", "rarely-delivered", start=reference.feed.start)
     job.await_applied(job.upload(until_minute=3.3))
     with stack.doorbells_off():
         (lost,) = [key for key in job.upload(until_minute=4.3) if "/system/" in key]
@@ -160,7 +162,7 @@ def test_given_doorbells_that_never_rang_when_a_later_one_does_then_the_listing_
     assert job.verdicts() == reference.verdicts()
 
 
-def test_given_a_job_that_ends_without_its_marks_when_sagemaker_says_so_then_it_is_closed_and_reported(
+def test_job_ended_without_marks_is_closed_by_sagemaker(
     stack: Stack,
 ) -> None:
     job = Job(stack, "slow_steps", "without-marks")
@@ -179,7 +181,8 @@ def test_given_a_job_that_ends_without_its_marks_when_sagemaker_says_so_then_it_
     assert stack.watcher.progress(job.name).applied(keys) == len(keys)
 
 
-def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_are_written(stack: Stack) -> None:
+@pytest.mark.thorough
+def test_tick_writes_job_rows_of_an_active_job(stack: Stack) -> None:
     with stack.clock_off():
         job = Job(stack, "slow_steps", "ticked-by-hand")
         job.await_applied(job.upload(until_minute=3.2))
@@ -187,7 +190,7 @@ def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_a
         stack.await_quiet()
         assert {target.partition("#")[2] for target in job.rows()} == {"algo-1"}
 
-        stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
+        stack.invoke("scheduler", json.loads((EVENTS / "scheduler.json").read_text(encoding="utf-8")))
 
         rows = until(lambda: rows_of_the_job(job), timeout_s=PATIENCE_S, what=f"every row of {job.name}")
     assert set(rows) == {*RULE_NAMES, PROFILER_REPORT}
@@ -218,10 +221,11 @@ def letter_of(job: Job) -> dict[str, Any] | None:
     return next((each for each in letters if each.get("requestPayload", {}).get("job") == job.name), None)
 
 
-def test_given_a_job_that_kills_its_look_when_the_clock_ticks_then_it_is_named_and_the_others_are_looked_after(
+@pytest.mark.thorough
+def test_job_that_kills_its_look_is_named_and_others_reconciled(
     stack: Stack,
 ) -> None:
-    with stack.function_replaced("look_after_job", DIES):
+    with stack.function_replaced("reconcile_job", DIES):
         deadly = Job(stack, "slow_steps", "kills-its-look")
         other = Job(stack, "slow_steps", "beside-a-deadly-job")
         for job in (deadly, other):
@@ -233,7 +237,7 @@ def test_given_a_job_that_kills_its_look_when_the_clock_ticks_then_it_is_named_a
     assert deadly.await_row("CPUBottleneck")["Status"] == "WAITING_FOR_DATA"
 
 
-def test_given_the_clock_of_the_stack_when_a_job_runs_then_its_rows_are_written_without_being_asked(
+def test_clock_of_the_stack_writes_rows_unasked(
     stack: Stack,
 ) -> None:
     job = Job(stack, "slow_steps", "ticked-by-clock")
@@ -243,10 +247,11 @@ def test_given_the_clock_of_the_stack_when_a_job_runs_then_its_rows_are_written_
     assert job.await_row("CPUBottleneck")["Status"] == "WAITING_FOR_DATA"
 
 
-def test_given_a_job_that_has_ended_meanwhile_when_a_rule_fires_then_the_alert_says_that_nothing_was_stopped(
+@pytest.mark.thorough
+def test_alert_of_an_already_ended_job_says_nothing_was_stopped(
     stack: Stack,
 ) -> None:
-    job = Job(stack, "cpu_bottleneck", "ended-meanwhile", allowed=True)
+    job = Job(stack, "cpu_bottleneck", "ended-since", allowed=True)
     with stack.doorbells_off():
         job.upload(until_minute=FIRES_BY_MINUTE)
     job.finish()
@@ -263,7 +268,8 @@ def test_given_a_job_that_has_ended_meanwhile_when_a_rule_fires_then_the_alert_s
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
 
 
-def test_given_a_report_that_cannot_be_built_when_a_rule_fires_then_stop_and_alert_are_made_and_it_fails_visibly(
+@pytest.mark.thorough
+def test_unbuildable_report_keeps_stop_and_alert_and_fails(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "without-report", allowed=True)
@@ -282,7 +288,8 @@ def test_given_a_report_that_cannot_be_built_when_a_rule_fires_then_stop_and_ale
     assert "ReportUri" not in row
 
 
-def test_given_an_alert_that_cannot_be_sent_when_a_rule_fires_then_the_row_says_so_and_the_execution_fails(
+@pytest.mark.thorough
+def test_unsent_alert_is_in_the_row_and_fails_the_execution(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "without-topic", allowed=True)
@@ -293,14 +300,15 @@ def test_given_an_alert_that_cannot_be_sent_when_a_rule_fires_then_the_row_says_
     row = job.rows()[RULE]
     assert execution.status == "FAILED"
     assert "Topic does not exist" in execution.cause
-    assert row["Action"].startswith("alert failed (PublishAlert: ")
+    assert row["Action"].startswith("alert failed (mail: ")
     assert row["Action"].endswith("training job stopped: yes")
     assert row.get("AlertId") is None
     assert job.stops() == [None]
     assert row["ReportUri"].endswith("/report.html")
 
 
-def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_row_say_so_and_the_execution_fails(
+@pytest.mark.thorough
+def test_refused_stop_is_in_alert_and_row_and_fails(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "stop-refused", allowed=True)
@@ -313,7 +321,7 @@ def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_ro
     stack.await_quiet()
     (alert,) = job.alerts(RULE)
     assert execution.status == "FAILED"
-    assert execution.cause.startswith("StopTrainingJob: ")
+    assert execution.cause.startswith("StopJob: ")
     assert set(job.stops()) == {"ValidationException"}
     assert alert["stop"]["made"] is False
     assert "job is in status Completed" in alert["stop_error"]
@@ -322,9 +330,8 @@ def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_ro
 
 
 @pytest.mark.parametrize("value", ["dry-run", "disabled"])
-def test_given_the_stop_switch_is_not_enabled_when_a_rule_fires_then_nothing_is_stopped_and_the_row_says_why(
-    stack: Stack, value: str
-) -> None:
+@pytest.mark.thorough
+def test_disabled_stop_switch_stops_nothing_and_the_row_says_why(stack: Stack, value: str) -> None:
     job = Job(stack, "cpu_bottleneck", f"switch-{value}", allowed=True)
     until(job.item, timeout_s=PATIENCE_S, what="the job's item")
     ssm, name = stack.emulator.client("ssm"), stack.outputs["StopSwitchParameter"]
@@ -340,9 +347,7 @@ def test_given_the_stop_switch_is_not_enabled_when_a_rule_fires_then_nothing_is_
     assert job.rows()[RULE]["Action"].startswith(f"Training job not stopped: the stop switch is '{value}'")
 
 
-def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_is_that_of_one(
-    stack: Stack, reference: Job
-) -> None:
+def test_concurrent_evaluators_of_a_node_give_the_state_of_one(stack: Stack, reference: Job) -> None:
     job = Job(stack, "cpu_bottleneck", "raced-for", start=reference.feed.start)
     with stack.doorbells_off():
         bodies = [object_message(stack.deployment.bucket, key) for key in job.upload(until_minute=REFERENCE_MINUTES)]
@@ -365,9 +370,7 @@ def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_
     assert len(job.fires(RULE)) == len([alert for alert in job.alerts(RULE) if alert["kind"] == "fire"]) == 1
 
 
-def test_given_a_function_with_the_deployed_layer_when_it_imports_then_all_comes_from_the_layer(
-    stack: Stack, emulator: Emulator
-) -> None:
+def test_function_imports_come_only_from_the_deployed_layer(stack: Stack, emulator: Emulator) -> None:
     client = emulator.client("lambda")
     deployed = client.get_function_configuration(FunctionName=stack.functions["evaluate_objects"])
     source = (

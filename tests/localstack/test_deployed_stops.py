@@ -1,4 +1,4 @@
-"""The deployed stack stops safely: announced, after a grace time, under a ceiling; chats and event bus are told."""
+"""The deployed stack stops safely: announced, after a grace time, under a rate limit; chats and bus are notified."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from tests.localstack.emulator_kit import deleting, receive, until
 from tests.localstack.stack import MAX_STOPS_PER_HOUR, PATIENCE_S, Job, Stack
 from tests.localstack.test_deployed_stack import FIRES_BY_MINUTE, RULE, fire_of
-from trainguard.timestamps import iso_time
+from trainguard.core.timestamps import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.localstack
 
-GRACE_S = 20
+GRACE_S = 40
 WAITS_SHORT_S = 2.0
 """The emulator drops parts of a second from the time until which it waits, and from how long that is."""
 LAST_WORDS_S = 5.0
@@ -78,7 +78,7 @@ def listening(stack: Stack) -> Iterator[list[dict[str, Any]]]:
             sqs.delete_queue(QueueUrl=queue)
 
 
-def test_given_a_grace_time_when_a_rule_fires_then_it_is_announced_and_stopped_when_it_is_over(stack: Stack) -> None:
+def test_grace_time_is_announced_and_stops_the_job_at_its_end(stack: Stack) -> None:
     with listening(stack) as said:
         job = graced(stack, "grace-to-the-end")
         warning = heard(job, "warning")
@@ -105,7 +105,8 @@ def test_given_a_grace_time_when_a_rule_fires_then_it_is_announced_and_stopped_w
     assert {chat["metadata"]["threadId"] for chat in chats if RULE in chat["content"]["keywords"]} == {row["FireId"]}
 
 
-def test_given_a_grace_time_when_the_owner_takes_the_tag_away_then_the_job_runs_on_and_people_hear_why(
+@pytest.mark.thorough
+def test_tag_removed_in_grace_time_keeps_the_job_and_notifies(
     stack: Stack,
 ) -> None:
     job = graced(stack, "grace-and-mercy")
@@ -119,7 +120,8 @@ def test_given_a_grace_time_when_the_owner_takes_the_tag_away_then_the_job_runs_
     job.end()
 
 
-def test_given_a_staged_rule_when_it_fires_then_its_row_says_so_and_nobody_is_paged(stack: Stack) -> None:
+@pytest.mark.thorough
+def test_staged_rule_fires_in_its_row_and_pages_nobody(stack: Stack) -> None:
     job = Job(stack, "cpu_bottleneck", "staged", allowed=True, tags={"staged": RULE})
     job.upload(until_minute=FIRES_BY_MINUTE)
     row = job.await_row(RULE, Action="staged: nobody paged", ReportUri=None)
@@ -142,20 +144,21 @@ def full_hour(stack: Stack) -> Iterator[None]:
         table.put_item(Item=before) if before else table.delete_item(Key=ITEM)
 
 
-def test_given_an_hour_that_has_had_its_stops_when_another_fire_asks_then_it_is_refused_told_and_recorded(
+@pytest.mark.thorough
+def test_fire_in_a_full_hour_is_refused_alerted_and_recorded(
     stack: Stack,
 ) -> None:
-    job = Job(stack, "cpu_bottleneck", "over-the-ceiling", allowed=True)
+    job = Job(stack, "cpu_bottleneck", "over-the-limit", allowed=True)
     until(job.item, timeout_s=PATIENCE_S, what="the job's item")
-    fire = fire_of(job, "fire-over-the-ceiling", rule=RULE, firedAt=iso_time(datetime.now(UTC).timestamp()))
+    fire = fire_of(job, "fire-over-the-limit", rule=RULE, firedAt=iso_time(datetime.now(UTC).timestamp()))
     with full_hour(stack):
-        execution = stack.start_execution(f"{RULE}-over-the-ceiling", fire)
+        execution = stack.start_execution(f"{RULE}-over-the-limit", fire)
     stack.await_quiet()
     row = job.rows()[RULE]
     assert execution.cause.startswith("BuildReport: ") or execution.status == "SUCCEEDED"
     assert job.stops() == []
     assert (row["StopDecision"], row["StopMade"]) == ("refused", False)
-    assert row["StopWhy"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling")
+    assert row["StopWhy"].startswith(f"this deployment makes at most {MAX_STOPS_PER_HOUR} stops an hour")
     (alert,) = job.alerts(RULE)
     assert (alert["stop"]["made"], alert["stop"]["why"]) == (False, row["StopWhy"])
     job.finish()

@@ -22,9 +22,7 @@ def table(emulator: Emulator) -> Any:
     return make_table(emulator, "items")
 
 
-def test_given_8_writers_of_one_version_when_they_write_at_once_then_each_version_is_written_once(
-    emulator: Emulator, table: Any
-) -> None:
+def test_eight_concurrent_writers_write_each_version_once(emulator: Emulator, table: Any) -> None:
     table.put_item(Item={"id": "race", "Version": 0, "Writers": []})
 
     def write_5_times(writer: int) -> int:
@@ -50,9 +48,7 @@ def test_given_8_writers_of_one_version_when_they_write_at_once_then_each_versio
     assert sum(wins) == item["Version"] == len(item["Writers"]) == 40
 
 
-def test_given_nested_binary_when_a_condition_fails_then_the_old_item_comes_back_whole(
-    emulator: Emulator, table: Any
-) -> None:
+def test_failed_condition_returns_nested_binary_whole(emulator: Emulator, table: Any) -> None:
     old = {
         "id": "binary",
         "Window": Binary(bytes(range(256))),
@@ -73,7 +69,7 @@ def test_given_nested_binary_when_a_condition_fails_then_the_old_item_comes_back
     assert {name: TypeDeserializer().deserialize(value) for name, value in response["Item"].items()} == old
 
 
-def test_given_390_kb_of_binary_when_written_then_it_fits_into_an_item(table: Any) -> None:
+def test_item_holds_390_kb_of_binary(table: Any) -> None:
     table.put_item(Item={"id": "large", "Window": Binary(bytes(390_000))})
 
     assert len(bytes(table.get_item(Key={"id": "large"})["Item"]["Window"])) == 390_000
@@ -81,7 +77,7 @@ def test_given_390_kb_of_binary_when_written_then_it_fits_into_an_item(table: An
         table.put_item(Item={"id": "larger", "Window": Binary(bytes(420_000))})
 
 
-def test_given_a_transaction_when_one_condition_fails_then_nothing_is_written(emulator: Emulator, table: Any) -> None:
+def test_transaction_with_a_failed_condition_writes_nothing(emulator: Emulator, table: Any) -> None:
     table.put_item(Item={"id": "taken"})
     put = {"TableName": "items", "ConditionExpression": "attribute_not_exists(id)"}
 

@@ -29,7 +29,7 @@ def _bucket_with_events(emulator: Emulator, bucket: str) -> Any:
     return s3
 
 
-def test_given_a_wildcard_rule_when_objects_are_put_then_the_queue_gets_the_matching_keys_as_they_are(
+def test_wildcard_rule_queues_matching_keys_unchanged(
     emulator: Emulator,
 ) -> None:
     s3 = _bucket_with_events(emulator, "message")
@@ -57,7 +57,7 @@ def test_given_a_wildcard_rule_when_objects_are_put_then_the_queue_gets_the_matc
     assert {event["detail"]["object"]["size"] for event in events} == {2}
 
 
-def test_given_a_pattern_that_is_not_valid_when_the_rule_is_put_then_it_is_refused(emulator: Emulator) -> None:
+def test_invalid_pattern_is_refused(emulator: Emulator) -> None:
     events = emulator.client("events")
 
     with pytest.raises(ClientError, match="Event pattern is not valid"):
@@ -66,7 +66,7 @@ def test_given_a_pattern_that_is_not_valid_when_the_rule_is_put_then_it_is_refus
     assert events.list_rules(NamePrefix="bad")["Rules"] == []
 
 
-def test_given_a_rule_and_a_mapped_queue_when_an_object_is_put_then_the_function_reads_it(
+def test_rule_and_mapped_queue_invoke_the_function(
     emulator: Emulator,
 ) -> None:
     s3 = _bucket_with_events(emulator, "chain")
@@ -93,7 +93,8 @@ def handler(event, context):
     assert s3.get_object(Bucket="chain", Key="job/out/1.json")["Body"].read() == b"ABC"
 
 
-def test_given_a_rate_rule_when_minutes_pass_then_its_function_is_called_once_each(emulator: Emulator) -> None:
+@pytest.mark.thorough
+def test_rate_rule_calls_its_function_once_a_minute(emulator: Emulator) -> None:
     url, _ = make_queue(emulator, "ticks")
     source = """
 import os, json, boto3

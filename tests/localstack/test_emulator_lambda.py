@@ -35,7 +35,7 @@ def _numpy_layer(emulator: Emulator) -> str:
     return arn
 
 
-def test_given_numpy_in_a_layer_when_invoked_then_it_is_imported_from_there(emulator: Emulator) -> None:
+def test_numpy_is_imported_from_the_layer(emulator: Emulator) -> None:
     source = """
 import numpy
 def handler(event, context):
@@ -51,7 +51,7 @@ def handler(event, context):
     assert 10_000 < result["left_ms"] <= 20_000
 
 
-def test_given_a_handler_that_cannot_be_imported_when_invoked_then_the_error_is_that_of_aws(
+def test_handler_that_cannot_be_imported_gives_the_aws_error(
     emulator: Emulator,
 ) -> None:
     make_function(emulator, "no-import", "import not_there\n")
@@ -63,7 +63,7 @@ def test_given_a_handler_that_cannot_be_imported_when_invoked_then_the_error_is_
     assert "not_there" in result["errorMessage"]
 
 
-def test_given_a_package_of_the_project_alone_when_a_function_imports_it_then_it_is_missing(
+def test_package_of_the_project_is_missing_in_a_function(
     emulator: Emulator,
 ) -> None:
     source = """
@@ -76,7 +76,8 @@ def handler(event, context):
     assert invoke(emulator, "bare", {}) == ({"numpy": False, "pytest": False, "localstack": False}, None)
 
 
-def test_given_a_slow_handler_when_its_timeout_passes_then_it_is_ended_and_the_next_call_works(
+@pytest.mark.thorough
+def test_handler_is_ended_at_its_timeout_and_the_next_call_works(
     emulator: Emulator,
 ) -> None:
     source = """
@@ -94,7 +95,8 @@ def handler(event, context):
     assert invoke(emulator, "slow", 0) == ("done", None)
 
 
-def test_given_an_invocation_in_flight_when_the_code_is_updated_then_it_ends_with_its_own_result(
+@pytest.mark.thorough
+def test_invocation_during_a_code_update_ends_with_its_result(
     emulator: Emulator,
 ) -> None:
     source = """
@@ -120,7 +122,7 @@ def handler(event, context):
     assert invoke(emulator, "updated", 0) == ("new", None)
 
 
-def test_given_a_handler_that_raises_when_invoked_then_error_and_log_say_so(emulator: Emulator) -> None:
+def test_raising_handler_is_in_error_and_log(emulator: Emulator) -> None:
     source = """
 def handler(event, context):
     print("before the fall")
@@ -139,7 +141,8 @@ def handler(event, context):
     assert "[ERROR] ValueError: fell" in messages
 
 
-def test_given_an_asynchronous_failure_when_no_retry_is_left_then_the_event_is_in_the_dead_letter_queue(
+@pytest.mark.thorough
+def test_failed_asynchronous_event_is_dead_lettered(
     emulator: Emulator,
 ) -> None:
     url, arn = make_queue(emulator, "async-dlq")
@@ -155,7 +158,8 @@ def test_given_an_asynchronous_failure_when_no_retry_is_left_then_the_event_is_i
     assert message["MessageAttributes"]["ErrorMessage"]["StringValue"] == "boom"
 
 
-def test_given_an_asynchronous_failure_when_its_destination_is_a_queue_then_the_event_is_there_with_the_reason(
+@pytest.mark.thorough
+def test_failed_asynchronous_event_reaches_its_queue_with_reason(
     emulator: Emulator,
 ) -> None:
     url, arn = make_queue(emulator, "async-destination")
@@ -177,7 +181,8 @@ def test_given_an_asynchronous_failure_when_its_destination_is_a_queue_then_the_
     assert kept["responseContext"]["functionError"] == "Unhandled"
 
 
-def test_given_more_events_than_a_function_may_run_at_once_when_invoked_then_the_others_wait_and_none_is_lost(
+@pytest.mark.thorough
+def test_events_beyond_the_concurrency_wait_and_none_is_lost(
     emulator: Emulator,
 ) -> None:
     done_url, _ = make_queue(emulator, "bounded-done")
@@ -208,7 +213,7 @@ def handler(event, context):
     assert max(sum(began <= at < ended for _, began, ended in done) for _, at, _ in done) <= 2
 
 
-def test_given_a_batch_with_one_bad_message_when_mapped_then_only_that_one_is_tried_again_and_dead_lettered(
+def test_only_the_bad_message_of_a_batch_is_retried(
     emulator: Emulator,
 ) -> None:
     dead_url, dead_arn = make_queue(emulator, "batch-dlq")

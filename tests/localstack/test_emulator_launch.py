@@ -39,7 +39,7 @@ def _processes_of(folder: Path) -> list[str]:
         try:
             environment = (process / "environ").read_bytes()
             command = (process / "cmdline").read_bytes()
-        except OSError:  # ended meanwhile, or another user's
+        except OSError:  # it has ended, or is another user's
             continue
         if str(folder).encode() in environment and command:
             found.append(command.replace(b"\0", b" ").decode())
@@ -51,7 +51,7 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(launch.EXTERNAL_VARIABLE, raising=False)
 
 
-def test_given_an_installed_environment_when_installed_again_then_nothing_is_done(
+def test_installed_environment_is_not_installed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     installation = install()
@@ -61,14 +61,14 @@ def test_given_an_installed_environment_when_installed_again_then_nothing_is_don
     assert install() == installation
 
 
-def test_given_no_uv_when_looked_for_then_the_error_says_where_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_uv_error_says_where_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV", "/nowhere/uv")
 
     with pytest.raises(InstallError, match="/nowhere/uv"):
         find_uv()
 
 
-def test_given_a_running_emulator_when_the_block_ends_then_no_process_is_left(tmp_path: Path) -> None:
+def test_ended_block_leaves_no_emulator_process(tmp_path: Path) -> None:
     with running_emulator(state_dir=tmp_path, lambda_python=Path(sys.executable), log=tmp_path / "log") as emulator:
         make_table(emulator, "items")
         make_function(emulator, "echo", "def handler(event, context):\n    return event\n")
@@ -78,7 +78,8 @@ def test_given_a_running_emulator_when_the_block_ends_then_no_process_is_left(tm
     until(lambda: not _processes_of(tmp_path), what="end of the emulator")
 
 
-def test_given_a_launcher_that_is_killed_when_it_is_gone_then_the_emulator_ends_too(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_killed_launcher_ends_the_emulator(tmp_path: Path) -> None:
     state, output = tmp_path / "state", tmp_path / "output"
     with output.open("wb") as stdout:
         launcher = commands.start([sys.executable, "-c", START_AND_WAIT, state], environment=os.environ, output=stdout)
@@ -91,9 +92,7 @@ def test_given_a_launcher_that_is_killed_when_it_is_gone_then_the_emulator_ends_
     until(lambda: not _processes_of(state), what="end of the emulator")
 
 
-def test_given_localstack_cannot_start_when_started_then_the_error_ends_with_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_localstack_start_ends_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_localstack = Installation(python=Path(sys.executable), lambda_runtime=tmp_path)
     monkeypatch.setattr(launch, "install", lambda: without_localstack)
 
@@ -104,9 +103,7 @@ def test_given_localstack_cannot_start_when_started_then_the_error_ends_with_its
         pass
 
 
-def test_given_an_external_endpoint_when_nothing_answers_then_the_error_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_external_endpoint_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(launch.EXTERNAL_VARIABLE, "http://127.0.0.1:9")
 
     with (
@@ -116,7 +113,7 @@ def test_given_an_external_endpoint_when_nothing_answers_then_the_error_names_it
         pass
 
 
-def test_given_a_running_localstack_when_named_by_the_variable_then_it_is_used_and_left_running(
+def test_named_running_localstack_is_used_and_left_running(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(launch.EXTERNAL_VARIABLE, emulator.endpoint + "/")

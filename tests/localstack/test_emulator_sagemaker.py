@@ -23,7 +23,7 @@ def _status(emulator: Emulator, name: str) -> str:
     return status
 
 
-def test_given_a_created_job_when_described_then_it_has_what_was_asked_and_trains(emulator: Emulator) -> None:
+def test_created_job_is_described_as_requested_and_in_training(emulator: Emulator) -> None:
     arn = make_training_job(emulator, "described", team="vision")
     client = emulator.client("sagemaker")
 
@@ -38,7 +38,7 @@ def test_given_a_created_job_when_described_then_it_has_what_was_asked_and_train
     assert tags == {"team": "vision", "stop": "allowed"}
 
 
-def test_given_a_job_that_began_before_when_created_then_it_has_trained_since_and_the_next_one_has_not(
+def test_backdated_job_has_trained_since_but_not_the_next(
     emulator: Emulator,
 ) -> None:
     began = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_given_a_job_that_began_before_when_created_then_it_has_trained_since_an
     assert client.describe_training_job(TrainingJobName="not-backdated")["TrainingStartTime"] > began
 
 
-def test_given_no_such_job_when_described_or_stopped_then_the_error_is_that_of_aws(emulator: Emulator) -> None:
+def test_missing_job_gives_the_aws_error(emulator: Emulator) -> None:
     client = emulator.client("sagemaker")
 
     for operation in (client.describe_training_job, client.stop_training_job):
@@ -61,7 +61,7 @@ def test_given_no_such_job_when_described_or_stopped_then_the_error_is_that_of_a
             operation(TrainingJobName="nowhere")
 
 
-def test_given_a_stopped_job_when_stopped_again_then_it_is_refused_and_both_calls_are_on_record(
+def test_second_stop_is_refused_and_both_calls_are_recorded(
     emulator: Emulator,
 ) -> None:
     make_training_job(emulator, "stopped")
@@ -76,7 +76,7 @@ def test_given_a_stopped_job_when_stopped_again_then_it_is_refused_and_both_call
     assert [call["error"] for call in calls] == [None, "ValidationException"]
 
 
-def test_given_jobs_of_each_status_when_listed_then_filters_and_pages_hold(emulator: Emulator) -> None:
+def test_listed_jobs_follow_status_filters_and_pages(emulator: Emulator) -> None:
     for number in range(3):
         make_training_job(emulator, f"listed-{number}")
     emulator.finish_training_job("listed-0")
@@ -92,7 +92,7 @@ def test_given_jobs_of_each_status_when_listed_then_filters_and_pages_hold(emula
     assert names(StatusEquals="Failed") == ["listed-1"]
 
 
-def test_given_a_rule_when_a_job_is_created_and_stopped_then_each_change_reaches_the_function(
+def test_job_changes_reach_the_function_by_a_rule(
     emulator: Emulator,
 ) -> None:
     url, _ = make_queue(emulator, "job-changes")
@@ -138,7 +138,7 @@ def handler(event, context):
     ]
 
 
-def test_given_a_finished_job_when_finished_again_then_the_emulator_refuses(emulator: Emulator) -> None:
+def test_finished_job_cannot_be_finished_again(emulator: Emulator) -> None:
     make_training_job(emulator, "finished")
     emulator.finish_training_job("finished")
 

@@ -59,9 +59,7 @@ def _assembly(folder: Path, name: str, resources: dict[str, Any]) -> Path:
     return folder
 
 
-def test_given_an_assembly_when_deployed_and_destroyed_then_its_resources_come_and_go(
-    emulator: Emulator, tmp_path: Path
-) -> None:
+def test_assembly_resources_come_and_go(emulator: Emulator, tmp_path: Path) -> None:
     assembly = _assembly(tmp_path / "assembly", "Small", RESOURCES)
 
     outputs = deploy(emulator, assembly=assembly, home=tmp_path / "home")
@@ -78,9 +76,7 @@ def test_given_an_assembly_when_deployed_and_destroyed_then_its_resources_come_a
         ssm.get_parameter(Name="/stack/p")
 
 
-def test_given_a_resource_that_is_refused_when_deployed_then_the_error_names_it_and_the_reason(
-    emulator: Emulator, tmp_path: Path
-) -> None:
+def test_refused_resource_is_named_with_its_reason(emulator: Emulator, tmp_path: Path) -> None:
     assembly = _assembly(tmp_path / "assembly", "Broken", {"Parameter": RESOURCES["Topic"], "Rule": BAD_RULE})
 
     with pytest.raises(DeployError, match=r"Broken/Rule \(AWS::Events::Rule\): CREATE_FAILED: .*pattern is not valid"):
@@ -113,7 +109,7 @@ CONDITIONAL: dict[str, Any] = {
 }
 
 
-def test_given_resources_of_a_condition_when_it_changes_then_they_come_and_go_together(emulator: Emulator) -> None:
+def test_resources_of_a_condition_come_and_go_together(emulator: Emulator) -> None:
     stack = PlainStack(emulator, "Conditional", {"TemplateBody": json.dumps(CONDITIONAL)})
 
     ssm = emulator.client("ssm")
@@ -133,7 +129,7 @@ def test_given_resources_of_a_condition_when_it_changes_then_they_come_and_go_to
     stack.delete()
 
 
-def test_given_an_alarm_when_its_state_is_set_then_the_state_is_kept(emulator: Emulator) -> None:
+def test_set_alarm_state_is_kept(emulator: Emulator) -> None:
     cloudwatch = emulator.client("cloudwatch")
     cloudwatch.put_metric_alarm(
         AlarmName="late-objects",

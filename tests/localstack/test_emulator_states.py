@@ -174,9 +174,7 @@ def handler(event, context):
     return _make_machine(emulator, "fire", "Remember", _fire_states(function, "fires", topic)), url
 
 
-def test_given_a_running_job_when_a_fire_executes_then_it_is_stopped_reported_recorded_and_told(
-    emulator: Emulator, fire: tuple[str, str]
-) -> None:
+def test_fire_of_a_running_job_stops_reports_records_and_alerts(emulator: Emulator, fire: tuple[str, str]) -> None:
     machine, alerts = fire
     make_training_job(emulator, "fired")
     text = 'quotes " and \\ backslashes\nand $names, {% %}, ümlauts'
@@ -198,9 +196,8 @@ def test_given_a_running_job_when_a_fire_executes_then_it_is_stopped_reported_re
     assert len(emulator.sagemaker_calls(action="StopTrainingJob", job="fired")) == 1
 
 
-def test_given_both_branches_fail_when_a_fire_executes_then_each_is_caught_on_its_own(
-    emulator: Emulator, fire: tuple[str, str]
-) -> None:
+@pytest.mark.thorough
+def test_both_failing_branches_of_a_fire_are_caught_separately(emulator: Emulator, fire: tuple[str, str]) -> None:
     machine, alerts = fire
 
     execution = _run(emulator, machine, "unreported", {"job": "unreported", "text": ""})
@@ -212,7 +209,7 @@ def test_given_both_branches_fail_when_a_fire_executes_then_each_is_caught_on_it
     assert until(lambda: receive(emulator, alerts), what="alert")
 
 
-def test_given_an_execution_name_when_started_again_then_same_input_is_the_same_and_other_input_is_refused(
+def test_repeated_execution_name_is_refused_for_other_input(
     emulator: Emulator,
 ) -> None:
     machine = _make_machine(emulator, "waits", "Wait", {"Wait": {"Type": "Wait", "Seconds": 10, "End": True}})
@@ -232,7 +229,7 @@ def test_given_an_execution_name_when_started_again_then_same_input_is_the_same_
         start('{"n": 1}')
 
 
-def test_given_jsonata_expressions_when_evaluated_then_values_are_those_of_jsonata(emulator: Emulator) -> None:
+def test_jsonata_expressions_give_the_values_of_jsonata(emulator: Emulator) -> None:
     output = {
         "sum": "{% $sum($states.input.rows.value) %}",
         "kept_null": "{% $states.input.none %}",
@@ -266,7 +263,7 @@ def test_given_jsonata_expressions_when_evaluated_then_values_are_those_of_jsona
     }
 
 
-def test_given_an_expression_that_returns_nothing_when_evaluated_then_a_catch_knows_the_error(
+def test_expression_without_a_result_is_caught_by_its_error(
     emulator: Emulator,
 ) -> None:
     catch = [{"ErrorEquals": ["States.QueryEvaluationError"], "Next": "Caught"}]

@@ -2,7 +2,7 @@
 
 ``--map`` runs tests once, all or those given, and notes which line each reaches, in build/mutants. Without it, mutants
 are drawn by the seed, none twice, until the time is over, of all rooms or of those that begin with ``--room``:
-``engine``, ``rules/training``, ``rules/hung_job.py``. Each runs the tests that may find it, which pass without it, for
+``engine``, ``rules/training``, ``rules/hung_job``. Each runs the tests that may find it, which pass without it, for
 ``--most`` CPU seconds at most.
 The score leaves out survivors that ``explained.toml`` gives a reason for; rc 1 when it is below ``--least`` percent.
 """
@@ -26,9 +26,7 @@ from tests.mutation.runs import Outcome
 from tests.mutation.trial import Trial
 
 PACKAGE = Path("rules_layer/trainguard")
-ROOMS = tuple(
-    str(PACKAGE / room) for room in ("engine/", "families/", "rules/", "actions/", "state/", "adapters/dynamodb_")
-)
+ROOMS = tuple(str(PACKAGE / room) for room in ("engine/", "rules/", "stack/actions/", "state/", "aws/dynamodb_"))
 TESTS = (
     "tests/unit",
     "tests/functional",

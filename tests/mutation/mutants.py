@@ -62,7 +62,7 @@ class Mutant:
     @property
     def name(self) -> str:
         """What the list of explained survivors calls it: no line, which other changes of the file move."""
-        return f"{self.file.name} {self.within or 'module'}: {self.what}"
+        return _name(self.file, self.within, self.what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,26 @@ def mutant_of(file: Path, number: int) -> Mutant:
     """Return one mutant of a module, by its number from 0."""
     tree = _parsed(file)
     place = _places(tree)[number]
-    what, apply = _changes(place.node)[place.which]
-    before = ast.unparse(place.node).split("\n")[0][:70]
+    what, (_, apply) = _what(place), _changes(place.node)[place.which]
     lines, around, names = _lines(place.statement), _within(place.within), frozenset(_bound(place))
     imported = not any(isinstance(each, _FUNCTIONS) for each in place.within)
     apply()
     source = ast.unparse(ast.fix_missing_locations(tree))
-    return Mutant(file, around, lines, imported, names, f"{what}: {before}", source)
+    return Mutant(file, around, lines, imported, names, what, source)
+
+
+def names_of(file: Path) -> frozenset[str]:
+    """Return the names of all mutants of a module, for which it is parsed once."""
+    return frozenset(_name(file, _within(each.within), _what(each)) for each in _places(_parsed(file)))
+
+
+def _name(file: Path, within: str, what: str) -> str:
+    return f"{file.parent.name}/{file.name} {within or 'module'}: {what}"
+
+
+def _what(place: _Place) -> str:
+    before = ast.unparse(place.node).partition("\n")[0][:70]
+    return f"{_changes(place.node)[place.which][0]}: {before}"
 
 
 def _parsed(file: Path) -> ast.Module:

@@ -9,7 +9,7 @@ import pytest
 from tests.mutation.__main__ import Score, drawn, files
 from tests.mutation.cover import Reached
 from tests.mutation.explained import explained
-from tests.mutation.mutants import Mutant, count_of, mutant_of
+from tests.mutation.mutants import Mutant, count_of, mutant_of, names_of
 from tests.mutation.reach import Reach
 from tests.mutation.runs import Outcome
 
@@ -32,7 +32,7 @@ from pathlib import Path
 from tests.mutation.mutants import Mutant
 from tests.mutation.runs import NoResultError, run
 
-file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
+file, test = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py"), sys.argv[1]
 
 def result(source=None, name=test):
     mutant = None if source is None else Mutant(file, "", range(1), True, frozenset(), "", source)
@@ -50,7 +50,7 @@ from pathlib import Path
 from tests.mutation.mutants import count_of, mutant_of
 from tests.mutation.warm import Warm
 
-file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
+file, test = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py"), sys.argv[1]
 warm = Warm([test])
 found = [mutant_of(file, number) for number in range(count_of(file))]
 inside, outside = (next(each for each in found if each.imported is imported) for imported in (False, True))
@@ -59,10 +59,12 @@ for mutant in (None, inside, outside, None):
 print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
 """
 LIMITED = (
-    "from trainguard.actions.ceiling import admit\n\n"
+    "from trainguard.stack.actions.stop_rate_limit import admit\n\n"
     "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
 )
-TEST = "from trainguard.actions import ceiling\n\ndef test_hour(): assert ceiling.HOUR_S == 3600.0\n"
+TEST = (
+    "from trainguard.stack.actions import stop_rate_limit\n\ndef test_hour(): assert stop_rate_limit.HOUR_S == 3600.0\n"
+)
 
 
 def mutants_of(folder: Path) -> list[Mutant]:
@@ -72,7 +74,7 @@ def mutants_of(folder: Path) -> list[Mutant]:
     return [mutant_of(file, number) for number in range(count_of(file))]
 
 
-def test_given_a_module_when_mutated_then_each_change_is_one_and_no_text_or_error_changes(tmp_path: Path) -> None:
+def test_mutants_are_single_changes_outside_texts_and_errors(tmp_path: Path) -> None:
     found = mutants_of(tmp_path)
     assert sorted((each.name.partition(" ")[2], each.lines.start, each.imported) for each in found) == [
         ("Numbers.double: and for or: value > LIMIT and value", 10, False),
@@ -89,7 +91,7 @@ def test_given_a_module_when_mutated_then_each_change_is_one_and_no_text_or_erro
     assert len({each.source for each in found}) == len(found)
 
 
-def test_given_code_that_runs_at_import_when_tests_are_chosen_then_they_reach_what_uses_it(tmp_path: Path) -> None:
+def test_tests_of_import_time_code_reach_its_users(tmp_path: Path) -> None:
     constant, *_ = (each for each in mutants_of(tmp_path) if each.what == "another number: 5")
     seconds = {"a::limits": 2.0, "a::other": 1.0, "b::imports": 1.0, "c::nothing": 0.1}
     lines = {str(constant.file): {10: frozenset({"a::limits"}), 12: frozenset({"a::limits", "a::other"})}}
@@ -102,7 +104,7 @@ def test_given_code_that_runs_at_import_when_tests_are_chosen_then_they_reach_wh
         assert reach.tests_of(constant, 2.5) == ["a::limits"]
 
 
-def test_given_runs_of_tests_when_they_end_then_only_a_failure_a_broken_import_or_a_time_out_is_a_finding(
+def test_only_failure_broken_import_or_timeout_is_a_finding(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_hour.py").write_text(TEST)
@@ -112,7 +114,7 @@ def test_given_runs_of_tests_when_they_end_then_only_a_failure_a_broken_import_o
     assert done.stdout.split() == ["PASSED", "NONE", "FAILED", "BROKEN", "TIMED_OUT"]
 
 
-def test_given_all_imported_when_a_function_is_mutated_then_tests_find_it_and_nothing_else_is_run(
+def test_mutant_is_found_by_its_tests_and_no_others_run(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "test_limit.py"
@@ -121,7 +123,7 @@ def test_given_all_imported_when_a_function_is_mutated_then_tests_find_it_and_no
     assert done.stdout.split() == ["PASSED", "FAILED", "NOT_RUN", "PASSED", "NOT_RUN"]
 
 
-def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_path: Path) -> None:
+def test_survivors_with_a_reason_are_left_out_of_the_score(tmp_path: Path) -> None:
     first, second, third, *_ = mutants_of(tmp_path)
     score = Score({first.name})
     lines = [score.take(first, Outcome.PASSED), score.take(second, Outcome.FAILED), score.take(third, None)]
@@ -129,15 +131,15 @@ def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_p
     assert score.percent == 50.0
 
 
-def test_given_the_code_when_mutants_are_drawn_then_none_comes_twice_and_each_room_has_some() -> None:
-    file = Path("rules_layer/trainguard/actions/ceiling.py")
+def test_drawn_mutants_are_unique_and_cover_each_package() -> None:
+    file = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py")
     found = [mutant.source for mutant in drawn(3, [file])]
     assert len(set(found)) == len(found) == count_of(file)
-    assert {"engine", "families", "rules", "actions", "state", "adapters"} <= {each.parts[2] for each in files()}
+    assert {"engine", "rules", "stack", "state", "aws"} <= {each.parts[2] for each in files()}
 
 
-def test_given_explained_survivors_when_the_code_changes_then_each_is_still_a_mutant_of_it() -> None:
+def test_explained_survivors_are_still_mutants_of_the_code() -> None:
     listed = explained()
     named = {name.partition(" ")[0] for name in listed}
-    known = {mutant_of(file, n).name for file in files() if file.name in named for n in range(count_of(file))}
+    known = {name for file in files() if f"{file.parent.name}/{file.name}" in named for name in names_of(file)}
     assert listed.keys() <= known

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.parity.recording import Case, unpack
-from trainguard.debugger_replay.replay import replay
+from trainguard.managed.replay import replay
 
 RECORDING = Path(__file__).parent / "recorded_cases.xz"
 CASES = (
@@ -61,12 +61,12 @@ def differences(expected: Any, actual: Any, path: str) -> list[str]:
     return [] if same else [f"{path}: {actual!r}, expected {expected!r}"]
 
 
-def test_given_the_recording_when_unpacked_then_it_holds_these_cases() -> None:
+def test_recording_holds_these_cases() -> None:
     assert tuple(sorted(recorded())) == CASES
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_given_a_recorded_profile_when_replayed_then_all_reports_equal_the_originals(name: str) -> None:
+def test_replayed_reports_equal_the_originals(name: str) -> None:
     case = recorded()[name]
 
     replayed = replay(case, case.settings)

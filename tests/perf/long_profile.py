@@ -1,4 +1,4 @@
-"""Profiles of many hours on disk, cheaply: a few distinct minutes, stamped anew for every minute of the job."""
+"""Profiles of many hours on disk, cheaply: a few distinct minutes, with new times for every minute of the job."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from demo.synthesis import minute_of_node
-from trainguard.layout import hour_folder
-from trainguard.telemetry.keys import MINUTE_S
+from trainguard.core.layout import hour_folder
+from trainguard.formats.profile.keys import MINUTE_S
 
 START = 1_795_248_000
 CORES, GPUS, INTERVAL_MS = 96, 8, 500

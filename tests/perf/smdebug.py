@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.support.run_folder import steps_of
 from tests.support.tensor_files import HookWriter
-from trainguard.rules.training.folds import abs_mean
+from trainguard.rules.training.readings import abs_mean
 
 FOLDER = Path(__file__).parents[2] / "build" / "smdebug"
 PACKAGES = ("smdebug==1.0.34", "protobuf==3.20.3", "numpy<2.3", "requests", "pandas", "psutil")

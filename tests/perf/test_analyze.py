@@ -122,7 +122,7 @@ def command(case: Case, profile: Path, out: str) -> list[str]:
 
 
 def start_command(case: Case, out: str) -> list[str]:
-    """Return a command that only starts: it imports what an analysis does, and is refused for want of a source."""
+    """Return a command that only starts: it imports what an analysis does, and is refused without a source."""
     return command(case, Path(out) / "nowhere", out)
 
 

@@ -18,15 +18,15 @@ from demo.recording import Recording
 from demo.synthesis import minute_of_node
 from infra.bundling import layer_folder
 from infra.overlay import emulator
-from trainguard.adapters.environment import EvaluateObjectsEnvironment
+from trainguard.aws.environment import EvaluateObjectsEnvironment
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.session import Announced
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.families.profiler.system_session import SystemSession
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.telemetry.keys import SystemKey, parse_key, system_key
+from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 
 pytestmark = pytest.mark.perf
 

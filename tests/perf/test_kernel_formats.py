@@ -23,7 +23,7 @@ MOST_PEAK_MB = 450
 READING = """
 import pathlib, re, sys, time
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.reading import read_any
+from trainguard.kernels.readers.reading import read_any
 file = pathlib.Path(sys.argv[1])
 start = time.process_time()
 trace = read_any(file.name, lambda: file.open("rb"), file)

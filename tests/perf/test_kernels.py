@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.support.large_traces import SIZES_MB, write
-from trainguard.kernels.events import Event
+from trainguard.kernels.readers.splitter import Event
 
 pytestmark = pytest.mark.perf
 
@@ -26,7 +26,7 @@ MOST_PEAK_MB = {237: 200, 1_000: 450}
 JUDGING = """
 import pathlib, re, sys, time
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.reading import read_any
+from trainguard.kernels.readers.reading import read_any
 file = pathlib.Path(sys.argv[1])
 start = time.process_time()
 profile = rank_profile(read_any(file.name, lambda: file.open("rb"), file))
@@ -37,9 +37,9 @@ print(took, int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status")
 """
 DIGESTING = """
 import pathlib, re, sys, time
-from trainguard.adapters.function_limits import function_limits
-from trainguard.report.captures.digest import TraceDigester
-from trainguard.report.captures.plan import TraceItem
+from trainguard.aws.function_limits import function_limits
+from trainguard.stack.captures.digest import digest_trace
+from trainguard.stack.captures.plan import TraceItem
 file = pathlib.Path(sys.argv[1])
 class Objects:
     written = {}
@@ -48,12 +48,10 @@ class Objects:
     def put(self, bucket, key, body, content_type):
         self.written[key] = len(body)
 start = time.process_time()
-digester = TraceDigester(
-    objects=Objects(), limits=lambda: function_limits(memory_mib=3_008, seconds=870.0, what=file.name)
-)
+limits = function_limits(memory_mib=3_008, seconds=870.0, what=file.name)
 item = TraceItem(job="job", bucket="b", prefix="", key=file.name, name=file.name, etag="e", rows=100_000)
-digested = digester.digest(item)
-assert digested.fault == "" and len(Objects.written) == 2, digested
+fault = digest_trace(Objects(), item, limits)
+assert fault == "" and len(Objects.written) == 2, fault
 took = time.process_time() - start
 print(took, int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1]) // 1024)
 """
@@ -101,7 +99,7 @@ def decoded(file: Path) -> float:
     return took
 
 
-def test_a_trace_of_a_gigabyte_is_digested_within_what_its_function_has(tmp_path: Path) -> None:
+def test_trace_of_a_gigabyte_is_digested_within_function_limits(tmp_path: Path) -> None:
     file = write(tmp_path / "large.pt.trace.json", SIZES_MB[1_000])
     took, peak = judged(file, DIGESTING)
     os.write(2, f"\n{file.stat().st_size / 1e6:,.0f} MB digested in {took:.1f} s of CPU; peak {peak} MB\n".encode())

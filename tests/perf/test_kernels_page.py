@@ -21,7 +21,7 @@ MAKING = """
 import pathlib, re, sys, time
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.reading import read_any
+from trainguard.kernels.readers.reading import read_any
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.report.html.kernels.page import render_kernels
 file = pathlib.Path(sys.argv[1])

@@ -15,24 +15,24 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.links import report_links
+from trainguard.core.ports import ListedObject
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.session import Announced
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.families.profiler.system_session import SystemSession
-from trainguard.layout import ProfileRoot
-from trainguard.links import report_links
-from trainguard.ports import ListedObject
-from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
-from trainguard.report.stack.build import StackReports
-from trainguard.report.stack.digest import DayDigester
-from trainguard.report.stack.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.keys import SystemKey, parse_key, system_key
-from trainguard.telemetry.steps import StepBatch
-from trainguard.telemetry.system import Samples, Series
-from trainguard.timeline.axis import axis_for
-from trainguard.timeline.digest import NodeDigest
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
+from trainguard.formats.profile.system import Samples, Series
+from trainguard.report.timeline.axis import axis_for
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.stack.report.build import StackReports
+from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
+from trainguard.testing.memory.world import MemoryWorld
 
 pytestmark = pytest.mark.perf
 
@@ -57,7 +57,7 @@ def show(figure: str) -> None:
 
 
 def forget_peak() -> None:
-    """Let the peak of this process's memory begin anew."""
+    """Reset the peak of this process's memory."""
     Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 

@@ -34,7 +34,7 @@ def run_file(number: int) -> bytes:
     return wandb_files.run_file([*records, wandb_files.ended(0)])
 
 
-def test_given_a_folder_of_300_run_files_when_the_fleet_is_reported_then_it_takes_under_two_minutes(
+def test_fleet_of_300_run_files_takes_under_two_minutes(
     tmp_path: Path,
 ) -> None:
     for number in range(RUNS):

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.run_folder import FolderFiles, MemoryFiles
 from tests.support.tensor_files import NOW, HookWriter, event, field_of, frame, simple_scalar, tensor_scalar
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.frames import walk
-from trainguard.tensors.scalars.event_file import CHUNK_BYTES, read_scalars
+from trainguard.formats.tensors.debug.run import find_run
+from trainguard.formats.tensors.frames import walk
+from trainguard.formats.tensors.scalars.event_file import CHUNK_BYTES, read_scalars
 
 pytestmark = pytest.mark.perf
 
@@ -45,7 +45,7 @@ CONTENTS: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-def test_event_files_are_read_nearly_as_fast_as_their_frames_are_checked(content: str, tmp_path: Path) -> None:
+def test_event_files_are_read_almost_at_checksum_speed(content: str, tmp_path: Path) -> None:
     with (tmp_path / "events").open("wb") as file:
         for body in _parts(content):
             file.write(body)
@@ -55,7 +55,7 @@ def test_event_files_are_read_nearly_as_fast_as_their_frames_are_checked(content
     assert share >= LEAST_SHARE
 
 
-def test_a_gigabyte_of_event_files_is_read_nearly_as_fast_as_its_frames_are_checked(tmp_path: Path) -> None:
+def test_gigabyte_of_event_files_is_read_near_checksum_speed(tmp_path: Path) -> None:
     parts = [body for content in CONTENTS for body in _parts(content)]
     with (tmp_path / "events").open("wb") as file:
         while file.tell() < GIGABYTE:

@@ -1,6 +1,6 @@
 """What time lines cost: to digest an object and a node's day, to build the largest report's, and their size.
 
-`make bench`. A day is made of 20 distinct minutes, parsed anew for every minute in which they stand and then disturbed,
+`make bench`. A day is made of 20 distinct minutes, parsed again for every minute of theirs and then disturbed,
 so that no two minutes are alike and a part compresses no better than a real one.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from demo.synthesis import minute_of_node
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
-from trainguard.telemetry.system import Samples, Series, read_system_object
-from trainguard.timeline.axis import axis_for
-from trainguard.timeline.build import build_timelines
-from trainguard.timeline.digest import NodeDigest, decode_digest
-from trainguard.timeline.series import Band, TimeAxis, Timelines
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.system import Samples, Series, read_system_object
+from trainguard.report.timeline.axis import axis_for
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.digest import NodeDigest, decode_digest
+from trainguard.report.timeline.series import Band, TimeAxis, Timelines
 
 pytestmark = pytest.mark.perf
 
@@ -65,7 +65,7 @@ def best_of(work: Callable[[], object], rounds: int = 30) -> float:
 
 
 def forget_peak() -> None:
-    """Let the peak of this process's memory begin anew."""
+    """Reset the peak of this process's memory."""
     Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 

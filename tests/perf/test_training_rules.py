@@ -11,12 +11,10 @@ import pytest
 from tests.support.run_folder import MemoryFiles
 from tests.support.steps import RULES, parameters
 from tests.support.tensor_files import HookWriter
-from trainguard.errors import TensorMissingError
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.debug.step import DebugStep
-from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.core.errors import TensorMissingError
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import DebugStep, complete_steps, find_run
+from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 pytestmark = pytest.mark.perf
 
@@ -127,9 +125,7 @@ USE_GRADIENTS = frozenset({"VanishingGradient", "ExplodingTensor", "AllZero", "U
         (FIVE, USE_GRADIENTS | {"GradientNormDrift", "TensorVariance", "PoorWeightInitialization"}),
     ],
 )
-def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_under_5_ms(
-    kinds: Sequence[str], used: frozenset[str]
-) -> None:
+def test_rules_over_1000_reductions_take_under_5_ms(kinds: Sequence[str], used: frozenset[str]) -> None:
     steps = reduced_steps(kinds)
     prepared = [(rule, rule.state_type(), parameters(name, **GIVEN.get(name, {}))) for name, rule in RULES.items()]
 
@@ -146,7 +142,7 @@ def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_und
     assert spent <= LIMIT_S
 
 
-def test_given_a_saved_step_of_1000_reductions_when_read_and_judged_then_it_takes_a_bounded_multiple_of_numpy() -> None:
+def test_step_of_1000_reductions_takes_a_bounded_numpy_multiple() -> None:
     random = np.random.default_rng(0)
     writer = HookWriter().collections({"gradients": ([], ["^gradient"])})
     values = [dict(zip(NAMES, random.uniform(0.1, 1.0, TENSORS).tolist(), strict=True)) for _ in range(STEPS)]

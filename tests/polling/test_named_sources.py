@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainguard.settings.resolve import resolve
-from trainguard.settings.tags import tag_source
-from trainguard.sources.named import LONGEST, NamedSource, named_source
+from trainguard.engine.settings.resolve import resolve
+from trainguard.engine.settings.tags import tag_source
+from trainguard.formats.runs.named import LONGEST, NamedSource, named_source
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_given_no_source_when_read_then_it_is_none(text: str) -> None:
     assert named_source(text) is None
 
 
-def test_given_a_tag_when_resolved_then_the_jobs_policy_names_the_source() -> None:
+def test_tag_names_a_source_through_the_job_policy() -> None:
     resolved = resolve("bert", [tag_source({"trainguard:source": " prometheus  pod=bert-0 "})], asked=True)
     assert (resolved.policy.source, resolved.faults) == ("prometheus pod=bert-0", ())
     assert resolved.sources["source"] == "tag trainguard:source"
 
 
-def test_given_a_tag_that_names_none_when_resolved_then_it_is_a_fault_and_nothing_is_polled() -> None:
+def test_tag_naming_no_source_is_a_fault_and_polls_nothing() -> None:
     resolved = resolve("bert", [tag_source({"trainguard:source": "prometheus"})], asked=True)
     assert resolved.policy.source == ""
     (fault,) = resolved.faults

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.adapters.memory.faults import Crash, Fault
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.api import analyze
-from trainguard.errors import ProfileSourceError
-from trainguard.families.installed import FAMILIES
-from trainguard.job_policy import JobPolicy
-from trainguard.polling.delivery import MOST_EVENT_BYTES
-from trainguard.polling.poll import HOLD_S, MOST_S, RARELY_S, Answered, Asked, SourcePoll
-from trainguard.polling.status import PollStatus, read_status, status_key
-from trainguard.records import JobRecord, JobStatus
-from trainguard.sources.managed import system_files
-from trainguard.sources.run import Outcome, ScalarsOfStep, SeriesName, Snapshot, SourceRun
+from trainguard.core.errors import ProfileSourceError
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.engine.installed import FAMILIES
+from trainguard.formats.runs.managed import system_files
+from trainguard.formats.runs.run import Outcome, ScalarsOfStep, SeriesName, Snapshot, SourceRun
+from trainguard.local.api import analyze
+from trainguard.stack.polling.delivery import MOST_EVENT_BYTES
+from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Answered, Asked, SourcePoll
+from trainguard.stack.polling.status import PollStatus, read_status, status_key
+from trainguard.testing.memory.faults import Crash, Fault
+from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_800_000_000.0
 BUCKET = "profiles"
@@ -99,7 +99,7 @@ class Stack:
         return read_status(self.objects, BUCKET, status_key(job().root, "source"))
 
 
-def test_given_a_source_when_polled_each_minute_then_the_minutes_are_those_of_the_whole_run() -> None:
+def test_minute_polls_give_the_minutes_of_the_whole_run() -> None:
     run = training()
     stack = Stack(Source(run))
     for minute in range(63):
@@ -112,14 +112,14 @@ def test_given_a_source_when_polled_each_minute_then_the_minutes_are_those_of_th
     assert (stack.status.minutes, stack.status.scalars) == (60, 240)
 
 
-def test_given_what_is_written_when_a_family_reads_its_key_then_it_is_the_jobs() -> None:
+def test_written_key_is_read_by_the_family_of_the_job() -> None:
     stack = Stack(Source(training(5)))
     stack.run(10)
     parsed = [FAMILIES.parse_key(key) for key in stack.bodies()]
     assert {(each.stream, each.root) for each in parsed} == {("system", job().root), ("training/scalars", job().root)}
 
 
-def test_given_the_answers_when_a_minute_is_not_settled_then_it_waits() -> None:
+def test_unsettled_minute_waits() -> None:
     stack = Stack(Source(training()))
     stack.run(HOLD_S / 60.0 + 0.9)
     assert stack.status is None
@@ -127,7 +127,7 @@ def test_given_the_answers_when_a_minute_is_not_settled_then_it_waits() -> None:
     assert stack.source.asked == [(AT, AT + 60.0)]
 
 
-def test_given_a_repeated_or_an_older_tick_when_polled_then_nothing_is_asked_and_nothing_changes() -> None:
+def test_repeated_or_older_tick_polls_nothing() -> None:
     stack = Stack(Source(training()))
     stack.run(20)
     before, asked = stack.bodies(), list(stack.source.asked)
@@ -136,7 +136,7 @@ def test_given_a_repeated_or_an_older_tick_when_polled_then_nothing_is_asked_and
     assert (stack.bodies(), stack.source.asked) == (before, asked)
 
 
-def test_given_hours_that_wait_when_polled_then_each_poll_reads_a_bounded_part() -> None:
+def test_each_poll_of_waiting_hours_is_bounded() -> None:
     stack = Stack(Source(training(120)))
     for _ in range(5):
         stack.run(122)
@@ -145,9 +145,7 @@ def test_given_hours_that_wait_when_polled_then_each_poll_reads_a_bounded_part()
 
 @pytest.mark.parametrize("kind", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("operation", range(1, 11))
-def test_given_a_poll_that_dies_anywhere_when_polled_again_then_all_is_as_without_the_death(
-    operation: int, kind: Fault
-) -> None:
+def test_poll_after_a_crash_anywhere_is_as_without_it(operation: int, kind: Fault) -> None:
     undisturbed = Stack(Source(training(12)))
     undisturbed.run(6)
     undisturbed.run(14)
@@ -162,7 +160,7 @@ def test_given_a_poll_that_dies_anywhere_when_polled_again_then_all_is_as_withou
     assert stack.status == undisturbed.status
 
 
-def test_given_a_service_that_refuses_when_polled_then_the_status_says_why_and_the_time_is_asked_again() -> None:
+def test_refusing_service_is_in_the_status_and_is_retried() -> None:
     source = Source(training(), fault=ProfileSourceError("https://prom", "status 403: forbidden"))
     stack = Stack(source)
     stack.run(5)
@@ -179,14 +177,14 @@ def test_given_a_service_that_refuses_when_polled_then_the_status_says_why_and_t
     assert (stack.status.fault, stack.status.failed_since, stack.status.minutes) == ("", None, 5)
 
 
-def test_given_a_setting_that_names_no_source_when_polled_then_the_status_says_so() -> None:
+def test_setting_without_a_source_is_in_the_status() -> None:
     stack = Stack(Source(training()), job("graphite host=a"))
     stack.run(5)
     assert stack.status is not None
     assert stack.status.fault.startswith("source 'graphite host=a' names no source, expected prometheus with labels")
 
 
-def test_given_a_source_with_its_whole_history_when_polled_then_it_is_asked_rarely_and_nothing_comes_twice() -> None:
+def test_source_with_full_history_is_polled_rarely_and_once() -> None:
     stack = Stack(Source(training(30), gives_all=True), job("mlflow run=abc"))
     for minute in range(33):
         stack.run(minute)
@@ -196,7 +194,7 @@ def test_given_a_source_with_its_whole_history_when_polled_then_it_is_asked_rare
     assert stack.status.scalars == 4 * stack.status.minutes
 
 
-def test_given_the_jobs_end_when_polled_to_it_then_the_end_is_marked_once() -> None:
+def test_end_of_the_job_is_marked_once() -> None:
     stack = Stack(Source(training(10)))
     stack.run(8)
     over = job(status=JobStatus.COMPLETED, ended_at=AT + 595.0, closing=True)
@@ -210,7 +208,7 @@ def test_given_the_jobs_end_when_polled_to_it_then_the_end_is_marked_once() -> N
     assert len(stack.source.asked) == asked
 
 
-def test_given_a_source_that_says_how_the_run_ended_when_read_beyond_it_then_the_end_is_marked() -> None:
+def test_end_of_the_run_by_its_source_is_marked() -> None:
     run = training(10)
     run.outcome, run.ended_at = Outcome.COMPLETED, AT + 600.0
     stack = Stack(Source(run, gives_all=True), job("mlflow run=abc"))
@@ -230,13 +228,13 @@ def test_given_a_source_that_says_how_the_run_ended_when_read_beyond_it_then_the
     ],
     ids=["no-source", "over", "not-evaluated"],
 )
-def test_given_a_job_that_is_not_to_be_polled_when_asked_then_nothing_is_read(record: JobRecord) -> None:
+def test_job_excluded_from_polling_is_not_read(record: JobRecord) -> None:
     stack = Stack(Source(training()), record)
     assert stack.run(30) is None
     assert not stack.source.asked
 
 
-def test_given_many_scalars_when_polled_then_a_file_of_scalars_stays_small() -> None:
+def test_scalar_file_of_many_polled_scalars_stays_small() -> None:
     run = SourceRun("bert", "MLflow")
     run.scalars = [
         ScalarsOfStep(number, AT + number / 125, {f"metric-{part}": 0.5 for part in range(10)})
@@ -251,14 +249,14 @@ def test_given_many_scalars_when_polled_then_a_file_of_scalars_stays_small() -> 
     assert all(size >= MOST_EVENT_BYTES for size in sizes[:-1])
 
 
-def test_given_a_status_that_is_no_status_when_polled_then_the_job_is_read_from_its_start() -> None:
+def test_invalid_status_reads_the_job_from_its_start() -> None:
     stack = Stack(Source(training()))
     stack.objects.put(BUCKET, status_key(job().root, "source"), b"[1, 2", "application/json")
     stack.run(5)
     assert stack.source.asked == [(AT, AT + 180.0)]
 
 
-def test_given_a_polled_job_when_judged_then_its_verdict_is_that_of_its_metrics(tmp_path: Path) -> None:
+def test_verdict_of_a_polled_job_follows_its_metrics(tmp_path: Path) -> None:
     stack = Stack(Source(training(90)))
     for minute in range(93):
         stack.run(minute)
@@ -269,7 +267,7 @@ def test_given_a_polled_job_when_judged_then_its_verdict_is_that_of_its_metrics(
     assert analyze(tmp_path / "jobs/bert").fired == ("LowGPUUtilization",)
 
 
-def test_given_the_status_when_written_then_it_is_the_documented_object() -> None:
+def test_written_status_is_the_documented_object() -> None:
     stack = Stack(Source(training()))
     stack.run(4)
     stored = msgspec.json.decode(stack.objects.get(BUCKET, "jobs/bert/live-source/source.json", 10**6))

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.wandb_files import ended, history, run, run_file, stats
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.layout import ProfileRoot
-from trainguard.polling.run_files import MAX_FILE_BYTES, RunFileKey, RunFiles, run_file_key
+from trainguard.core.layout import ProfileRoot
+from trainguard.stack.polling.run_files import MAX_FILE_BYTES, RunFileKey, RunFiles, run_file_key
+from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_800_000_000.0
 BUCKET = "profiles"
@@ -37,7 +37,7 @@ class Bucket:
         return [each.key.rpartition("/")[2] for each in self.objects.list(BUCKET, f"jobs/bert/{below}", "")]
 
 
-def test_given_a_growing_run_file_when_synchronised_then_whole_minutes_come_once_and_the_end_is_marked() -> None:
+def test_growing_run_file_gives_whole_minutes_once_and_an_end() -> None:
     bucket = Bucket()
     bucket.sync(file(3))
     assert bucket.names() == [f"{int(AT) + 60 * minute}.host-1.abc123.json" for minute in range(2)]
@@ -50,7 +50,7 @@ def test_given_a_growing_run_file_when_synchronised_then_whole_minutes_come_once
     assert len(bucket.names()) == 7
 
 
-def test_given_an_older_version_when_it_comes_late_then_nothing_changes() -> None:
+def test_late_older_version_changes_nothing() -> None:
     bucket = Bucket()
     bucket.sync(file(6))
     before = bucket.names()
@@ -58,7 +58,7 @@ def test_given_an_older_version_when_it_comes_late_then_nothing_changes() -> Non
     assert bucket.names() == before
 
 
-def test_given_two_runs_of_a_host_when_synchronised_then_neither_writes_the_others_minutes() -> None:
+def test_two_runs_of_a_host_write_separate_minutes() -> None:
     bucket = Bucket()
     bucket.sync(file(3))
     bucket.sync(file(3), KEY.replace("abc123", "def456"))
@@ -67,7 +67,7 @@ def test_given_two_runs_of_a_host_when_synchronised_then_neither_writes_the_othe
 
 
 @pytest.mark.parametrize("body", [b"", b"PK\x03\x04", b":W&B" + b"\xff" * 100])
-def test_given_a_file_that_is_none_when_synchronised_then_the_status_says_why(body: bytes) -> None:
+def test_invalid_run_file_says_why_in_the_status(body: bytes) -> None:
     bucket = Bucket()
     bucket.objects.put(BUCKET, KEY, body, "application/octet-stream")
     status = bucket.files.take(BUCKET, KEY, at=AT)
@@ -76,11 +76,11 @@ def test_given_a_file_that_is_none_when_synchronised_then_the_status_says_why(bo
     assert not bucket.names()
 
 
-def test_given_a_file_that_is_too_large_when_synchronised_then_it_is_named_and_not_read(
+def test_oversized_run_file_is_named_and_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert MAX_FILE_BYTES >= 64 * 1024 * 1024
-    monkeypatch.setattr("trainguard.polling.run_files.MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr("trainguard.stack.polling.run_files.MAX_FILE_BYTES", 1_000)
     bucket = Bucket()
     bucket.objects.put(BUCKET, KEY, file(60), "application/octet-stream")
     status = bucket.files.take(BUCKET, KEY, at=AT)
@@ -88,7 +88,7 @@ def test_given_a_file_that_is_too_large_when_synchronised_then_it_is_named_and_n
     assert "over 1,000 bytes" in status.fault
 
 
-def test_given_a_file_that_is_gone_when_its_event_comes_then_nothing_happens() -> None:
+def test_missing_run_file_does_nothing() -> None:
     assert Bucket().files.take(BUCKET, KEY, at=AT) is None
 
 

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from trainguard.adapters.guarded_search import GuardedSearch
-from trainguard.sources.logs.scalar_lines import (
+from trainguard.aws.guarded_search import GuardedSearch
+from trainguard.formats.runs.run import ScalarsOfStep
+from trainguard.formats.runs.scalar_lines import (
     MOST_NAMES,
     NO_NUMBER,
     TOO_MANY_NAMES,
@@ -17,7 +18,6 @@ from trainguard.sources.logs.scalar_lines import (
     SlowSearchError,
     definitions_of,
 )
-from trainguard.sources.run import ScalarsOfStep
 
 AT = 1_800_000_000.0
 
@@ -49,9 +49,7 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
         ("#quality_metric: host=algo-1, epoch=0, train loss <loss>=6.5", (0, {})),
     ],
 )
-def test_given_a_line_of_a_trainer_when_read_then_its_scalars_have_their_step(
-    line: str, expected: tuple[int, dict[str, float]]
-) -> None:
+def test_scalars_of_a_trainer_line_have_their_step(line: str, expected: tuple[int, dict[str, float]]) -> None:
     found = rows(line)
     assert repr(found) == repr([expected] if expected[1] else [])
 
@@ -69,12 +67,12 @@ def test_given_a_line_of_a_trainer_when_read_then_its_scalars_have_their_step(
         "Traceback (most recent call last): error 404",
     ],
 )
-def test_given_a_line_without_a_scalar_when_read_then_there_is_none(line: str) -> None:
+def test_line_without_a_scalar_has_none(line: str) -> None:
     found = rows(line)
     assert not found or "404" in line
 
 
-def test_given_scalars_without_a_step_when_read_then_each_name_is_counted_over_polls() -> None:
+def test_scalars_without_a_step_are_counted_by_name() -> None:
     first = ScalarLines()
     assert rows("loss: 1.0", "loss: 0.9, accuracy: 0.5", reader=first) == [
         (0, {"loss": 1.0}),
@@ -84,7 +82,7 @@ def test_given_scalars_without_a_step_when_read_then_each_name_is_counted_over_p
     assert rows("loss: 0.8", reader=ScalarLines(counted=first.counted)) == [(2, {"loss": 0.8})]
 
 
-def test_given_the_jobs_own_definitions_when_a_line_has_one_then_no_other_scalar_of_it_is_read() -> None:
+def test_own_definition_of_a_job_excludes_other_scalars() -> None:
     definitions, faults = definitions_of([("train:error", r"Train_error=(.*?);"), ("val", "("), ("none", "abc")])
     assert [each.name for each in definitions] == ["train:error"]
     assert len(faults) == 2
@@ -95,7 +93,7 @@ def test_given_the_jobs_own_definitions_when_a_line_has_one_then_no_other_scalar
     assert reader.bad == {NO_NUMBER: 1}
 
 
-def test_given_a_hostile_log_when_read_then_it_takes_no_time_and_its_names_are_bounded() -> None:
+def test_hostile_log_takes_no_time_and_bounded_names() -> None:
     reader = ScalarLines()
     assert rows("a_" * 500_000 + "loss", "loss" * 200_000, "0" * 900_000, " " * 900_000, reader=reader) == []
     found = reader.read([LogLine(AT, f"n{number}_loss: 1") for number in range(2 * MOST_NAMES)])
@@ -105,7 +103,7 @@ def test_given_a_hostile_log_when_read_then_it_takes_no_time_and_its_names_are_b
 
 
 @pytest.mark.parametrize("expression", [r"((?:x+)+)y", r"(x*x*x*x*x*x*x*x*)y", r"(?:(x|xx)*)y"])
-def test_given_a_definition_that_takes_for_ever_when_lines_are_read_then_it_is_left_out_and_the_others_are_read(
+def test_endless_definition_is_left_out_and_others_are_read(
     expression: str,
 ) -> None:
     definitions, faults = definitions_of([("slow", expression), ("fine", r"fine=(\d+)")])
@@ -119,7 +117,7 @@ def test_given_a_definition_that_takes_for_ever_when_lines_are_read_then_it_is_l
     assert count == 1
 
 
-def test_given_searches_that_are_each_just_fast_enough_when_there_are_many_then_their_sum_is_limited() -> None:
+def test_sum_of_many_slow_searches_is_limited() -> None:
     guarded = GuardedSearch(longest_s=0.05, most_s=0.06)
     slow, quick = re.compile("((?:x+)+)y"), re.compile("y")
     for _ in range(2):
@@ -129,7 +127,7 @@ def test_given_searches_that_are_each_just_fast_enough_when_there_are_many_then_
         guarded(quick, "x")
 
 
-def test_given_a_thread_in_which_nothing_could_end_a_search_when_asked_then_it_is_not_begun() -> None:
+def test_search_is_not_begun_in_an_uninterruptible_thread() -> None:
     raised: list[BaseException] = []
 
     def search() -> None:

@@ -11,16 +11,16 @@ from botocore.exceptions import ClientError
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import json_service
-from trainguard.adapters.cloudwatch_logs import MOST_PAGES, CloudWatchLogs
-from trainguard.adapters.live_sources import ServiceSources, permitted_services
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.source_services import tokens_by_host
-from trainguard.errors import ProfileSourceError
-from trainguard.polling.poll import Answered, Asked
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import OUTSIDE_ARN, JobStatus
-from trainguard.sources.logs.scalar_lines import LogLine
-from trainguard.sources.named import named_source
+from trainguard.aws.cloudwatch_logs import MOST_PAGES, CloudWatchLogs
+from trainguard.aws.live_sources import ServiceSources, permitted_services
+from trainguard.aws.source_services import tokens_by_host
+from trainguard.core.errors import ProfileSourceError
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import OUTSIDE_ARN, JobStatus
+from trainguard.formats.runs.named import named_source
+from trainguard.formats.runs.scalar_lines import LogLine
+from trainguard.stack.polling.poll import Answered, Asked
+from trainguard.testing.memory.world import MemoryWorld
 
 
 @dataclass
@@ -68,7 +68,7 @@ def read(sources: ServiceSources, text: str, *, outside: bool = False) -> Answer
     return sources.read(Asked(record, source, AT, AT + 120.0, {}))
 
 
-def test_given_a_prometheus_that_is_listed_when_read_then_the_samples_are_of_the_time_alone() -> None:
+def test_listed_prometheus_gives_samples_of_the_time_alone() -> None:
     cluster = Cluster()
     cluster.node("ip-10-0-0-1", 35.0)
     with json_service(cluster.answer) as (url, requests):
@@ -89,12 +89,12 @@ def test_given_a_prometheus_that_is_listed_when_read_then_the_samples_are_of_the
         ("logs+/aws/sagemaker/TrainingJobs", "logs /aws/lambda/secret", "is not read by this stack"),
     ],
 )
-def test_given_a_service_that_is_not_listed_when_named_then_it_is_refused(listed: str, text: str, why: str) -> None:
+def test_unlisted_service_is_refused(listed: str, text: str, why: str) -> None:
     with pytest.raises(ProfileSourceError, match=why):
         read(services(listed), text)
 
 
-def test_given_the_log_of_a_training_job_when_read_then_its_own_metrics_are_and_a_broken_one_is_named() -> None:
+def test_training_job_log_has_its_metrics_and_names_a_broken_one() -> None:
     lines = Lines()
     answer = read(services("logs+/aws/sagemaker/TrainingJobs", lines), "logs")
     assert lines.asked == [("/aws/sagemaker/TrainingJobs", "bert/")]
@@ -103,14 +103,14 @@ def test_given_the_log_of_a_training_job_when_read_then_its_own_metrics_are_and_
     assert len(answer.run.bad) == 1
 
 
-def test_given_the_log_of_a_job_outside_sagemaker_when_read_then_common_forms_are_known() -> None:
+def test_outside_job_log_has_scalars_in_common_forms() -> None:
     lines = Lines()
     answer = read(services("logs+/aws/batch/job", lines), "logs stream=train/default/", outside=True)
     assert lines.asked == [("/aws/batch/job", "train/default/")]
     assert [row.values for row in answer.run.scalars] == [{"loss": 0.0}, {"loss": 61.0}]
 
 
-def test_given_a_job_outside_sagemaker_with_expressions_of_its_own_when_read_then_these_find_its_scalars() -> None:
+def test_outside_job_log_is_read_by_its_own_expressions() -> None:
     own = r"logs stream=train/ metric=custom:loss:\s([0-9.]+) metric=broken:("
     answer = read(services("logs+/aws/batch/job", Lines()), own, outside=True)
     assert [dict(row.values) for row in answer.run.scalars] == [{"custom": 0.0}, {"custom": 61.0}]
@@ -134,7 +134,7 @@ class Pages:
         return {"events": events} | ({"nextToken": str(number)} if number < self.count else {})
 
 
-def test_given_pages_of_a_log_when_read_then_all_lines_come_in_order() -> None:
+def test_log_pages_give_all_lines_in_order() -> None:
     pages = Pages()
     found = list(CloudWatchLogs(client=pages).lines("/a", "bert/", AT, AT + 60.0))
     assert [line.text for line in found] == ["loss: 1", "loss: 2", "loss: 3"]
@@ -153,6 +153,6 @@ def test_given_a_log_that_never_ends_when_read_then_reading_does() -> None:
 
 
 @pytest.mark.parametrize("code", ["ResourceNotFoundException", "AccessDeniedException"])
-def test_given_a_group_that_cannot_be_read_when_read_then_the_error_names_it(code: str) -> None:
+def test_unreadable_log_group_is_named(code: str) -> None:
     with pytest.raises(ProfileSourceError, match=f"/a.*{code}"):
         list(CloudWatchLogs(client=Pages(code=code)).lines("/a", "bert/", AT, AT + 60.0))

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.trials import Trial, check, delays_of_early, reference, trials
-from trainguard.records import Status
+from trainguard.core.records import Status
 
 
-def test_given_the_job_delivered_plainly_when_it_ends_then_each_fault_has_fired_once() -> None:
+def test_plain_delivery_fires_each_fault_once() -> None:
     state = reference("steady")
     rows = {name: held[0] for name, held in state.items() if isinstance(held, tuple)}
     assert state["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
@@ -19,22 +19,20 @@ def test_given_the_job_delivered_plainly_when_it_ends_then_each_fault_has_fired_
 
 @pytest.mark.parametrize("late", [None, 200.0, 290.0])
 @pytest.mark.parametrize("shape", ["early", "four early"])
-def test_given_files_closed_early_when_their_doorbells_are_late_or_lost_then_none_of_them_is_missing(
-    shape: str, late: float | None
-) -> None:
+def test_early_closed_files_with_late_messages_are_all_applied(shape: str, late: float | None) -> None:
     check(Trial(shape, delays_of_early(shape, late)))
 
 
 @settings(max_examples=80)
 @given(trials())
-def test_given_any_delivery_when_the_job_ends_then_state_verdicts_and_effects_are_the_same(trial: Trial) -> None:
+def test_any_delivery_gives_one_state_verdicts_and_effects(trial: Trial) -> None:
     check(trial)
 
 
 @pytest.mark.thorough
 @settings(max_examples=10_000)
 @given(trials())
-def test_given_ten_thousand_deliveries_when_the_job_ends_then_state_verdicts_and_effects_are_the_same(
+def test_ten_thousand_deliveries_give_one_state_and_effects(
     trial: Trial,
 ) -> None:
     check(trial)

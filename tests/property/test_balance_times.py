@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trainguard.rules.balance_times import FineMeans, Stretch, _best_box
+from trainguard.rules.load_balancing.times import FineMeans, Stretch, _best_box
 
 BLOCK_S = 180.0
 RUNS = 300
@@ -72,7 +72,7 @@ def ends(found: Stretch | None) -> Span | None:
     return None if found is None else (found.begin, found.end)
 
 
-def test_given_random_stretches_when_a_side_is_compared_then_it_was_behind_when_the_definition_says_so() -> None:
+def test_side_is_behind_by_the_definition() -> None:
     random = np.random.default_rng(1)
     seen = []
     for _ in range(RUNS):
@@ -120,7 +120,7 @@ def rows_of(*spans: tuple[int, float, float]) -> list[tuple[int, list[float], li
         (((2, 8.0, 40.0), (2, 8.0, 0.0)), 401.0, (None, None)),
     ],
 )
-def test_given_a_gap_on_a_bound_when_a_side_is_compared_then_only_what_reaches_it_counts(
+def test_gap_on_a_bound_counts_only_if_it_reaches_it(
     spans: tuple[tuple[int, float, float], ...], variance: float, expected: Span | None
 ) -> None:
     assert ends(fine_means(rows_of(*spans)).stretch(0, [1], 10.0, variance)) == expected
@@ -146,7 +146,7 @@ def test_given_a_gap_on_a_bound_when_a_side_is_compared_then_only_what_reaches_i
         ([0.0, 0.0, np.nan, 0.0, 0.0, 0.0], 0, None, False),
     ],
 )
-def test_given_means_of_a_side_when_asked_then_it_is_silent_after_a_quarter_of_an_hour_below_one_percent(
+def test_side_is_silent_after_15_minutes_below_one_percent(
     levels: list[float], begin: int, end: int | None, silent: bool
 ) -> None:
     low = np.array(levels)
@@ -159,13 +159,13 @@ def test_given_means_of_a_side_when_asked_then_it_is_silent_after_a_quarter_of_a
     assert fine.is_silent(1, BLOCK_S * begin, until) is silent
 
 
-def test_given_another_side_without_points_when_compared_then_it_does_not_count() -> None:
+def test_side_without_points_does_not_count() -> None:
     rows = [(number, [8.0, 0.0, 8.0], [80.5, 0.0, 90.0]) for number in range(5)]
     assert fine_means(rows).stretch(0, [1, 2], 10.0, 0.0) is None
     assert fine_means(rows).stretch(0, [1, 2], 9.5, 0.0) == Stretch(None, None)
 
 
-def test_given_gaps_when_the_box_is_sought_then_it_is_the_one_that_differs_most_clearly() -> None:
+def test_box_is_the_gap_that_differs_most_clearly() -> None:
     random = np.random.default_rng(2)
     for _ in range(RUNS):
         length = int(random.integers(0, 8))
@@ -174,7 +174,7 @@ def test_given_gaps_when_the_box_is_sought_then_it_is_the_one_that_differs_most_
         assert _best_box(gaps, weights) == (box_by_definition(gaps.tolist(), weights.tolist()) if length else None)
 
 
-def test_given_times_without_samples_when_a_stretch_is_sought_then_it_begins_at_its_own_time() -> None:
+def test_stretch_without_samples_begins_at_its_own_time() -> None:
     rows = [(number, [6.0, 6.0], [90.0 if number < 30 else 40.0, 90.0]) for number in (10, 11, 20, 30, 31, 40)]
     assert ends(fine_means(rows).stretch(0, [1], 10.0, 0.0)) == (30 * BLOCK_S, None)
     assert all(second > first for first, second in pairwise(fine_means(rows).starts.tolist()))

@@ -12,30 +12,30 @@ from hypothesis import strategies as st
 from tests.functional.strategies import job_records, node_records, rule_rows
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.small_job import uploads
-from trainguard.adapters import dynamodb_jobs, dynamodb_node_states, dynamodb_rule_states
-from trainguard.adapters.attribute_values import present
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.stored_form import stored_job, stored_row
+from trainguard.aws import dynamodb_jobs, dynamodb_node_states, dynamodb_rule_states
+from trainguard.aws.attribute_values import present
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.stored_form import stored_job, stored_row
+from trainguard.core.errors import ForeignKeyError, JobFileError, StateCodecError, TelemetryFormatError
+from trainguard.core.layout import parse_job_file_key
+from trainguard.core.ports import NodeTask, Timing
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow
 from trainguard.engine.family import Families
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
+from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.profiler.family import ProfilerFamily
+from trainguard.engine.profiler.framework_session import FrameworkState
+from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.engine.streams.job_streams import JobState
-from trainguard.errors import ForeignKeyError, JobFileError, StateCodecError, TelemetryFormatError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.family import ProfilerFamily
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.layout import parse_job_file_key
-from trainguard.ports import NodeTask, Timing
-from trainguard.records import JobRecord, NodeRecord, RuleRow
+from trainguard.formats.profile.columns import read_framework_object
+from trainguard.formats.profile.keys import parse_key
+from trainguard.formats.profile.system import read_system_object
 from trainguard.state.codec import CODEC, compress, decode_state, decompress, encode_state
-from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.keys import parse_key
-from trainguard.telemetry.system import read_system_object
+from trainguard.testing.memory.world import MemoryWorld
 
 TIME = "2026-11-21T08:01:00Z"
 KEY = "job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json"
@@ -86,7 +86,7 @@ HARD = [
 
 
 @short_and_long
-def test_given_any_body_when_sorted_among_others_then_the_others_are_sorted_and_nothing_was_unforeseen(
+def test_any_body_leaves_the_others_sorted_without_surprise(
     examples: int,
 ) -> None:
     def check(body: str) -> None:
@@ -108,7 +108,7 @@ class BrokenFamily(ProfilerFamily):
         return super().parse_key(key)
 
 
-def test_given_a_defect_in_reading_one_message_when_processed_then_it_alone_comes_back() -> None:
+def test_defect_in_one_message_returns_it_alone() -> None:
     world = MemoryWorld()
     timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
     batch = BatchProcessor(services=world.services, timing=timing, bucket="profiles", families=Families(BrokenFamily()))
@@ -127,8 +127,11 @@ class OneItem:
     def get_item(self, **_: Any) -> Any:
         return {"Item": self._item}
 
-    def query(self, **_: Any) -> Any:
-        return {"Items": [self._item]}
+    def get_paginator(self, _: str) -> "OneItem":
+        return self
+
+    def paginate(self, **_: Any) -> Any:
+        return [{"Items": [self._item]}]
 
 
 leaves = st.one_of(
@@ -176,7 +179,7 @@ def names(said: str | None, item: str, column: str) -> bool:
 
 
 @short_and_long
-def test_given_an_item_of_node_state_of_foreign_shape_when_read_then_item_and_column_are_named(examples: int) -> None:
+def test_malformed_node_state_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, record: NodeRecord) -> None:
         item, column = data.draw(foreign(dict(dynamodb_node_states._item(record)), {"TrainingJobName", "NodeKind"}))
         store = DynamoNodeStates(client=cast("Any", OneItem(item)), table="t")
@@ -187,7 +190,7 @@ def test_given_an_item_of_node_state_of_foreign_shape_when_read_then_item_and_co
 
 
 @short_and_long
-def test_given_an_item_of_jobs_of_foreign_shape_when_read_then_item_and_column_are_named(examples: int) -> None:
+def test_malformed_job_item_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, record: JobRecord) -> None:
         item, column = data.draw(foreign(dict(dynamodb_jobs._item(stored_job(record))), {"TrainingJobName"}))
         store = DynamoJobs(client=cast("Any", OneItem(item)), table="t")
@@ -197,7 +200,7 @@ def test_given_an_item_of_jobs_of_foreign_shape_when_read_then_item_and_column_a
 
 
 @short_and_long
-def test_given_a_row_of_foreign_shape_when_read_then_item_and_column_are_named(examples: int) -> None:
+def test_malformed_row_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, row: RuleRow) -> None:
         columns = present(dynamodb_rule_states._columns(stored_row(row)))
         whole = {"TrainingJobName": {"S": row.job}, "RuleTarget": {"S": row.target}, **columns}
@@ -214,7 +217,7 @@ BOMB = compress(bytes(65 * 1024 * 1024))
 
 
 @short_and_long
-def test_given_any_bytes_when_decoded_as_state_then_they_are_one_or_the_item_is_named(examples: int) -> None:
+def test_any_bytes_are_a_state_or_name_the_item(examples: int) -> None:
     def check(data: st.DataObject, kind: type[Any]) -> None:
         packed = data.draw(st.binary() | damaged(decompress(STATES[kind])))
         for stored in (packed, compress(packed)):
@@ -229,12 +232,12 @@ def test_given_any_bytes_when_decoded_as_state_then_they_are_one_or_the_item_is_
     [msgspec.msgpack.encode({"gpu_names": ["x"]}).replace(b"x", b"\xff"), b"\x91" * 100_000, b"\xc1"],
     ids=["no UTF-8", "nested", "reserved"],
 )
-def test_given_bytes_that_no_decoder_takes_when_decoded_then_the_item_is_named(packed: bytes) -> None:
+def test_bytes_no_decoder_takes_name_the_item(packed: bytes) -> None:
     with pytest.raises(StateCodecError, match=r"job/algo-1#system.*damaged"):
         decode_state("job/algo-1#system", CODEC, compress(packed), SystemState)
 
 
-def test_given_a_bomb_in_place_of_state_when_decoded_then_it_is_refused_before_it_is_whole() -> None:
+def test_decompression_bomb_is_refused_before_it_is_whole() -> None:
     with pytest.raises(StateCodecError, match=r"damaged .*larger than 67,108,864 bytes"):
         decode_state("job/algo-1#system", CODEC, BOMB, SystemState)
 
@@ -247,7 +250,7 @@ JOB_FILE = (
 
 
 @short_and_long
-def test_given_any_object_when_read_then_it_is_read_or_refused_by_its_key(examples: int) -> None:
+def test_any_object_is_read_or_refused_by_its_key(examples: int) -> None:
     def check(body: bytes) -> None:
         for read in (
             lambda: read_system_object("key", body, node="algo-1", minute=1_795_248_000),
@@ -262,7 +265,7 @@ def test_given_any_object_when_read_then_it_is_read_or_refused_by_its_key(exampl
 
 
 @short_and_long
-def test_given_any_key_when_parsed_then_it_is_an_objects_or_refused(examples: int) -> None:
+def test_any_key_belongs_to_an_object_or_is_refused(examples: int) -> None:
     def check(key: str) -> None:
         parse_job_file_key(key)
         try:

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from trainguard.rules.framework_classes import EventClass, class_of_phase, classes_of
-from trainguard.rules.framework_loop import ProcessLoop
-from trainguard.rules.framework_minutes import MinuteProfile, fold_minutes
-from trainguard.rules.step_overlap import StepOverlap
-from trainguard.rules.time_table import TimeTable
-from trainguard.telemetry.events import EventTable
-from trainguard.telemetry.steps import StepBatch
+from trainguard.formats.profile.events import EventTable, StepBatch
+from trainguard.rules.framework_events import EventClass, TimeTable, class_of_phase, classes_of
+from trainguard.rules.overall_framework_metrics.loop import MinuteProfile, ProcessLoop, fold_minutes
+from trainguard.rules.step_outlier.series import StepOverlap
 
 SEEDS = range(60)
 PHASES = ("cpu_functions", "DataLoaderIter", "Step:ModeKeys.TRAIN", "Forward-SubModuleInternal")
@@ -34,7 +31,7 @@ def instants(batch: StepBatch) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_given_objects_with_steps_when_folded_then_the_loop_is_from_the_first_to_the_last_and_no_instant_counts_twice(
+def test_loop_spans_first_to_last_step_without_double_time(
     seed: int,
 ) -> None:
     random = np.random.default_rng(seed)
@@ -76,7 +73,7 @@ def label(table: EventTable, row: int) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_given_events_beside_steps_when_compared_then_each_has_the_instants_that_it_shares_with_slow_and_with_others(
+def test_events_have_the_time_shared_with_slow_and_other_steps(
     seed: int,
 ) -> None:
     random = np.random.default_rng(seed)
@@ -108,7 +105,7 @@ def test_given_events_beside_steps_when_compared_then_each_has_the_instants_that
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_given_events_when_kept_by_minute_then_each_minute_has_its_part_and_the_newest_30_remain(seed: int) -> None:
+def test_events_are_split_by_minute_and_the_newest_30_kept(seed: int) -> None:
     random = np.random.default_rng(seed)
     kept: list[MinuteProfile] = []
     loop, expected = ProcessLoop("algo-1-7"), dict[int, dict[str, int]]()
@@ -137,7 +134,7 @@ def test_given_events_when_kept_by_minute_then_each_minute_has_its_part_and_the_
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_given_times_by_name_when_more_names_come_than_are_kept_then_the_largest_stay_and_nothing_is_lost(
+def test_largest_times_by_name_are_kept_and_nothing_is_lost(
     seed: int,
 ) -> None:
     random = np.random.default_rng(seed)

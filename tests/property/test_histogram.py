@@ -26,7 +26,7 @@ def encoded(value: DurationHistogram) -> bytes:
     return msgspec.msgpack.encode(value)
 
 
-def test_given_the_edges_when_read_then_bins_are_one_microsecond_or_at_most_1_percent_wide() -> None:
+def test_bins_are_one_microsecond_or_at_most_1_percent_wide() -> None:
     widths = np.diff(EDGES)
 
     assert (widths[EDGES[:-1] < 200] == 1).all()
@@ -35,7 +35,7 @@ def test_given_the_edges_when_read_then_bins_are_one_microsecond_or_at_most_1_pe
     assert EDGES[-1] > MAX_DURATION_US
 
 
-def test_given_the_recurrence_when_it_is_followed_then_the_edges_are_those_of_stored_histograms() -> None:
+def test_edges_of_the_recurrence_match_stored_histograms() -> None:
     edge = 0
     for found in _edges().tolist():
         assert found == edge
@@ -45,7 +45,7 @@ def test_given_the_recurrence_when_it_is_followed_then_the_edges_are_those_of_st
 
 
 @given(values=non_empty)
-def test_given_durations_when_counted_then_every_one_lies_in_its_bin(values: list[int]) -> None:
+def test_every_duration_lies_in_its_bin(values: list[int]) -> None:
     built = histogram(values)
     lower, upper = built.edges()
 
@@ -55,7 +55,7 @@ def test_given_durations_when_counted_then_every_one_lies_in_its_bin(values: lis
 
 
 @given(first=samples, second=samples, max_bins=st.sampled_from([None, 3, 16]))
-def test_given_two_parts_when_merged_in_either_order_then_the_bytes_are_those_of_the_whole(
+def test_merged_parts_in_either_order_have_the_same_bytes(
     first: list[int], second: list[int], max_bins: int | None
 ) -> None:
     whole = histogram([*first, *second], max_bins)
@@ -69,9 +69,7 @@ def test_given_two_parts_when_merged_in_either_order_then_the_bytes_are_those_of
 
 
 @given(values=non_empty, max_bins=st.integers(1, 20), cut=st.integers(0, 200))
-def test_given_a_budget_when_durations_come_in_parts_then_the_level_depends_on_their_set_alone(
-    values: list[int], max_bins: int, cut: int
-) -> None:
+def test_level_within_a_budget_depends_only_on_the_durations(values: list[int], max_bins: int, cut: int) -> None:
     parts = DurationHistogram()
     for part in (values[:cut], values[cut:]):
         parts.add(np.array(part, dtype=np.int64))
@@ -83,22 +81,18 @@ def test_given_a_budget_when_durations_come_in_parts_then_the_level_depends_on_t
 
 
 @given(values=non_empty, quantile=st.floats(0.0, 1.0))
-def test_given_durations_when_a_quantile_is_taken_then_it_is_within_half_a_percent(
-    values: list[int], quantile: float
-) -> None:
+def test_quantile_is_within_half_a_percent(values: list[int], quantile: float) -> None:
     exact = float(np.quantile(np.array(values, dtype=np.float64), quantile))
 
     assert math.isclose(histogram(values).quantile(quantile), exact, rel_tol=0.005, abs_tol=1e-6)
 
 
-def test_given_nothing_when_a_quantile_is_taken_then_it_is_not_a_number() -> None:
+def test_quantile_of_nothing_is_nan() -> None:
     assert math.isnan(DurationHistogram().quantile(0.5))
 
 
 @given(values=non_empty, threshold=durations, max_bins=st.sampled_from([None, 8]))
-def test_given_a_threshold_when_counted_then_no_duration_is_counted_that_is_not_beyond_it(
-    values: list[int], threshold: int, max_bins: int | None
-) -> None:
+def test_no_duration_within_a_threshold_is_counted(values: list[int], threshold: int, max_bins: int | None) -> None:
     built = histogram(values, max_bins)
 
     assert built.count_above(threshold) <= sum(value > threshold for value in values)
@@ -109,9 +103,7 @@ def test_given_a_threshold_when_counted_then_no_duration_is_counted_that_is_not_
 
 
 @given(values=non_empty, threshold=durations)
-def test_given_a_threshold_when_counted_then_all_that_is_over_1_percent_beyond_it_counts(
-    values: list[int], threshold: int
-) -> None:
+def test_durations_over_1_percent_beyond_a_threshold_are_counted(values: list[int], threshold: int) -> None:
     built = histogram(values)
 
     assert built.count_above(threshold) >= sum(value > threshold * 1.01 + 1 for value in values)
@@ -119,7 +111,7 @@ def test_given_a_threshold_when_counted_then_all_that_is_over_1_percent_beyond_i
 
 
 @given(values=samples, max_bins=st.sampled_from([None, 8]))
-def test_given_a_histogram_when_stored_and_read_then_it_is_the_same(values: list[int], max_bins: int | None) -> None:
+def test_stored_histogram_round_trips(values: list[int], max_bins: int | None) -> None:
     built = histogram(values, max_bins)
 
     assert msgspec.msgpack.decode(encoded(built), type=DurationHistogram) == built

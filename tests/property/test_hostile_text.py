@@ -12,21 +12,21 @@ from rich.console import Console
 
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE, alert_input
-from trainguard.actions.alert import Alert, compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
+from trainguard.core.finding import Finding, Progress
+from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.core.text import LONGEST_SENTENCE, terminal_json
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import start_notice
 from trainguard.engine.outbox.fires import with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding, Progress
-from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
+from trainguard.stack.actions.alert import Alert, compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 
 KINDS = list(AlertKind)
 CONSOLE = "Open it in the console: "
@@ -44,9 +44,7 @@ def alert(kind: AlertKind, text: str) -> Alert:
 
 
 @given(text=hostile, kind=st.sampled_from(KINDS))
-def test_given_hostile_text_when_mailed_then_each_line_is_the_one_that_a_harmless_text_has(
-    text: str, kind: AlertKind
-) -> None:
+def test_mailed_hostile_text_keeps_the_lines_of_a_harmless_one(text: str, kind: AlertKind) -> None:
     mail, usual = alert(kind, text).text, alert(kind, "harmless").text
     lines, expected = mail.split("\n"), usual.split("\n")
     assert unseen(mail.replace("\n", "")) == []
@@ -63,9 +61,7 @@ def test_given_hostile_text_when_mailed_then_each_line_is_the_one_that_a_harmles
 
 
 @given(text=hostile, kind=st.sampled_from(KINDS))
-def test_given_hostile_text_when_shown_in_a_chat_then_it_neither_links_nor_mentions_nor_begins_a_line(
-    text: str, kind: AlertKind
-) -> None:
+def test_hostile_chat_text_cannot_link_mention_or_begin_a_line(text: str, kind: AlertKind) -> None:
     composed, usual = alert(kind, text), alert(kind, "harmless")
     said, expected = composed.chat["content"], usual.chat["content"]
     own = f"Open the report: {FIRE['report_link']}".replace("&", "&amp;")
@@ -80,10 +76,8 @@ def test_given_hostile_text_when_shown_in_a_chat_then_it_neither_links_nor_menti
 
 
 @given(text=hostile, kind=st.sampled_from(KINDS))
-def test_given_hostile_text_when_put_on_the_bus_then_the_document_is_sound_and_nothing_in_it_steers(
-    text: str, kind: AlertKind
-) -> None:
-    published = publishable(alert(kind, text))
+def test_hostile_text_on_the_bus_keeps_the_document_sound(text: str, kind: AlertKind) -> None:
+    published = alert(kind, text)
 
     def texts(value: Any) -> list[str]:
         if isinstance(value, dict):
@@ -92,15 +86,15 @@ def test_given_hostile_text_when_put_on_the_bus_then_the_document_is_sound_and_n
             return [each for inner in value for each in texts(inner)]
         return [value] if isinstance(value, str) else []
 
-    assert json.loads(published["json"]) == published["document"]
-    attributes = [each["StringValue"] for each in published["attributes"].values()]
-    for each in [*texts(published["document"]), *attributes, published["action"], published["waiting"]]:
+    document = dict(published.document)
+    assert msgspec.json.decode(msgspec.json.encode(document)) == document
+    for each in [*texts(document), *published.attributes.values(), published.action, published.waiting]:
         assert unseen(each) == []
         assert len(each) <= 4_000
-    assert len(published["action"]) <= LONGEST_SENTENCE
+    assert len(published.action) <= LONGEST_SENTENCE
 
 
-def test_given_faults_with_hostile_text_when_a_notice_starts_then_each_is_a_line() -> None:
+def test_hostile_faults_of_a_notice_are_one_line_each() -> None:
     notices = _Notices()
     job = JobRecord("job", "unknown:job", "profiles", "", setting_faults=PHRASES[:7])
     start_notice(job, notices, 0.0)
@@ -125,7 +119,7 @@ class _Notices:
 
 
 @given(text=hostile)
-def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_one_line_and_cut(text: str) -> None:
+def test_hostile_rule_text_is_one_cut_line_in_row_and_outbox(text: str) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "")
     result = RuleResult(Status.FIRED, text, worst=text, advice=text, progress=Progress(seen=2, needed=3, counts=text))
     context = RowContext(
@@ -148,9 +142,7 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
 
 
 @given(text=hostile, terminal=st.booleans(), width=st.integers(30, 160))
-def test_given_hostile_text_when_an_analysis_is_printed_then_nothing_steers_the_terminal(
-    text: str, terminal: bool, width: int
-) -> None:
+def test_hostile_text_of_an_analysis_cannot_control_the_terminal(text: str, terminal: bool, width: int) -> None:
     line = RuleVerdict(
         rule="StepOutlier",
         status="FIRED",
@@ -172,7 +164,7 @@ def test_given_hostile_text_when_an_analysis_is_printed_then_nothing_steers_the_
 
 
 @pytest.mark.parametrize("text", [each for each in PHRASES if "\ud800" not in each])
-def test_given_hostile_text_in_json_when_printed_then_it_reads_back_and_nothing_steers(text: str) -> None:
+def test_hostile_text_in_json_round_trips_safely(text: str) -> None:
     document = terminal_json(msgspec.json.encode({"reason": text}).decode())
     assert json.loads(document) == {"reason": text}
     assert unseen(document.replace("\u200b", "")) == []

@@ -37,9 +37,7 @@ UTILIZATION = st.lists(st.tuples(VALUE, st.integers(1, 9)), max_size=20).map(
 
 @given(UTILIZATION, st.lists(st.integers(0, 80), max_size=4))
 @settings(max_examples=300)
-def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are_those_of_the_definition(
-    values: Any, cuts: Any
-) -> None:
+def test_kept_points_of_any_cut_match_the_definition(values: Any, cuts: Any) -> None:
     state = SampleWindowState()
     edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     for start, end in pairwise(edges):
@@ -59,7 +57,7 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
     np.testing.assert_array_equal(points.histogram[0], counts)
 
 
-def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the_gap_is_no_idle_time() -> None:
+def test_gap_of_an_interrupted_node_is_no_idle_time() -> None:
     state = SampleWindowState()
     fold(state, [*[50.0] * 6, 0.0, 0.0], 0)
     fold(state, [0.0, 0.0], 240)
@@ -75,16 +73,14 @@ def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY, step_s: 
     return points
 
 
-def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_more_snapshot_makes_it_a_pause() -> (
-    None
-):
+def test_idle_run_of_60_s_is_kept_and_longer_is_a_pause() -> None:
     for idle, kept in ((6, 13), (7, 7)):
         state = SampleWindowState()
         fold(state, [*[50.0] * 6, *[0.0] * idle, 50.0], 0)
         assert state.kept_total == kept
 
 
-def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing() -> None:
+def test_points_before_a_second_gpu_appears_are_missing() -> None:
     state = SampleWindowState()
     one = snapshots([50.0] * 6)
     alone = node_snapshots(one.times, one.gpu_utilization[:, :1])
@@ -97,7 +93,7 @@ def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_poin
     assert both.gpu_utilization[6, 1] == 3.0
 
 
-def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None:
+def test_degraded_state_stays_degraded() -> None:
     state = SampleWindowState()
     points = fold(state, [50.0] * 50, 0, capacity=200)
     assert points.degrade() == "degraded_to_whole_percents"
@@ -120,33 +116,31 @@ def gaps_of(*pieces: Any, since: float | None = None, interval_s: float = STEP_S
 
 
 @given(st.lists(st.floats(1.0, 400.0), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3))
-def test_given_snapshots_cut_into_any_objects_when_noted_then_all_long_gaps_are_remembered(
-    distances: list[float], cuts: list[int]
-) -> None:
+def test_long_gaps_are_remembered_in_any_cut(distances: list[float], cuts: list[int]) -> None:
     times = np.cumsum([1_000.0, *distances]).tolist()
     edges = sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})
     expected = [pair for pair in pairwise(times) if pair[1] - pair[0] >= INTERRUPTED_S]
     assert gaps_of(*(times[start:end] for start, end in pairwise(edges))) == expected
 
 
-def test_given_gaps_on_the_threshold_when_noted_then_a_slow_sampler_has_a_longer_one() -> None:
+def test_gap_threshold_is_longer_for_a_slow_sampler() -> None:
     assert gaps_of([0.0, INTERRUPTED_S]) == [(0.0, INTERRUPTED_S)]
     assert gaps_of([0.0, INTERRUPTED_S - 0.001]) == []
     assert gaps_of([0.0, 3_600.0, 7_200.0], interval_s=3_600.0) == []
     assert gaps_of([0.0, 3_600.0, 14_400.0], interval_s=3_600.0) == [(3_600.0, 14_400.0)]
 
 
-def test_given_many_lost_minutes_after_an_interruption_when_noted_then_it_is_still_remembered() -> None:
+def test_interruption_is_remembered_through_many_lost_minutes() -> None:
     lost = [5_000.0 + 61.0 * number for number in range(3 * REMEMBERED_GAPS)]
     assert gaps_of([0.0], [4_000.0], lost) == [(0.0, 4_000.0), (4_000.0, 5_000.0)]
 
 
-def test_given_more_interruptions_than_are_remembered_when_noted_then_the_newest_are() -> None:
+def test_newest_interruptions_are_remembered_beyond_the_limit() -> None:
     times = [1_000.0 * number for number in range(REMEMBERED_GAPS + 4)]
     assert gaps_of(times) == list(pairwise(times))[-REMEMBERED_GAPS:]
 
 
-def test_given_a_state_that_an_earlier_version_stored_when_it_goes_on_then_its_work_stays_work() -> None:
+def test_work_in_a_state_of_an_earlier_version_stays_work() -> None:
     state = SampleWindowState()
     fold(state, [50.0] * 6, 0)
     stored = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
@@ -161,25 +155,25 @@ def test_given_a_state_that_an_earlier_version_stored_when_it_goes_on_then_its_w
     assert (earlier.kept_total, earlier.idle) == (7, None)
 
 
-def test_given_one_touch_of_the_gpu_when_a_long_compilation_follows_then_start_up_goes_on() -> None:
+def test_brief_gpu_use_before_compilation_does_not_end_start_up() -> None:
     state = SampleWindowState()
     points = fold(state, [50.0, 0.0, 0.0], 0)
     assert points.working_since == 1_000.0
     points = fold(state, [0.0] * 51, 3)
-    assert (points.working_since, points.started_anew) == (None, True)
+    assert (points.working_since, points.restarted) == (None, True)
     fold(state, [80.0] * 4, 54)
     assert (state.first_active_at, state.kept_total) == (None, 0)
     fold(state, [80.0], 58)
     assert (state.first_active_at, state.kept_total) == (1_000.0 + STEP_S * 54, 5)
 
 
-def test_given_work_that_is_interrupted_by_short_idle_runs_when_it_has_lasted_a_minute_then_all_of_it_counts() -> None:
+def test_work_with_short_idle_runs_counts_whole_after_a_minute() -> None:
     state = SampleWindowState()
     fold(state, [50.0, 0.0] * 6, 0)
     assert (state.first_active_at, state.kept_total) == (1_000.0, 11)
 
 
-def test_given_idle_runs_when_they_end_then_pauses_and_breaks_are_counted() -> None:
+def test_ended_idle_runs_are_counted_as_pauses_and_breaks() -> None:
     state = SampleWindowState()
     fold(state, [*[50.0] * 30, 0.0, 0.0, 50.0, *[0.0] * 3, 50.0, *[0.0] * 20, 50.0], 0)
     found = state.idle_time
@@ -187,7 +181,7 @@ def test_given_idle_runs_when_they_end_then_pauses_and_breaks_are_counted() -> N
     assert found.breaks == [(1_330.0, 30.0), (1_370.0, 200.0)]
 
 
-def test_zeros_in_a_row_that_the_other_readings_make_likely_are_kept() -> None:
+def test_likely_zeros_in_a_row_are_kept() -> None:
     state = SampleWindowState()
     fold(state, [50.0, 50.0, *[50.0, 0.0, 0.0] * 10, 50.0, *[0.0] * 8, 50.0, *[0.0] * 24, 50.0], 0)
     found = state.idle_time
@@ -201,7 +195,7 @@ def test_start_up_ends_where_a_starved_gpu_is_read_once_a_minute() -> None:
     assert state.first_active_at == 1_000.0
 
 
-def test_after_three_readings_five_zeros_are_a_pause_and_four_may_be_chance() -> None:
+def test_after_three_readings_five_zeros_are_a_pause_not_four() -> None:
     for idle, kept in ((2, 6), (4, 8), (5, 4)):
         state = SampleWindowState()
         points = SampleWindow(state, 2)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
-from trainguard.families.profiler.framework_order import FRAMEWORK_EXTENTS
-from trainguard.telemetry.keys import FrameworkKey, parse_key
+from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -54,9 +54,7 @@ def files(draw: Any) -> Any:
 
 @given(files(), st.data())
 @settings(max_examples=300)
-def test_given_any_order_within_the_bound_when_applied_then_in_order_of_time_and_each_once(
-    keys: Any, data: Any
-) -> None:
+def test_any_order_within_the_bound_applies_each_once_in_order(keys: Any, data: Any) -> None:
     delayed = sorted(keys, key=lambda pair: pair[0] + data.draw(st.floats(0, 119)))
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     applied: list[str] = []
@@ -71,9 +69,7 @@ def test_given_any_order_within_the_bound_when_applied_then_in_order_of_time_and
 
 @given(files(), st.data())
 @settings(max_examples=1_000)
-def test_given_messages_as_late_as_may_be_or_lost_when_applied_then_in_order_of_time_and_each_once(
-    keys: Any, data: Any
-) -> None:
+def test_late_or_lost_messages_apply_each_once_in_order(keys: Any, data: Any) -> None:
     delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
     announced = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
@@ -120,16 +116,14 @@ def delivered(keys: Any, *, lost: Any = (), log: Any = None) -> Any:
     return applied
 
 
-def test_given_one_process_in_steady_rotation_when_it_goes_on_then_s3_is_listed_once_a_rotation_from_its_cursor() -> (
-    None
-):
+def test_rotating_process_lists_s3_once_a_rotation() -> None:
     keys = [key_of(7, 60 * index) for index in range(1, 12)]
     log: list[int | None] = []
     assert delivered(keys, log=log) == keys[:-2]
     assert log == [None, *(START_US + 60 * index * SECOND for index in range(1, 9))]
 
 
-def test_given_many_processes_when_they_go_on_then_s3_is_listed_once_in_50_s_whoever_writes() -> None:
+def test_many_processes_list_s3_once_in_50_s() -> None:
     ends = sorted(60 * index + 60 * pid / 16 for pid in range(16) for index in range(1, 31))
     keys = [key_of(index % 16, at) for index, at in enumerate(ends)]
     log: list[int | None] = []
@@ -140,7 +134,7 @@ def test_given_many_processes_when_they_go_on_then_s3_is_listed_once_in_50_s_who
 
 
 @pytest.mark.parametrize("cuts", [[305], [303, 304, 306, 309], [330], [359]])
-def test_given_files_closed_early_when_their_messages_are_lost_then_they_are_applied_in_order(cuts: Any) -> None:
+def test_lost_early_closed_files_are_applied_in_order(cuts: Any) -> None:
     steady = [60 * index for index in range(1, 6)]
     ends = [*steady, *cuts, *(cuts[-1] + 60 * index for index in range(1, 8))]
     keys = [key_of(7, at) for at in ends]
@@ -148,7 +142,7 @@ def test_given_files_closed_early_when_their_messages_are_lost_then_they_are_app
     assert applied == keys[:-2]
 
 
-def test_given_a_message_of_an_early_file_when_it_comes_200_s_late_then_it_is_a_duplicate() -> None:
+def test_early_file_message_200_s_late_is_a_duplicate() -> None:
     keys = [key_of(7, at) for at in (60, 120, 180, 240, 300, 305, 365, 425, 485)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     early = keys[5]
@@ -158,7 +152,7 @@ def test_given_a_message_of_an_early_file_when_it_comes_200_s_late_then_it_is_a_
     assert engine.duplicates == 1
 
 
-def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_applied_in_its_own_lane() -> None:
+def test_woken_process_applies_its_old_object_in_its_lane() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy, stored=busy)
@@ -168,7 +162,7 @@ def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_
     assert engine.duplicates == 1
 
 
-def test_given_a_process_that_wakes_when_the_message_of_its_old_object_is_lost_then_its_next_one_brings_it() -> None:
+def test_lost_old_object_of_a_woken_process_comes_with_the_next() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy[:2], key_of(2, 70), stored=[*busy[:2], key_of(2, 70)])
@@ -179,7 +173,7 @@ def test_given_a_process_that_wakes_when_the_message_of_its_old_object_is_lost_t
     assert applied == [old, *busy[7:10], new, *busy[10:12]]
 
 
-def test_given_a_new_process_when_the_message_of_its_first_object_is_lost_then_its_second_one_brings_it() -> None:
+def test_lost_first_object_of_a_new_process_comes_with_its_next() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy[:9], stored=busy[:9])
@@ -188,7 +182,7 @@ def test_given_a_new_process_when_the_message_of_its_first_object_is_lost_then_i
     assert applied == [old, *busy[7:10], new, *busy[10:12]]
 
 
-def test_given_a_silent_node_when_flushed_then_all_up_to_the_newest_that_s3_has_had_for_long_is_applied() -> None:
+def test_flushed_silent_node_applies_what_s3_has_had_for_long() -> None:
     first, second, third, fourth = (key_of(pid, at) for pid, at in ((1, 60), (2, 70), (1, 80), (1, 90)))
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     engine.announce(third, parsed_key(third))
@@ -202,7 +196,7 @@ def test_given_a_silent_node_when_flushed_then_all_up_to_the_newest_that_s3_has_
     assert engine.applied == parsed_key(third).end_us
 
 
-def test_given_the_end_when_a_lane_heard_of_lately_has_an_object_that_nobody_told_of_then_it_is_applied() -> None:
+def test_end_applies_an_unannounced_object_of_a_recent_lane() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy, key_of(2, 90), stored=[*busy, key_of(2, 90)])
@@ -210,7 +204,7 @@ def test_given_the_end_when_a_lane_heard_of_lately_has_an_object_that_nobody_tol
     assert late in apply(engine, stored=[*busy, key_of(2, 90), late], drain=True)
 
 
-def test_given_a_lane_that_was_forgotten_when_its_old_objects_are_told_of_then_they_count_as_applied() -> None:
+def test_old_objects_of_a_forgotten_lane_count_as_applied() -> None:
     old, new = key_of(1, 60), [key_of(2, at) for at in (3_700, 3_760, 3_820, 3_880)]
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, old, *new, stored=[old, *new], drain=True)
@@ -221,7 +215,7 @@ def test_given_a_lane_that_was_forgotten_when_its_old_objects_are_told_of_then_t
     assert apply(engine, key_of(1, 3_700), stored=[old, key_of(1, 3_700), *new]) == [key_of(1, 3_700)]
 
 
-def test_given_more_lanes_than_are_kept_when_forgotten_then_the_oldest_go_and_the_others_go_on_in_order() -> None:
+def test_oldest_lanes_are_forgotten_and_others_stay_in_order() -> None:
     first = [key_of(pid, 60 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     second = [key_of(pid, 160 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     last = key_of(1, 400)

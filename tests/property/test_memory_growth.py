@@ -9,8 +9,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from trainguard.rules.memory_growth import Increase, Kind, Levels, MemoryGrowth, MemoryState, Window, increases_of
-from trainguard.rules.memory_rise import Rise
+from trainguard.rules.gpu_memory_increase.growth import (
+    Increase,
+    Kind,
+    Levels,
+    MemoryGrowth,
+    MemoryState,
+    Window,
+    increases_of,
+)
+from trainguard.rules.gpu_memory_increase.rise import Rise
 
 HISTORIES, STATES = 150, 800
 WINDOW_S = 250.0
@@ -80,7 +88,7 @@ def floors_of(random: np.random.Generator, length: int) -> list[int]:
     return [int(each) for each in np.clip(200 + np.cumsum(steps), 0, 1_000)]
 
 
-def test_given_random_floors_when_the_rise_is_taken_then_it_is_that_of_the_definition() -> None:
+def test_rise_of_random_floors_matches_the_definition() -> None:
     random = np.random.default_rng(1)
     seen = []
     for _ in range(600):
@@ -117,7 +125,7 @@ def test_one_step_up_is_no_growth_that_goes_on() -> None:
         ([0, 10, 20, 10, 10, 20], 1, 900.0, False),
     ],
 )
-def test_given_a_rise_on_a_bound_when_judged_then_only_what_reaches_it_is_steady(
+def test_rise_on_a_bound_is_steady_only_if_it_reaches_it(
     levels: list[int], stride: int, window_s: float, is_steady: bool
 ) -> None:
     assert Rise(levels, stride).is_steady(window_s) is is_steady
@@ -153,7 +161,7 @@ def base_after(floors: list[float], at: list[float]) -> tuple[int, float | None,
     return min(tenths), at[near[-1]], after[0] if after else None
 
 
-def test_given_random_windows_when_added_then_levels_are_those_of_all_windows_at_once() -> None:
+def test_levels_added_in_parts_match_all_windows_at_once() -> None:
     random = np.random.default_rng(2)
     for run in range(HISTORIES):
         count = int(random.choice([1, 2, 3, 4, 23, 24, 25, 26, 48, 49, 50, 60, 97, 110]))
@@ -181,7 +189,7 @@ def test_given_random_windows_when_added_then_levels_are_those_of_all_windows_at
         assert growth.left_slowly is (left_by is not None and left_by <= 40)
 
 
-def test_given_windows_of_a_version_without_loads_when_one_is_added_then_they_count_as_under_its_load() -> None:
+def test_windows_of_a_version_without_loads_take_the_next_load() -> None:
     stored = MemoryGrowth(0, 0, [400, 500], 300, 400, 450, [200, 400], 2, 300, 1, 450)
     stored.add(Window(50.0, 40.0, 50.0, None, 0.0))
     assert stored.full == Levels([1_000, 1_000], 800, 800, 900, [400, 800, 600], 2, 600, 0, 900)
@@ -248,7 +256,7 @@ def judged(growth: MemoryGrowth, increase: float) -> tuple[str | None, float, in
     return None, measured.jump, 3
 
 
-def test_given_random_levels_when_they_are_judged_then_the_first_kind_that_holds_at_full_load_too_is_said() -> None:
+def test_first_kind_that_holds_at_full_load_is_reported() -> None:
     random = np.random.default_rng(3)
     kinds = []
     for _ in range(STATES // 4):
@@ -307,16 +315,14 @@ def increase_of(kind: Kind | None, floors: list[int], *, mean: int = 500, stride
         ([0, 5, 10, 21], False),
     ],
 )
-def test_given_floors_of_a_jump_when_it_is_one_of_many_then_it_goes_on_and_time_is_left(
-    floors: list[int], is_ramp: bool
-) -> None:
+def test_jump_among_many_goes_on_with_time_left(floors: list[int], is_ramp: bool) -> None:
     jump = increase_of("jump", floors)
     assert (jump.is_ramp, jump.goes_on, jump.time_left_s(900.0) is not None) == (is_ramp, is_ramp, is_ramp)
     assert (increase_of("trend", floors).is_ramp, increase_of("trend", floors).goes_on) == (False, True)
     assert (increase_of(None, floors).is_ramp, increase_of(None, floors).goes_on) == (False, False)
 
 
-def test_given_growth_when_asked_then_its_rate_is_that_of_its_rise_and_of_a_ramp_that_of_its_floors() -> None:
+def test_growth_rate_is_of_its_rise_or_of_the_floors_of_a_ramp() -> None:
     assert increase_of("late", []).hourly(900.0) == pytest.approx(4.0)
     assert increase_of("late", []).time_left_s(900.0) == pytest.approx(12.5 * 3_600.0)
     assert increase_of("jump", [0, 10, 20, 30], stride=2).hourly(900.0) == pytest.approx(2.0)
@@ -325,7 +331,7 @@ def test_given_growth_when_asked_then_its_rate_is_that_of_its_rise_and_of_a_ramp
     assert falling.time_left_s(900.0) is None
 
 
-def test_given_jumps_when_noted_then_the_strongest_stays_and_the_newest_is_since_its_first_window() -> None:
+def test_strongest_jump_is_kept_and_the_newest_has_its_onset() -> None:
     def jumped(floor: int, highest: int | None) -> list[Increase]:
         growth = MemoryGrowth(0, floor=floor, highest_mean=highest, means=[floor])
         return [Increase("gpu0", growth, "jump", 1.0, 3, None, Rise([0], 1)), increase_of("late", [])]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.rules.device_minutes import Rows, devices
 from tests.unit.rules.node_replay import node_minutes
-from trainguard.rules.memory_use import UseLevels, UseRise, fold_use, rises_of
+from trainguard.rules.gpu_memory_increase.rise import UseLevels, UseRise, fold_use, rises_of
 
 TOTAL = 10_000.0
 """So that a level, in hundredths of a percent, is the number of bytes."""
@@ -70,7 +70,7 @@ def rise_of(use: UseLevels) -> UseRise:
     return rises_of({"gpu0": use})[0]
 
 
-def test_given_random_levels_when_they_are_judged_then_a_leak_is_what_the_definition_calls_one() -> None:
+def test_leaks_of_random_levels_match_the_definition() -> None:
     random = np.random.default_rng(1)
     found = []
     for _ in range(RUNS):
@@ -113,14 +113,14 @@ def test_given_random_levels_when_they_are_judged_then_a_leak_is_what_the_defini
         ([0, 100, 200, 300, 350, 400], 10, 0, False),
     ],
 )
-def test_given_levels_on_a_bound_when_they_are_judged_then_only_what_reaches_it_leaks(
+def test_level_on_a_bound_leaks_only_if_it_reaches_it(
     levels: list[int], stride: int, newest: int, is_steady: bool
 ) -> None:
     assert rise_of(filled(levels, stride=stride, newest=newest)).is_steady is is_steady
 
 
 @pytest.mark.parametrize("largest_at", [None, 3])
-def test_given_random_floors_when_they_are_added_then_each_level_is_the_lowest_of_its_minutes(
+def test_level_is_the_lowest_floor_of_its_minutes(
     largest_at: int | None,
 ) -> None:
     random = np.random.default_rng(2)
@@ -149,7 +149,7 @@ def test_given_random_floors_when_they_are_added_then_each_level_is_the_lowest_o
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(use), type=UseLevels) == use
 
 
-def test_given_more_in_use_than_there_is_when_added_then_the_level_is_100_percent() -> None:
+def test_use_above_the_total_is_100_percent() -> None:
     use = UseLevels(TOTAL)
     use.add(10_001.0, 20_000.0, 0.0)
     assert (use.percent, use.largest) == (100.0, 10_000)
@@ -167,14 +167,14 @@ def test_given_more_in_use_than_there_is_when_added_then_the_level_is_100_percen
         (60.0, 419.0, 10.0, None),
     ],
 )
-def test_given_a_level_that_lasts_when_asked_then_the_rise_is_over_after_three_minutes_and_a_missed_point(
+def test_rise_is_over_after_three_minutes_and_a_missed_point(
     risen_at: float | None, at: float, hourly: float, until: float | None
 ) -> None:
     use = UseLevels(TOTAL, [0], at=at, risen_at=risen_at)
     assert UseRise("gpu0", use, 10.0, 60, hourly, is_steady=True).until == until
 
 
-def test_given_a_rise_when_asked_then_onset_time_left_and_bytes_follow_from_its_pace() -> None:
+def test_onset_time_left_and_bytes_follow_the_pace_of_a_rise() -> None:
     use = UseLevels(80e9, [0], pending=3, newest=4_000, at=100_000.0)
     rise = UseRise("gpu0", use, 10.0, 60, 20.0, is_steady=True)
     assert rise.since == 100_000.0 - 3 * 60.0 - 1_800.0
@@ -193,7 +193,7 @@ def of_devices(used: dict[str, list[float]], total: dict[str, float]) -> dict[st
     return in_use
 
 
-def test_given_devices_when_a_minute_is_added_then_those_with_memory_in_all_are_known_up_to_64() -> None:
+def test_devices_with_total_memory_are_known_up_to_64() -> None:
     assert of_devices({"gpu0": [3.0, 2.0, 4.0]}, {"gpu0": 100.0})["gpu0"].levels == [200]
     assert of_devices({"gpu0": [3.0, 2.0, 4.0]}, {"gpu0": 100.0})["gpu0"].largest == 400
     assert list(of_devices({"gpu0": [1.0], "gpu1": [1.0], "gpu2": [1.0]}, {"gpu0": 0.0, "gpu2": 1.0})) == ["gpu2"]
@@ -201,7 +201,7 @@ def test_given_devices_when_a_minute_is_added_then_those_with_memory_in_all_are_
     assert list(of_devices(many, dict.fromkeys(many, 2.0))) == list(many)[:64]
 
 
-def test_given_start_up_when_a_minute_is_added_then_only_instances_of_partitioned_gpus_are_known() -> None:
+def test_start_up_knows_only_instances_of_partitioned_gpus() -> None:
     in_use: dict[str, UseLevels] = {}
     names = ("gpu0", "gpu1.mig1")
     found = devices(0, {"MemoryUsedBytes": dict.fromkeys(names, 1.0), "MemoryTotalBytes": dict.fromkeys(names, 2.0)})

@@ -33,7 +33,7 @@ def deliveries(draw: Any) -> Any:
 
 @given(deliveries())
 @settings(max_examples=300)
-def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_once(case: Any) -> None:
+def test_any_order_within_the_bound_applies_ascending_and_once(case: Any) -> None:
     exists, order, repeats = case
     engine = GridOrder()
     applied: list[Any] = []
@@ -50,7 +50,7 @@ def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_o
 
 
 @given(st.permutations(list(range(30))))
-def test_given_a_backlog_in_any_order_when_s3_has_everything_then_nothing_is_late_and_nothing_a_gap(order: Any) -> None:
+def test_backlog_complete_in_s3_has_nothing_late_and_no_gap(order: Any) -> None:
     stored = {minute(index) for index in range(30)}
     engine = GridOrder()
     applied: list[Any] = []
@@ -68,14 +68,14 @@ def run(engine: Any, *announced: Any, stored: Any = ()) -> Any:
     return [(each - FIRST) // 60 for each, _ in engine.ready(listing_of({minute(index) for index in stored}))]
 
 
-def test_given_a_new_node_when_its_first_minute_rings_then_it_waits_for_the_lateness_bound() -> None:
+def test_first_minute_of_a_new_node_waits_for_the_lateness_bound() -> None:
     engine = GridOrder()
     assert run(engine, 1) == []
     assert run(engine, 2) == []
     assert run(engine, 3, stored=[0, 1, 2, 3]) == [0, 1, 2, 3]
 
 
-def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_is_not_asked() -> None:
+def test_next_minute_is_applied_at_once_without_s3() -> None:
     engine = GridOrder(cursor=minute(4))
     engine.announce("k", minute(5))
 
@@ -85,7 +85,7 @@ def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_i
     assert [key for _, key in engine.ready(refuse)] == ["k"]
 
 
-def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_late() -> None:
+def test_gap_past_the_bound_is_counted_and_its_minute_is_late() -> None:
     engine = GridOrder(cursor=minute(0))
     assert run(engine, 2) == []
     assert run(engine, 4, stored=[2, 4]) == [2]
@@ -95,7 +95,7 @@ def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_
     assert (engine.late, engine.duplicates) == (1, 1)
 
 
-def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_applied() -> Any:
+def test_flushed_silent_node_applies_what_s3_has_had_for_long() -> Any:
     engine = GridOrder(cursor=minute(0))
     engine.announce("k2", minute(2))
     engine.announce("k4", minute(4))
@@ -108,7 +108,7 @@ def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_
     assert engine.gaps == 2
 
 
-def test_given_a_gap_of_years_when_it_is_jumped_then_the_state_stays_small() -> None:
+def test_gap_of_years_keeps_the_state_small() -> None:
     engine = GridOrder(cursor=1_420_070_400)
     engine.announce("k", FIRST)
     assert len(list(engine.ready(listing_of({FIRST}), drain=True))) == 1

@@ -96,7 +96,7 @@ class Minutes:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_given_minutes_as_they_may_come_when_applied_then_all_is_as_defined(seed: int) -> None:
+def test_minutes_in_any_arrival_match_the_definition(seed: int) -> None:
     draw = np.random.default_rng(seed)
     for _ in range(20):
         order, plain, last = GridOrder(), Minutes(), int(draw.choice([6, 12, 90]))
@@ -244,7 +244,7 @@ def uploaded(draw: np.random.Generator) -> list[Written]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_given_partitions_as_they_may_come_when_applied_then_all_is_as_defined(seed: int) -> None:
+def test_partitions_in_any_arrival_match_the_definition(seed: int) -> None:
     draw = np.random.default_rng(seed)
     for _ in range(40):
         order, plain, written = PartitionOrder(EXTENTS), Partitions(), uploaded(draw)
@@ -278,7 +278,7 @@ def one_listing(draw: np.random.Generator, order: PartitionOrder, plain: Partiti
     assert asked == expected_asked
 
 
-def test_given_many_partitions_when_stored_then_100_of_their_objects_and_1000_of_their_cursors_are_kept() -> None:
+def test_stored_partitions_keep_100_objects_and_1000_cursors() -> None:
     order = PartitionOrder(Extents(lateness=10**6, list_every=1, silent=10**7, forgotten=10**7))
     written = [Written(number, str(number % 1_003), 0.0) for number in range(2_006)]
     for each in written:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trainguard.rules.chance import poisson_quantile
+from trainguard.rules.windows.rule import poisson_quantile
 
 
 def direct_quantile(probability: float, expected: float) -> int:
@@ -25,18 +25,16 @@ def direct_quantile(probability: float, expected: float) -> int:
 @given(probability=st.sampled_from([0.5, 0.9, 0.999, 0.999999]), expected=st.floats(0.0, 2_000.0))
 @example(probability=0.999, expected=0.2)
 @example(probability=0.999, expected=200.0)
-def test_given_a_mean_when_the_quantile_is_taken_then_it_is_that_of_a_direct_sum(
-    probability: float, expected: float
-) -> None:
+def test_quantile_of_a_mean_equals_a_direct_sum(probability: float, expected: float) -> None:
     assert poisson_quantile(probability, expected) == direct_quantile(probability, expected)
 
 
 @pytest.mark.parametrize("expected", [10_000.0, 54_321.5])
-def test_given_a_large_mean_when_the_quantile_is_taken_then_it_is_that_of_a_direct_sum(expected: float) -> None:
+def test_quantile_of_a_large_mean_equals_a_direct_sum(expected: float) -> None:
     assert poisson_quantile(0.999, expected) == direct_quantile(0.999, expected)
 
 
 @settings(deadline=None)
 @given(expected=st.floats(0.0, 1e6), more=st.floats(0.0, 1e3))
-def test_given_a_larger_mean_when_the_quantile_is_taken_then_it_is_no_smaller(expected: float, more: float) -> None:
+def test_quantile_of_a_larger_mean_is_no_smaller(expected: float, more: float) -> None:
     assert poisson_quantile(0.999, expected) <= poisson_quantile(0.999, expected + more)

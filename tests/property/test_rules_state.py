@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.rules.node_replay import NodeSeries, node_minutes, series
-from trainguard.rules.batch_size import BatchSizeParameters
-from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
-from trainguard.rules.io_bottleneck import IOBottleneckParameters
-from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.batch_size.rule import BatchSizeParameters
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneckParameters, IOBottleneckParameters
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
+from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
 
 EAGER: dict[str, RuleParameters] = {
     "LowGPUUtilization": LowGPUUtilizationParameters(window=20, patience=20),
@@ -54,7 +53,7 @@ def node(first: list[tuple[int, float, float]], second: list[tuple[int, float, f
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
 @settings(max_examples=40, deadline=None)
 @given(first=phases, second=phases)
-def test_given_any_node_when_the_state_is_stored_after_every_minute_then_nothing_changes(
+def test_storing_the_state_every_minute_changes_nothing(
     rule: AnySystemRule, first: list[tuple[int, float, float]], second: list[tuple[int, float, float]]
 ) -> None:
     parameters = EAGER.get(rule.name, rule.parameters_type())
@@ -81,7 +80,7 @@ process_steps = st.lists(st.lists(st.integers(1_000, 3_000_000), min_size=1, max
     mode=st.sampled_from(["Step:ModeKeys.TRAIN", "Step:ModeKeys.EVAL"]),
     random=st.randoms(use_true_random=False),
 )
-def test_given_steps_of_several_processes_when_they_interleave_in_any_way_then_the_state_is_the_same_byte_for_byte(
+def test_interleaved_processes_give_the_same_state_bytes(
     processes: list[list[list[int]]], mode: str, random: Random
 ) -> None:
     rule, parameters = StepOutlier(), StepOutlierParameters()

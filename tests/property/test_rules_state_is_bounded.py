@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.records import JobRecord
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.formats.profile.system import Samples, Series
 from trainguard.state.codec import encode_state
-from trainguard.telemetry.snapshots import FloatArray
-from trainguard.telemetry.system import Samples, Series
 
 START = 1_795_248_000.0
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
@@ -67,9 +67,7 @@ def item_sizes(*, gpus: int, cores: int, interval_s: float, minutes: int, every:
 
 
 @pytest.mark.parametrize(("gpus", "interval_s"), [(16, 0.1), (8, 0.5)])
-def test_given_a_job_that_goes_on_when_its_windows_are_full_then_its_item_stays_as_large(
-    gpus: int, interval_s: float
-) -> None:
+def test_item_of_full_windows_stays_as_large(gpus: int, interval_s: float) -> None:
     period = 5 * DIFFERENT_MINUTES
 
     full, *later = item_sizes(gpus=gpus, cores=4, interval_s=interval_s, minutes=4 * period, every=period)
@@ -77,7 +75,7 @@ def test_given_a_job_that_goes_on_when_its_windows_are_full_then_its_item_stays_
     assert max(later) <= 1.03 * full
 
 
-def test_given_a_healthy_node_of_8_gpus_when_it_has_run_for_hours_then_its_item_is_below_9_kib() -> None:
+def test_item_of_8_healthy_gpus_stays_below_9_kib() -> None:
     sizes = item_sizes(gpus=8, cores=8, interval_s=0.5, minutes=240, every=20)
 
     assert max(sizes) <= ITEM_LIMIT_BYTES

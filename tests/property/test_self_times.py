@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.telemetry.nesting import self_times
+from trainguard.formats.profile.events import self_times
 
 
 @st.composite
@@ -27,7 +27,7 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 
 @given(nested())
-def test_given_nested_intervals_when_summed_then_each_microsecond_belongs_to_the_innermost(
+def test_nested_intervals_belong_to_the_innermost(
     intervals: list[tuple[int, int, int]],
 ) -> None:
     partitions, starts, durations = (
@@ -49,7 +49,7 @@ def test_given_nested_intervals_when_summed_then_each_microsecond_belongs_to_the
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=30))
-def test_given_intervals_that_overlap_in_any_way_when_summed_then_a_lane_has_the_length_of_its_union(
+def test_overlapping_intervals_sum_to_the_length_of_their_union(
     intervals: list[tuple[int, int, int]],
 ) -> None:
     partitions, starts, durations = (np.array(column, dtype=np.int64) for column in zip(*intervals, strict=True))

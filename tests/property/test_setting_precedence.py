@@ -5,10 +5,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.engine.settings.job_settings import SETTING_READERS
+from trainguard.engine.settings.resolve import Source, resolve
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.settings.job_settings import SETTING_READERS
-from trainguard.settings.resolve import resolve
-from trainguard.settings.source import Source
 
 PARAMETERS = (
     "LowGPUUtilization_threshold_p95",
@@ -37,9 +36,7 @@ def ranked_sources(draw: st.DrawFn) -> list[Source]:
 
 
 @given(sources=ranked_sources(), asked=st.booleans())
-def test_given_any_sources_when_resolved_then_each_setting_is_that_of_the_highest_that_gives_it(
-    sources: list[Source], asked: bool
-) -> None:
+def test_each_setting_comes_from_the_highest_source_giving_it(sources: list[Source], asked: bool) -> None:
     found = resolve("prod-1", sources, asked=asked)
     in_force = {name.lower(): (value, found.sources[name]) for name, value in found.parameters.items()}
     expected: dict[str, tuple[str, str]] = {}
@@ -52,9 +49,7 @@ def test_given_any_sources_when_resolved_then_each_setting_is_that_of_the_highes
 
 
 @given(sources=ranked_sources(), asked=st.booleans())
-def test_given_any_sources_when_resolved_then_every_rule_runs_on_what_was_given_or_a_fault_names_why_not(
-    sources: list[Source], asked: bool
-) -> None:
+def test_every_rule_runs_on_its_settings_or_names_its_fault(sources: list[Source], asked: bool) -> None:
     found = resolve("prod-1", sources, asked=asked)
     parameters, faults = resolve_parameters(found.parameters)
     told = {fault.setting for fault in found.faults}
@@ -64,15 +59,13 @@ def test_given_any_sources_when_resolved_then_every_rule_runs_on_what_was_given_
 
 
 @given(sources=ranked_sources(), lower=ranked_sources(), asked=st.booleans())
-def test_given_sources_that_give_everything_when_others_come_below_them_then_nothing_changes(
-    sources: list[Source], lower: list[Source], asked: bool
-) -> None:
+def test_complete_sources_are_unchanged_by_lower_ones(sources: list[Source], lower: list[Source], asked: bool) -> None:
     full = Source("full", dict.fromkeys(PARAMETERS, "1"), dict.fromkeys(SETTING_READERS, "all"))
     assert resolve("job", [*sources, full, *lower], asked=asked) == resolve("job", [*sources, full], asked=asked)
 
 
 @given(sources=ranked_sources())
-def test_given_a_setting_of_stops_that_cannot_be_read_when_resolved_then_nothing_may_stop_the_job(
+def test_unreadable_stop_setting_forbids_stops(
     sources: list[Source],
 ) -> None:
     found = resolve("job", sources, asked=True)

@@ -1,4 +1,4 @@
-"""What is told of findings on nodes that fall silent and come back, whatever the pauses."""
+"""Notifications about findings on nodes that fall silent and come back, whatever the pauses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,20 +7,19 @@ from typing import Any, ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.core.records import JobRecord, Status
+from trainguard.core.statuses import AlertKind
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, with_liveness
+from trainguard.engine.verdicts.combine import VANISHED_S, combine, ends_episode, with_liveness
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.statuses import AlertKind
 
 MINUTE = 60.0
 SILENT = int(VANISHED_S // MINUTE)
@@ -28,7 +27,7 @@ CLEAR = 3
 
 
 class Held(JobRule[LowGPUUtilizationParameters]):
-    """A rule that says what it is told to say."""
+    """A rule with set answers."""
 
     name: ClassVar[str] = "LowGPUUtilization"
     parameters_type = LowGPUUtilizationParameters
@@ -66,7 +65,7 @@ class Node:
 
 @dataclass
 class Story:
-    """Some nodes, evaluated and looked at each minute as the engine does; ``told`` is what people are told.
+    """Some nodes, evaluated and looked at each minute as the engine does; ``told`` are the notifications.
 
     What a node did not upload in time comes when it is back, or, with ``lost``, never.
     """
@@ -116,7 +115,7 @@ class Story:
             if entry.kind is not AlertKind.ESCALATION:  # severity follows the ledger, and here is none
                 self.told.append((entry.kind.value, entry.episode, entry.finding.where))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
-            assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"
+            assert not (entry.kind.value == "cleared" and open_on), "notified as over, and it is not"
         current = self.job.episodes.get(RULE, 0)
         if whole.history.alerted == current and ends_episode(whole):
             self.job = replace(self.job, episodes={RULE: current + 1})
@@ -137,9 +136,7 @@ def padded(values: Sequence[bool], length: int) -> list[bool]:
 
 
 @given(runs(6), st.booleans(), st.integers(0, 10))
-def test_given_a_finding_that_holds_through_any_pauses_when_told_then_it_is_told_once_and_over_once(
-    silent: list[bool], lost: bool, begins: int
-) -> None:
+def test_finding_held_through_pauses_notifies_its_start_and_end(silent: list[bool], lost: bool, begins: int) -> None:
     holding = begins + len(silent)
     length = holding + SILENT + 2 * CLEAR + 2
     holds = [begins <= minute < holding for minute in range(length)]
@@ -151,7 +148,7 @@ def test_given_a_finding_that_holds_through_any_pauses_when_told_then_it_is_told
 
 
 @given(st.integers(1, 20), st.integers(0, 60), st.integers(2, 20), st.booleans(), runs(4))
-def test_given_a_node_that_vanished_with_its_finding_when_another_fires_then_that_is_told_once_and_so_is_its_end(
+def test_finding_of_a_vanished_node_notifies_once_with_another(
     vanishes: int, waits: int, lasts: int, comes_back: bool, flaps: list[bool]
 ) -> None:
     begins = vanishes + SILENT + waits
@@ -168,7 +165,7 @@ def test_given_a_node_that_vanished_with_its_finding_when_another_fires_then_tha
 
 
 @given(st.lists(st.tuples(runs(8), runs(8)), min_size=1, max_size=3), st.booleans())
-def test_given_any_conditions_and_pauses_when_told_then_no_fire_is_made_up_and_nothing_is_over_that_is_open(
+def test_any_pauses_invent_no_fire_and_end_no_open_finding(
     drawn: list[tuple[list[bool], list[bool]]], lost: bool
 ) -> None:
     length = max(len(holds) for holds, _ in drawn) + SILENT
@@ -182,11 +179,11 @@ def test_given_any_conditions_and_pauses_when_told_then_no_fire_is_made_up_and_n
     assert bool(fires) == bool(began)
     cleared = [episode for kind, episode, _ in told if kind == "cleared"]
     assert len(cleared) == len(set(cleared))
-    # Each fire is a beginning, or that of a node that comes back with its condition after people were told it is over.
+    # Each fire is a beginning, or that of a node that comes back with its condition after it was notified as over.
     assert len(fires) <= began + len(cleared)
 
 
-def test_given_a_node_that_comes_back_with_its_finding_when_people_were_told_it_is_over_then_it_fires_anew() -> None:
+def test_finding_returning_after_its_reported_end_fires_again() -> None:
     length = 60
     pausing = Node([minute < 2 for minute in range(length)], [1 <= minute < 21 for minute in range(length)])
     second = Node([15 <= minute < 17 for minute in range(length)], [False] * length)
@@ -205,9 +202,7 @@ def test_given_a_node_that_comes_back_with_its_finding_when_people_were_told_it_
     ]
 
 
-def test_given_both_nodes_at_fault_when_one_pauses_then_the_other_holds_the_episode_and_its_return_tells_nothing() -> (
-    None
-):
+def test_other_faulty_node_holds_the_episode_through_a_pause() -> None:
     length = 90
     pausing = Node([True] * length, [10 <= minute < 60 for minute in range(length)])
     steady: Any = Node([5 <= minute < 40 for minute in range(length)], [False] * length)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainguard.telemetry.assemble import assemble, complete, estimate_interval_s, extend_gpu_names
-from trainguard.telemetry.system import Samples, Series
+from trainguard.formats.profile.assemble import assemble, complete, estimate_interval_s, extend_gpu_names
+from trainguard.formats.profile.system import Samples, Series
 
 TABLE = (
     Series("cpu", "cpu0"),
@@ -76,7 +76,7 @@ def assembled(parts: Any) -> Any:
 
 
 @given(grids(), st.data())
-def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_same(rows: Any, data: Any) -> None:
+def test_any_cut_in_time_gives_the_same_snapshots(rows: Any, data: Any) -> None:
     rows.sort()
     cut = data.draw(st.integers(0, len(rows)))
     at_once, in_two = assembled([rows]), assembled([rows[:cut], rows[cut:]])
@@ -85,7 +85,7 @@ def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_
 
 
 @given(grids(), st.randoms())
-def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same(rows: Any, random: Any) -> None:
+def test_any_order_of_lines_gives_the_same_snapshots(rows: Any, random: Any) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)
     for left, right in zip(assembled([rows]), assembled([shuffled]), strict=True):
@@ -93,7 +93,7 @@ def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same
 
 
 @given(grids())
-def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows: Any) -> None:
+def test_snapshot_of_a_grid_holds_one_tick(rows: Any) -> None:
     times = assembled([rows])[0]
     ticks = {round((time - 1_000.0) / 0.501) for time, _, _ in rows}
     assert len(times) == len(ticks)
@@ -107,9 +107,7 @@ def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows: Any)
 )
 @example(steps=[0.5, 0.1, 0.1, 0.1, 0.5], cut=40)  # no gap inside what are two snapshots
 @example(steps=[0.5, 0.2, 0.4], cut=40)  # a gap inside one snapshot
-def test_given_samples_at_any_distances_when_assembled_then_a_snapshot_is_less_than_half_an_interval_long(
-    steps: list[float], cut: int
-) -> None:
+def test_snapshot_is_shorter_than_half_an_interval(steps: list[float], cut: int) -> None:
     times = (1_000.0 + np.cumsum([0.0, *steps])).tolist()
     rows = [(time, 2, 50.0) for time in times]
 
@@ -122,7 +120,7 @@ def test_given_samples_at_any_distances_when_assembled_then_a_snapshot_is_less_t
     assert assembled([rows[:cut], rows[cut:]])[0].tolist() == expected
 
 
-def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_own() -> None:
+def test_samples_of_a_snapshot_have_their_own_columns() -> None:
     rows = [(10.0, 0, 20.0), (10.0, 1, 41.0), (10.004, 2, 90.0), (10.004, 4, 55.0), (10.02, 5, 3.0)]
     done, open_snapshot = assemble(samples(rows), None, gpu_names=GPUS, interval_s=0.5)
     assert len(done) == 0
@@ -136,7 +134,7 @@ def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_o
     np.testing.assert_array_equal(last.gpu_memory, [[55.0, np.nan]])
 
 
-def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_interval_is_found() -> None:
+def test_interval_of_60_s_is_found_from_single_samples() -> None:
     first, second = samples([(0.0, 2, 50.0)]), samples([(60.0, 2, 50.0)])
     unknown = estimate_interval_s(first, None, None)
     assert unknown is None
@@ -144,7 +142,7 @@ def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_inte
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.25, 0.5, 0.9, 1.0, 1.2, 4.0, 5.0, 12.0, 30.0, 50.0, 60.0, 70.0, 90.0])
-def test_given_any_interval_when_objects_of_a_minute_are_read_then_it_is_known_within_a_few_percent(
+def test_any_interval_is_known_within_a_few_percent(
     interval_s: float,
 ) -> None:
     grid = np.arange(600.0, 3_600.0, interval_s)
@@ -172,18 +170,18 @@ def test_a_slow_irregular_sampler_has_a_point_for_each_sample(interval_s: float)
     assert points == times.size - 1
 
 
-def test_a_sample_an_object_at_changing_distances_keeps_the_shortest() -> None:
+def test_single_samples_at_changing_distances_keep_the_shortest() -> None:
     found, last = None, 0.0
     for at in (90.0, 150.0, 240.0, 300.0, 390.0):
         found, last = estimate_interval_s(samples([(at, 2, 50.0)]), found, last), at
     assert found == 60.0
 
 
-def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:
+def test_columns_keep_their_place_for_a_late_gpu() -> None:
     assert extend_gpu_names(("gpu1",), samples([(0.0, 2, 1.0)])) == ("gpu1", "gpu0")
 
 
-def test_given_a_known_interval_when_half_of_an_object_s_samples_are_missing_then_it_stays() -> None:
+def test_known_interval_stays_with_half_of_the_samples_missing() -> None:
     rows = [(2.0 * step, 2, 50.0) for step in (0, 1, 3, 5, 7, 8, 10, 12)]
     assert estimate_interval_s(samples(rows), 2.0, None) == 2.0
     assert estimate_interval_s(samples([(10.0 * step, 2, 50.0) for step in range(8)]), 2.0, None) == 10.0

@@ -74,9 +74,7 @@ def read_back(order: PartitionOrder, written: Sequence[Written]) -> PartitionOrd
 
 @given(jobs(), st.data())
 @settings(max_examples=500)
-def test_given_messages_in_any_order_late_or_lost_when_applied_then_in_order_of_steps_and_each_once(
-    written: list[Written], data: st.DataObject
-) -> None:
+def test_steps_of_any_late_or_lost_messages_apply_once_in_order(written: list[Written], data: st.DataObject) -> None:
     delay = st.one_of(st.just(0), st.integers(0, 19), st.integers(20, 400), st.none())
     announced = [(each.uploaded + late, each) for each in written if (late := data.draw(delay)) is not None]
     order = PartitionOrder(STEPS)
@@ -91,7 +89,7 @@ def test_given_messages_in_any_order_late_or_lost_when_applied_then_in_order_of_
     assert applied == [each.key for each in written]
 
 
-def test_given_one_worker_when_it_goes_on_then_what_is_the_lateness_in_steps_behind_is_applied() -> None:
+def test_single_worker_applies_steps_behind_the_lateness() -> None:
     written = [Written(step, "worker-0", step) for step in range(0, 101, 10)]
     order = PartitionOrder(STEPS)
     applied: list[int] = []
@@ -101,7 +99,7 @@ def test_given_one_worker_when_it_goes_on_then_what_is_the_lateness_in_steps_beh
     assert applied == list(range(0, 81, 10))
 
 
-def test_given_steps_when_a_worker_falls_far_behind_then_it_is_forgotten_by_steps() -> None:
+def test_worker_far_behind_is_forgotten_by_steps() -> None:
     fast = [Written(step, "worker-0", step) for step in (1_000, 1_001 + STEPS.forgotten)]
     slow = Written(1_000, "worker-1", 1_000)
     order = PartitionOrder(STEPS)
@@ -112,7 +110,7 @@ def test_given_steps_when_a_worker_falls_far_behind_then_it_is_forgotten_by_step
     assert (set(order.cursors), order.floor) == ({"worker-0"}, 1_000)
 
 
-def test_given_a_worker_far_behind_when_the_message_of_its_first_object_is_lost_then_its_second_one_brings_it() -> None:
+def test_lost_first_object_of_a_late_worker_comes_with_its_next() -> None:
     fast = [Written(step, "worker-0", step) for step in range(0, 201, 10)]
     lost, told = Written(120, "worker-1", 180), Written(150, "worker-1", 181)
     order = PartitionOrder(STEPS)
@@ -125,7 +123,7 @@ def test_given_a_worker_far_behind_when_the_message_of_its_first_object_is_lost_
     assert [step for worker, step in applied if worker == "worker-1"] == [120, 150]
 
 
-def test_given_a_worker_that_is_known_when_it_is_far_behind_then_it_is_listed_from_its_cursor() -> None:
+def test_known_worker_far_behind_is_listed_from_its_cursor() -> None:
     fast = [Written(step, "worker-0", step) for step in range(0, 301, 10)]
     first, lost, told = (Written(0, "worker-1", 0), Written(20, "worker-1", 250), Written(230, "worker-1", 251))
     order = PartitionOrder(STEPS)

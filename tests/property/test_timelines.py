@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.errors import TimelinePartError
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
-from trainguard.telemetry.system import Samples, Series
-from trainguard.timeline.build import build_timelines
-from trainguard.timeline.digest import NodeDigest, decode_digest
-from trainguard.timeline.packing import pack_rows, unpack_rows
-from trainguard.timeline.series import TimeAxis
+from trainguard.core.errors import TimelinePartError
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.system import Samples, Series
+from trainguard.report.timeline.buckets import pack_rows, unpack_rows
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.digest import NodeDigest, decode_digest
+from trainguard.report.timeline.series import TimeAxis
 
 START = 1_795_248_000
 AXIS = TimeAxis(start=float(START), bucket_s=5.0, buckets=40)
@@ -91,7 +91,7 @@ def folded(parts: Sequence[Object]) -> NodeDigest:
 
 
 @given(objects, st.integers(0, 70), st.integers(1, 4), st.randoms(use_true_random=False), st.booleans())
-def test_given_objects_shared_out_at_random_when_merged_in_any_order_then_it_is_the_digest_of_all(
+def test_randomly_shared_objects_merge_to_the_digest_of_all(
     listed: list[Object], processes: int, parts: int, random: Any, travels: bool
 ) -> None:
     every = [*listed, *many_processes(processes)]
@@ -110,7 +110,7 @@ def test_given_objects_shared_out_at_random_when_merged_in_any_order_then_it_is_
 
 
 @given(system_objects(), st.data())
-def test_given_an_object_cut_in_two_when_digested_then_it_is_the_same(samples: Samples, data: Any) -> None:
+def test_object_cut_in_two_has_the_same_digest(samples: Samples, data: Any) -> None:
     first = np.array(data.draw(st.lists(st.booleans(), min_size=samples.times.size, max_size=samples.times.size)), bool)
     parts = [
         Samples(samples.times[rows], samples.values[rows], samples.series[rows], samples.table)
@@ -120,7 +120,7 @@ def test_given_an_object_cut_in_two_when_digested_then_it_is_the_same(samples: S
 
 
 @given(objects)
-def test_given_a_digest_when_encoded_and_decoded_then_it_is_equal_and_goes_on_alike(listed: list[Object]) -> None:
+def test_digest_round_trips_and_continues_the_same(listed: list[Object]) -> None:
     digest = folded(listed)
     data = digest.encode()
     decoded = decode_digest(data)
@@ -139,7 +139,7 @@ def test_given_a_digest_when_encoded_and_decoded_then_it_is_equal_and_goes_on_al
 
 
 @given(objects)
-def test_given_objects_when_shown_then_means_lie_between_the_extremes_and_no_sample_is_lost(
+def test_shown_means_lie_between_extremes_and_keep_all_samples(
     listed: list[Object],
 ) -> None:
     digest = folded(listed)
@@ -173,9 +173,7 @@ def test_given_a_matrix_when_packed_then_unpacking_gives_it_back(rows: int, colu
 
 
 @given(objects, st.data())
-def test_given_a_changed_byte_in_a_digest_when_decoded_then_it_is_a_digest_or_a_named_error(
-    listed: list[Object], data: Any
-) -> None:
+def test_changed_byte_gives_a_digest_or_a_named_error(listed: list[Object], data: Any) -> None:
     encoded = folded(listed).encode()
     text = bytearray(zlib.decompress(encoded[5:]))
     text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))

@@ -9,8 +9,8 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
-from trainguard.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.job_policy import MOST_NODES_EACH_MINUTE
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE
 from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units
 from trainguard.running_costs.sizing import SIZES, Size
@@ -44,7 +44,7 @@ FIRST_ROWS = len(SYSTEM_RULES)
 """Rows of RuleState that a node's first evaluation writes, a unit each."""
 
 EVERY = int(EVALUATION_EVERY_S / 60)
-"""A calm node, and each node of a large job, is evaluated in every third minute."""
+"""A node without findings, and each node of a large job, is evaluated in every third minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def _messages(edge: Edge) -> list[int]:
 
 
 def edges(nodes: int) -> dict[str, Edge]:
-    """Return what a row is held against: calm jobs whose nodes are all due, one such job, its first minute, a crisis.
+    """Return what a row is held against: slowly polled jobs, all due, one of them, its first minute, a crisis.
 
     In a crisis all nodes are near a threshold: those of a job that is not too large are evaluated each minute.
     """

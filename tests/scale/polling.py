@@ -30,13 +30,13 @@ from tests.support.counted_network import (
     CALLS,
     MESSAGES_A_REQUEST,
     OF_THE_JOB,
-    OF_THE_TICK,
+    OF_THE_SCHEDULER,
     CountedNetwork,
     Counts,
     minute_of,
 )
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 
 EVERY, MINUTE_S, HOUR_S, CURSOR_BACK_S = 3, 60, 3_600, 900
 PAGE_KEYS = 1_000
@@ -104,10 +104,10 @@ def polled(nodes: int) -> Counts:
         if index < BEFORE or index % EVERY == EVERY - 1:
             poller.poll(at)
         network.run_until(at + 85.0, batch_s=20.0)
-        network.tick()
+        network.run_scheduler()
     counts = Counts(network.counts)
     for call, times in Counter(network.world.faults.calls[begin:]).items():
-        if call not in OF_THE_TICK | OF_THE_JOB | {"ProfileObjects.list"}:
+        if call not in OF_THE_SCHEDULER | OF_THE_JOB | {"ProfileObjects.list"}:
             for unit, amount in CALLS[call].items():
                 counts[unit] += times * amount
     return counts

@@ -1,8 +1,8 @@
 """Replays a job through the real evaluator on the in-memory stores, and measures it: ``python -m tests.scale.replay``.
 
 ``python -m tests.scale.replay 128 60`` is 128 nodes and an hour. Each minute all nodes write an object of 96 cores and
-8 GPUs at 500 ms, and their messages come one by one; a tick follows. Bodies are made when they are read, outside the
-measured time, so that a day of a profile needs no 4 GB.
+8 GPUs at 500 ms, and their messages come one by one; a scheduler run follows. Bodies are made when they are read,
+outside the measured time, so that a day of a profile needs no 4 GB.
 """
 
 import json
@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from demo.synthesis import minute_of_node
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import Timing, TrainingJobDescription
+from trainguard.core.records import JobStatus
+from trainguard.core.timestamps import iso_time
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message, encode_task
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
-from trainguard.ports import Timing, TrainingJobDescription
-from trainguard.records import JobStatus
-from trainguard.telemetry.keys import SystemKey, parse_key, system_key
-from trainguard.timestamps import iso_time
+from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 BUCKET, JOB, START = "profiles", "replayed", 1_795_248_000
 ROOT = ProfileRoot("", JOB)
@@ -47,9 +47,9 @@ class Replayed:
     evaluated_s : list of float
         CPU seconds of each message that had its node evaluated, bodies left out.
     dropped_s : list of float
-        Those of each other one: its node is calm, and its object waits for another message or the tick.
+        Those of each other one: its node has no findings, and its object waits for another message or the scheduler.
     tasks_s : list of float
-        Those of each task that the tick sends.
+        Those of each task that the scheduler sends.
     item_bytes, items, lines, rss_mib : list
         After each minute: bytes of all state, items of both tables, lines of the log, memory of the process.
     """
@@ -117,7 +117,7 @@ class Replay:
         timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
         services = self.world.services
         self._batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET, families=FAMILIES)
-        self._tick = tick_at_once(services=services, timing=timing, families=FAMILIES)
+        self._tick = scheduler_at_once(services=services, timing=timing, families=FAMILIES)
         self.world.training_jobs.set(_description(nodes))
         self.measured = Replayed()
         self._sent = 0

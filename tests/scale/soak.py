@@ -28,9 +28,9 @@ from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.support.held_memory import held_bytes
 from tests.support.printing import Printed, printed
-from trainguard.adapters.lambda_looks import payload_of
-from trainguard.layout import ProfileRoot
-from trainguard.telemetry.keys import system_key
+from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.core.layout import ProfileRoot
+from trainguard.formats.profile.keys import system_key
 
 DAY, WARM = 1_440, 360
 MINUTE_S, HOUR = 60, 60
@@ -39,7 +39,7 @@ KEPT_MINUTES = 90
 """Minutes whose objects stay in the bucket: older ones no function asks for, and moto keeps them in memory."""
 
 NODE = "algo-1"
-FUNCTIONS = ("evaluate_objects", "tick", "look_after_job")
+FUNCTIONS = ("evaluate_objects", "scheduler", "reconcile_job")
 MOST_MORE = 1.05
 MOST_HELD_BYTES = 64 * 1_024
 
@@ -102,9 +102,9 @@ class Soak:
         _forget(system_key(self._root, NODE, start - KEPT_MINUTES * MINUTE_S))
         self._call("evaluate_objects", ringing([object_message(key, at=self._now)]))
         self._now += 5.0
-        self._call("tick", event("tick"))
+        self._call("scheduler", event("scheduler"))
         for look in self._deployment.world.asked():
-            self._call("look_after_job", json.loads(payload_of(look)))
+            self._call("reconcile_job", json.loads(payload_of(look)))
         tasks = self._deployment.tasks()
         if tasks["Records"]:
             self._call("evaluate_objects", tasks)

@@ -17,19 +17,19 @@ from tests.scale import soak as soak_module
 from tests.scale.replay import Bodies, Replay
 from tests.scale.soak import Hour, grown, soaking
 from tests.support.held_memory import held_bytes as held_by_modules
-from trainguard import layout
+from trainguard.core import layout
 
 HOUR = 60
 WARM_HOURS, HOURS = 6, 24
 LEAKS = 1_000
 SMALL_NODE = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
-ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/adapters/memory/*"))
+ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/testing/memory/*"))
 """What the engine allocates itself: the twins of the stores keep what tests ask for."""
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_given_a_day_of_a_job_when_it_is_evaluated_then_items_memory_and_log_lines_do_not_grow() -> None:
+def test_day_of_a_job_grows_no_items_memory_or_log_lines() -> None:
     replay = Replay(1, Bodies(**SMALL_NODE))
     tracemalloc.start()
     try:
@@ -53,7 +53,7 @@ def held_bytes() -> int:
     return sum(each.size for each in kept.statistics("filename"))
 
 
-def test_given_minutes_of_a_job_when_the_functions_run_then_each_is_called_and_its_output_is_counted(
+def test_each_function_runs_and_its_output_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(soak_module, "KEPT_MINUTES", 3)
@@ -63,7 +63,7 @@ def test_given_minutes_of_a_job_when_the_functions_run_then_each_is_called_and_i
         assert len([key for key in kept if "/system/" in key.name]) == 3
     assert abs(second.held_bytes - first.held_bytes) < 16 * 1_024
     assert first.held_bytes > 1_000_000
-    assert first.invocations["tick"] == second.invocations["tick"] == 4
+    assert first.invocations["scheduler"] == second.invocations["scheduler"] == 4
     assert second.invocations["evaluate_objects"] >= 4
     assert second.log_bytes["evaluate_objects"] > 0
     assert (second.items, second.item_bytes > 0) == (first.items, True)
@@ -79,7 +79,7 @@ class Holder:
         self.part = part
 
 
-def test_given_what_a_module_of_the_product_holds_when_measured_then_it_counts_whoever_made_it(
+def test_memory_of_a_module_counts_whoever_allocated_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memo = lru_cache(None)(str.upper)
@@ -105,9 +105,9 @@ def test_given_what_a_module_of_the_product_holds_when_measured_then_it_counts_w
         ({"items": 4}, ["items: 3 after the warm-up, 4 at the end"]),
         ({"item_bytes": 1_100}, ["bytes of items: 1,000 after the warm-up, 1,100 at the end"]),
         ({"held_bytes": 70_000}, ["memory: 0 bytes after the warm-up, 70,000 at the end"]),
-        ({"log_bytes": Counter(tick=600)}, ["log bytes an hour: 500 in the warm-up, 600 after it"]),
+        ({"log_bytes": Counter(scheduler=600)}, ["log bytes an hour: 500 in the warm-up, 600 after it"]),
     ],
 )
 def test_given_hours_when_something_grows_then_it_is_named(change: dict[str, Any], said: list[str]) -> None:
-    hour = Hour(3, 1_000, 0, 80.0, Counter(tick=500), Counter(tick=60))
+    hour = Hour(3, 1_000, 0, 80.0, Counter(scheduler=500), Counter(scheduler=60))
     assert grown([hour, hour, replace(hour, **change)], 2) == said

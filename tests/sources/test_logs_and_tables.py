@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from trainguard.cli.main import app
-from trainguard.errors import TelemetryFormatError
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.runs import dynolog, neuron_monitor
+from trainguard.formats.runs.dynolog import read_dynolog
+from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
+from trainguard.formats.runs.run import SeriesName, SourceRun
+from trainguard.formats.runs.table import NO_DEVICE, NO_NUMBER, NO_SHARE, NO_TIME, read_mapping
 from trainguard.local.recordings import recording_at
-from trainguard.sources import dynolog, neuron_monitor
-from trainguard.sources.dynolog import read_dynolog
-from trainguard.sources.neuron_monitor import read_neuron_monitor
-from trainguard.sources.run import SeriesName, SourceRun
-from trainguard.sources.table.mapping import read_mapping
-from trainguard.sources.table.table import NO_DEVICE, NO_NUMBER, NO_SHARE, NO_TIME
 
 AT = 1_800_000_000.0
 PARTS = ((0, "12 %"), (1, "[N/A]"))
@@ -54,7 +53,7 @@ def logged(seconds: float, data: dict[str, object]) -> bytes:
     return f"I20270115 08:00:00.1 77 Logger.cpp:55] time = 2027-01-15T08:00:{seconds:06.3f}Z data = {text}\n".encode()
 
 
-def test_given_memory_of_neuron_cores_when_read_then_the_programs_of_a_core_add_up() -> None:
+def test_memory_of_programs_on_a_neuron_core_is_summed() -> None:
     def program(**cores: object) -> dict[str, object]:
         used = {"neuron_runtime_used_bytes": {"usage_breakdown": {"neuroncore_memory_usage": cores}}}
         return {"report": {"memory_used": used}}
@@ -69,7 +68,7 @@ def test_given_memory_of_neuron_cores_when_read_then_the_programs_of_a_core_add_
     assert snapshot.values == {SeriesName("gpu", "gpu0.MemoryUsedBytes"): 1_520.0}
 
 
-def test_given_reports_of_neuron_monitor_when_read_then_times_are_counted_back_from_the_last() -> None:
+def test_neuron_monitor_times_are_counted_back_from_the_last() -> None:
     run = read_neuron_monitor("trn", [report(10.0), report(20.0), report(30.0, 10.0)], AT)
     [(node, snapshots)] = run.snapshots.items()
     assert (node, run.gpu_type, run.bad) == ("i-0abc", "trn1.32xlarge", {})
@@ -82,19 +81,19 @@ def test_given_reports_of_neuron_monitor_when_read_then_times_are_counted_back_f
     }
 
 
-def test_given_several_programs_when_read_then_a_core_that_they_share_has_their_sum() -> None:
+def test_core_shared_by_several_programs_has_their_sum() -> None:
     [snapshots] = read_neuron_monitor("trn", [report(40.0, programs=2)], AT).snapshots.values()
     assert snapshots[0].values[gpu(0)] == 80.0
 
 
-def test_given_lines_that_are_no_reports_when_read_then_they_are_counted_but_the_one_that_is_written_now() -> None:
+def test_invalid_lines_are_counted_except_the_one_being_written() -> None:
     lines = [report(1.0), b"[" * 5_000 + b"\n", b"\xff\n", b"{}\n", report(2.0), report(3.0)[:40]]
     run = read_neuron_monitor("trn", lines, AT)
     assert len(run.snapshots["i-0abc"]) == 2
     assert run.bad == {neuron_monitor.NO_REPORT: 3}
 
 
-def test_given_a_log_of_dynolog_when_read_then_gpus_of_one_moment_make_one_snapshot() -> None:
+def test_dynolog_gpus_of_one_moment_make_one_snapshot() -> None:
     lines = []
     for number in range(4):
         lines += [
@@ -115,9 +114,7 @@ def test_given_a_log_of_dynolog_when_read_then_gpus_of_one_moment_make_one_snaps
     ] * 4
 
 
-def test_given_profiling_metrics_of_dynolog_when_read_then_they_are_kept_and_the_engine_stands_for_utilization() -> (
-    None
-):
+def test_dynolog_profiling_gives_engine_activity_as_utilization() -> None:
     ratios = {"tensorcore_active": "0.25", "hbm_mem_bw_util": "0.5", "graphics_engine_active_ratio": "0.75"}
     lines = [
         logged(1.0, {"device": 0, **ratios}),
@@ -133,7 +130,7 @@ def test_given_profiling_metrics_of_dynolog_when_read_then_they_are_kept_and_the
     assert run.notes == ["graphics_engine_active_ratio stands for the utilization of gpu0."]
 
 
-def test_given_blank_values_and_broken_lines_when_read_then_they_are_absent_and_counted() -> None:
+def test_blank_values_and_broken_lines_are_absent_and_counted() -> None:
     lines = [
         logged(1.0, {"device": 0, "gpu_device_utilization": 9_223_372_036_854_775_792, "dcgm_error": 1}),
         b"time = 2027-01-15T08:00:00Z data = {broken}\n",
@@ -157,7 +154,7 @@ def table(tmp_path: Path, text: str, mapping: dict[str, Any] | None = None) -> S
     return found.read()
 
 
-def test_given_what_nvidia_smi_wrote_when_read_then_no_mapping_is_needed(tmp_path: Path) -> None:
+def test_nvidia_smi_output_needs_no_mapping(tmp_path: Path) -> None:
     text = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], name\n" + "".join(
         f"2027/01/15 08:00:{second:02d}.{each}00, {each}, {10 * each} %, 1024 MiB, [N/A], NVIDIA A100\n"
         for second in range(0, 50, 10)
@@ -170,14 +167,14 @@ def test_given_what_nvidia_smi_wrote_when_read_then_no_mapping_is_needed(tmp_pat
     assert (run.bad, run.interval_s) == ({}, 10.0)
 
 
-def test_given_a_gpu_without_any_value_when_a_table_is_read_then_a_note_names_it(tmp_path: Path) -> None:
+def test_gpu_without_any_value_in_a_table_is_noted(tmp_path: Path) -> None:
     head = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
     rows = [f"2027/01/15 08:00:0{n}.000, {gpu}, {value}, [N/A]\n" for n in range(3) for gpu, value in PARTS]
     run = table(tmp_path, head + "".join(rows))
     assert run.notes == ["The table has lines of gpu1, and no value in any of them."]
 
 
-def test_given_a_mapping_when_a_table_is_read_then_columns_are_series_and_scalars_of_nodes(tmp_path: Path) -> None:
+def test_mapping_gives_series_and_scalars_of_nodes(tmp_path: Path) -> None:
     mapping = {
         "name": "bert",
         "time": {"column": "ts", "unit": "ms"},
@@ -204,7 +201,7 @@ def test_given_a_mapping_when_a_table_is_read_then_columns_are_series_and_scalar
     assert [(row.step, row.at) for row in run.scalars] == [(10, AT), (20, AT + 1.0)]
 
 
-def test_given_broken_cells_when_a_table_is_read_then_each_costs_itself(tmp_path: Path) -> None:
+def test_broken_cell_of_a_table_costs_only_itself(tmp_path: Path) -> None:
     mapping = {"time": {"column": "t"}, "device": "gpu", "series": {"u": "gpu*/GPUUtilization"}}
     text = (
         "t,gpu,u\n1800000000,0,50\nnever,0,50\n1800000001,zero,50\n1800000002,0,busy\n1800000003,0,150\n\n1800000004\n"
@@ -224,14 +221,12 @@ def test_given_broken_cells_when_a_table_is_read_then_each_costs_itself(tmp_path
         ({"time": "t"}, "time"),
     ],
 )
-def test_given_a_mapping_that_is_none_when_read_then_the_error_says_what_is_expected(
-    mapping: dict[str, Any], said: str
-) -> None:
+def test_invalid_mapping_error_says_what_is_expected(mapping: dict[str, Any], said: str) -> None:
     with pytest.raises(TelemetryFormatError, match=said):
         read_mapping("a.mapping.json", msgspec.json.encode(mapping))
 
 
-def test_given_a_mapping_of_other_columns_when_a_table_is_read_then_the_error_names_the_column(tmp_path: Path) -> None:
+def test_mapping_of_a_missing_column_names_it(tmp_path: Path) -> None:
     with pytest.raises(TelemetryFormatError, match="has no column 'when'"):
         table(tmp_path, "t,u\n", {"time": {"column": "when"}, "series": {"u": "gpu0/GPUUtilization"}})
 
@@ -243,7 +238,7 @@ def test_given_any_bytes_when_read_then_nothing_breaks(content: bytes) -> None:
     read_neuron_monitor("a", [*lines, b'{"neuron_runtime_data": [' + content + b"]}\n"], AT)
 
 
-def test_given_logs_in_a_folder_when_the_fleet_is_reported_then_each_is_a_job(tmp_path: Path) -> None:
+def test_each_log_in_a_folder_is_a_job_of_the_fleet(tmp_path: Path) -> None:
     trn = tmp_path / "trn.jsonl"
     trn.write_bytes(b"".join(report(3.0) for _ in range(600)))
     os.utime(trn, (AT, AT))

@@ -13,13 +13,18 @@ from typer.testing import CliRunner
 
 from tests.support.json_service import json_service
 from trainguard.cli.main import app
-from trainguard.errors import ProfileSourceError
+from trainguard.core.errors import ProfileSourceError
+from trainguard.formats.runs.mlflow.logged import NO_VALUE, Logged, RunInfo, logged, run_of
+from trainguard.formats.runs.mlflow.stores import (
+    database_runs,
+    is_database,
+    is_run_folder,
+    read_database_run,
+    read_run_folder,
+)
+from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
 from trainguard.local.recordings import recording_at
 from trainguard.local.services import service_run
-from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
-from trainguard.sources.mlflow.folder import is_run_folder, read_run_folder
-from trainguard.sources.mlflow.logged import NO_VALUE, Logged, RunInfo, logged, run_of
-from trainguard.sources.run import Outcome, SeriesName, SourceRun
 
 DATA = Path(__file__).parents[1] / "data" / "mlflow"
 AT = 1_800_000_000.0
@@ -77,7 +82,7 @@ def diverged(request: pytest.FixtureRequest) -> Iterator[SourceRun]:
             yield service_run(f"mlflow+{url}#{identity}", {}).read()
 
 
-def test_given_a_run_when_read_from_any_store_then_it_is_the_same(diverged: SourceRun) -> None:
+def test_run_is_the_same_from_any_store(diverged: SourceRun) -> None:
     assert (diverged.name, diverged.outcome, diverged.bad) == ("diverged", Outcome.FAILED, {})
     assert (diverged.started_at, diverged.ended_at, diverged.interval_s) == (AT, AT + 1_600.0, 10.0)
     assert diverged.owners == {}
@@ -108,7 +113,7 @@ def test_given_a_server_when_read_then_the_run_is_its_users(tags: object, user: 
     assert run.owners == ({"user": user} if user else {})
 
 
-def test_given_a_node_in_a_name_when_read_then_it_is_a_node_of_its_own() -> None:
+def test_node_in_a_metric_name_is_a_separate_node() -> None:
     values = [
         Logged(f"system/{node}gpu_3_{what}", number, 1_800_000_000_000, 0)
         for node in ("worker-1/", "")
@@ -120,9 +125,7 @@ def test_given_a_node_in_a_name_when_read_then_it_is_a_node_of_its_own() -> None
 
 
 @pytest.mark.parametrize(("share", "total"), [(25.0, 80 * 2.0**30), (4.9, None), (0.0, None), (101.0, None)])
-def test_given_megabytes_and_percent_of_memory_when_read_then_they_tell_its_size(
-    share: float, total: float | None
-) -> None:
+def test_memory_size_follows_from_megabytes_and_percent(share: float, total: float | None) -> None:
     used = SeriesName("gpu", "gpu0.MemoryUsedBytes")
     values = {"memory_usage_percentage": share, "memory_usage_megabytes": 20 * 2.0**30 / 1e6}
     rows = [Logged(f"system/gpu_0_{what}", value, 1_800_000_000_000, 0) for what, value in values.items()]
@@ -132,7 +135,7 @@ def test_given_megabytes_and_percent_of_memory_when_read_then_they_tell_its_size
     assert run_of(INFO, rows[:1]).snapshots == {}
 
 
-def test_given_values_without_steps_when_read_then_their_times_number_them() -> None:
+def test_values_without_steps_are_numbered_by_time() -> None:
     run = run_of(INFO, [Logged("loss", 3.0 - number, 1_000 * number, 0) for number in (2, 0, 1)])
     assert [(row.step, row.values["loss"]) for row in run.scalars] == [(0, 3.0), (1, 2.0), (2, 1.0)]
 
@@ -140,14 +143,14 @@ def test_given_values_without_steps_when_read_then_their_times_number_them() -> 
 @pytest.mark.parametrize(
     ("part", "value"), [(0, 7), (1, "many"), (1, True), (1, None), (2, 1.5), (3, -1), (3, "1"), (3, 2**60)]
 )
-def test_given_a_value_that_is_none_when_read_then_it_is_counted_and_the_others_stay(part: int, value: object) -> None:
+def test_invalid_value_is_counted_and_others_are_kept(part: int, value: object) -> None:
     whole: list[object] = ["loss", 1.0, 1_000, 4]
     broken = [*whole[:part], value, *whole[part + 1 :]]
     run = run_of(INFO, [logged(*broken), logged(*whole)])
     assert (len(run.scalars), run.bad) == (1, {NO_VALUE: 1})
 
 
-def test_given_a_database_when_runs_are_named_then_one_is_found_by_identity_or_name(database: Path) -> None:
+def test_run_in_a_database_is_found_by_id_or_name(database: Path) -> None:
     identity = next(each.identity for each in database_runs(database) if each.name == "starved")
     found = [recording_at(f"{database}#{name}") for name in ("starved", identity)]
     assert [each is not None and each.run for each in found] == [identity, identity]
@@ -172,9 +175,7 @@ def _views(file: Path) -> None:
 @pytest.mark.parametrize(
     "write", [_foreign, _views, lambda file: file.write_bytes(b"SQLite format 3\0" + b"\xff" * 900)]
 )
-def test_given_a_foreign_or_hostile_database_when_looked_at_then_it_is_no_store(
-    write: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_foreign_or_hostile_database_is_no_store(write: Callable[[Path], None], tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     write(file)
     assert not is_database(file)
@@ -182,7 +183,7 @@ def test_given_a_foreign_or_hostile_database_when_looked_at_then_it_is_no_store(
         read_database_run(file, "a")
 
 
-def test_given_a_damaged_database_when_read_then_the_error_names_it(database: Path) -> None:
+def test_damaged_database_is_named(database: Path) -> None:
     body = bytearray(database.read_bytes())
     body[20_000:] = b"\xa5" * (len(body) - 20_000)
     database.write_bytes(body)
@@ -190,16 +191,14 @@ def test_given_a_damaged_database_when_read_then_the_error_names_it(database: Pa
         by_title(database, "diverged")
 
 
-def test_given_a_damaged_line_of_a_folder_when_read_then_it_is_counted(folder: Path) -> None:
+def test_damaged_line_in_a_folder_is_counted(folder: Path) -> None:
     assert is_run_folder(folder)
     with (folder / "metrics" / "train_loss").open("a") as file:
         file.write("1800000000000 nothing 4\n1800000\n")
     assert read_run_folder(folder).bad == {NO_VALUE: 2}
 
 
-def test_given_runs_when_the_commands_read_them_then_they_are_judged(
-    database: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_commands_judge_mlflow_runs(database: Path, folder: Path, tmp_path: Path) -> None:
     page = CliRunner().invoke(app, ["report", str(tmp_path), "--fleet", "--json", "--out", str(tmp_path / "page")])
     jobs = {each["place"]: each["fired"] for each in json.loads(page.stdout)["jobs"]}
     assert len(jobs) == 3
@@ -217,15 +216,13 @@ def test_given_runs_when_the_commands_read_them_then_they_are_judged(
         ({}, None),
     ],
 )
-def test_given_credentials_when_a_server_is_asked_then_it_gets_them(
-    environment: dict[str, str], expected: str | None
-) -> None:
+def test_credentials_are_sent_to_the_server(environment: dict[str, str], expected: str | None) -> None:
     with json_service(of_server) as (url, requests), pytest.raises(ProfileSourceError, match=r"id=nope not found"):
         service_run(f"mlflow+{url}/#/experiments/1/runs/nope", environment).read()
     assert [each.headers.get("Authorization") for each in requests] == [expected]
 
 
-def test_given_a_page_that_leads_to_itself_when_read_then_it_ends() -> None:
+def test_page_that_links_to_itself_ends() -> None:
     value = {"key": "loss", "value": 1.0, "timestamp": 1_000, "step": 0}
     run = {"run": {"info": {"status": "RUNNING"}, "data": {"metrics": [{"key": "loss"}]}}}
 
@@ -239,6 +236,6 @@ def test_given_a_page_that_leads_to_itself_when_read_then_it_ends() -> None:
 
 
 @pytest.mark.parametrize("answer", [[], {"run": 3}, {"run": {"info": None}}, b"<html>", {"error": "x"}])
-def test_given_an_answer_of_something_else_when_read_then_the_error_names_the_server(answer: Any) -> None:
+def test_foreign_response_error_names_the_server(answer: Any) -> None:
     with json_service(lambda _path, _query: (200, answer)) as (url, _), pytest.raises(ProfileSourceError, match=url):
         service_run(f"mlflow+{url}#a", {}).read()

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import Asked, json_service
-from trainguard.adapters import http_json
+from trainguard.aws import http_json
 from trainguard.cli.main import app
-from trainguard.errors import PortUnavailableError, ProfileSourceError
+from trainguard.core.errors import PortUnavailableError, ProfileSourceError
+from trainguard.formats.runs.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
+from trainguard.formats.runs.prometheus.queries import MOST_POINTS
+from trainguard.formats.runs.run import SeriesName, SourceRun
 from trainguard.local.services import service_run
-from trainguard.sources.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
-from trainguard.sources.prometheus.range_query import MOST_POINTS
-from trainguard.sources.run import SeriesName, SourceRun
 
 BLANK = 2_147_483_632.0
 
@@ -33,7 +33,7 @@ def read(cluster: Cluster, matchers: str = "", *, minutes: float = 30.0, step: f
         return service_run(f"{place}?start={AT}&end={AT + 60 * minutes}&step={step}#{matchers}", {}).read()
 
 
-def test_given_a_cluster_when_a_job_is_read_then_its_nodes_have_their_series() -> None:
+def test_job_of_a_cluster_has_the_series_of_its_nodes() -> None:
     cluster = Cluster()
     cluster.node("ip-10-0-0-1", 35.0)
     cluster.node("ip-10-0-0-2", lambda at: 90.0 if at < AT + 600 else 10.0)
@@ -55,7 +55,7 @@ def test_given_a_cluster_when_a_job_is_read_then_its_nodes_have_their_series() -
     assert run.bad == {}
 
 
-def test_given_matchers_when_a_job_is_read_then_other_jobs_and_their_nodes_are_left_out() -> None:
+def test_matchers_leave_out_other_jobs_and_their_nodes() -> None:
     cluster = Cluster()
     cluster.node("a", 35.0)
     cluster.node("b", 35.0)
@@ -66,7 +66,7 @@ def test_given_matchers_when_a_job_is_read_then_other_jobs_and_their_nodes_are_l
     assert list(read(cluster, 'pod=~"bert-.*"').snapshots) == ["a"]
 
 
-def test_given_hosts_known_by_their_ports_when_a_job_is_read_then_cores_and_gpus_are_of_one_node() -> None:
+def test_cores_and_gpus_on_different_ports_are_one_node() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", instance="10.0.0.1:9400")
     cluster.add("node_cpu_seconds_total", 7.0, cpu="0", mode="idle", instance="10.0.0.1:9100")
@@ -74,7 +74,7 @@ def test_given_hosts_known_by_their_ports_when_a_job_is_read_then_cores_and_gpus
     assert {node: len(found[0].values) for node, found in read(cluster).snapshots.items()} == {"10.0.0.1": 2}
 
 
-def test_given_values_that_stand_for_none_when_read_then_they_are_absent_and_counted() -> None:
+def test_placeholder_values_are_absent_and_counted() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", lambda at: BLANK if at < AT + 60 else 50.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 140_737_488_355_328.0, gpu="0", Hostname="a")
@@ -85,21 +85,21 @@ def test_given_values_that_stand_for_none_when_read_then_they_are_absent_and_cou
     assert run.bad == {NO_VALUE: 4 + 9, OF_A_PART: 1, NO_DEVICE: 1}
 
 
-def test_given_neuron_cores_when_read_then_their_ratio_is_a_percentage() -> None:
+def test_neuron_core_ratio_becomes_a_percentage() -> None:
     cluster = Cluster()
     cluster.add("neuroncore_utilization_ratio", 0.25, neuroncore="3", instance_id="i-0a")
     [snapshots] = read(cluster).snapshots.values()
     assert snapshots[0].values == {SeriesName("gpu", "gpu3", "GPUUtilization"): 25.0}
 
 
-def test_given_sm_activity_of_dcgm_when_read_then_its_ratio_is_a_percentage_under_the_collectors_name() -> None:
+def test_dcgm_sm_activity_is_a_percentage_under_our_name() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 98.0, gpu="1", Hostname="a")
     cluster.add("DCGM_FI_PROF_SM_ACTIVE", 0.05, gpu="1", Hostname="a")
     assert read(cluster).snapshots["a"][0].values[SeriesName("gpu", "gpu1.SMActivityPercent")] == 5.0
 
 
-def test_given_what_dcgm_exporter_writes_by_default_when_judged_then_a_hollow_gpu_is_found(tmp_path: Path) -> None:
+def test_hollow_gpu_is_found_in_default_dcgm_exporter_metrics(tmp_path: Path) -> None:
     cluster = Cluster()
     for name, value in {
         "DEV_GPU_UTIL": 99.0,
@@ -120,7 +120,7 @@ def test_given_what_dcgm_exporter_writes_by_default_when_judged_then_a_hollow_gp
     assert any("recorded no SM activity of GPUs" in note for note in said["notes"])
 
 
-def test_given_no_utilization_when_the_engine_s_activity_is_there_then_it_stands_for_it_and_a_note_says_so() -> None:
+def test_engine_activity_replaces_utilization_with_a_note() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.02, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, gpu="1", Hostname="a")
@@ -133,7 +133,7 @@ def test_given_no_utilization_when_the_engine_s_activity_is_there_then_it_stands
     assert run.notes == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE stands for the utilization of gpu0 of a."]
 
 
-def test_given_a_divided_gpu_when_read_then_its_own_utilization_of_zero_is_none() -> None:
+def test_zero_utilization_of_a_partitioned_gpu_is_absent() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 200.0, gpu="0", Hostname="a")
@@ -144,7 +144,7 @@ def test_given_a_divided_gpu_when_read_then_its_own_utilization_of_zero_is_none(
 
 
 @pytest.mark.parametrize("label", ["host.name", "@resource.host.name", "host_name", "rack"])
-def test_given_nodes_by_other_labels_when_read_then_they_are_told_apart_or_counted(label: str) -> None:
+def test_nodes_by_other_labels_are_distinguished_or_counted(label: str) -> None:
     cluster = Cluster()
     for host, value in (("a", 0.0), ("b", 97.0)):
         cluster.add("DCGM_FI_DEV_GPU_UTIL", value, gpu="0", **{label: host})
@@ -167,9 +167,7 @@ def test_given_nodes_by_other_labels_when_read_then_they_are_told_apart_or_count
         ({"FB_RESERVED": 500.0}, None),
     ],
 )
-def test_given_no_total_of_memory_when_its_parts_are_there_then_they_make_it(
-    parts: dict[str, float], total: float | None
-) -> None:
+def test_missing_memory_total_is_summed_from_its_parts(parts: dict[str, float], total: float | None) -> None:
     cluster = Cluster()
     for name, value in {"FB_USED": 10_000.0, **parts}.items():
         cluster.add(f"DCGM_FI_DEV_{name}", value, gpu="1", Hostname="a")
@@ -179,7 +177,7 @@ def test_given_no_total_of_memory_when_its_parts_are_there_then_they_make_it(
     assert read(cluster).snapshots["a"][0].values == expected
 
 
-def test_given_a_long_time_when_read_then_it_is_asked_for_in_parts_without_gap_or_overlap() -> None:
+def test_long_time_is_queried_in_parts_without_gap_or_overlap() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname="a")
     points = 2 * MOST_POINTS + 500
@@ -187,7 +185,7 @@ def test_given_a_long_time_when_read_then_it_is_asked_for_in_parts_without_gap_o
     assert [each.at for each in run.snapshots["a"]] == [AT + number for number in range(points)]
 
 
-def test_given_a_hostile_name_of_a_node_when_its_cores_are_asked_for_then_it_stays_a_text() -> None:
+def test_hostile_node_name_stays_text_in_the_query() -> None:
     name = 'a"} or vector(1) #\\'
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname=name)
@@ -196,7 +194,7 @@ def test_given_a_hostile_name_of_a_node_when_its_cores_are_asked_for_then_it_sta
     assert SeriesName("cpu", "cpu0", "CPUUtilization") in snapshots[0].values
 
 
-def test_given_a_job_of_a_cluster_when_reported_then_it_is_judged(tmp_path: Path) -> None:
+def test_job_of_a_cluster_is_judged(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.node("ip-10-0-0-1", 3.0)
     with served(cluster) as (place, _):
@@ -218,15 +216,13 @@ def test_given_a_job_of_a_cluster_when_reported_then_it_is_judged(tmp_path: Path
         ("?start=1&end=9&node_label=a%22b", "node_label is"),
     ],
 )
-def test_given_a_place_that_says_too_little_when_opened_then_the_error_says_what_is_expected(
-    rest: str, said: str
-) -> None:
+def test_incomplete_place_error_says_what_is_expected(rest: str, said: str) -> None:
     with pytest.raises(ProfileSourceError, match=said):
         service_run(f"prometheus+http://prom:9090{rest}", {})
 
 
 @pytest.mark.parametrize("server", ["file:///etc/passwd", "ftp://host", "prom:9090"])
-def test_given_a_place_that_is_no_web_address_when_opened_then_it_is_refused(server: str) -> None:
+def test_place_without_a_web_address_is_refused(server: str) -> None:
     with pytest.raises(ProfileSourceError, match="expected http"):
         service_run(f"prometheus+{server}?start=1&end=9", {})
 
@@ -242,7 +238,7 @@ def test_given_a_place_that_is_no_web_address_when_opened_then_it_is_refused(ser
         b"<html>",
     ],
 )
-def test_given_an_answer_of_something_else_when_read_then_the_error_names_the_service(answer: Any) -> None:
+def test_foreign_response_error_names_the_service(answer: Any) -> None:
     with json_service(lambda _path, _query: (200, answer)) as (url, _):
         run = service_run(f"prometheus+{url}?start=1&end=9", {})
         with pytest.raises(ProfileSourceError, match=url):
@@ -250,9 +246,7 @@ def test_given_an_answer_of_something_else_when_read_then_the_error_names_the_se
 
 
 @pytest.mark.parametrize(("status", "times"), [(503, 3), (429, 3), (400, 1), (302, 1)])
-def test_given_a_service_that_refuses_when_read_then_only_an_overloaded_one_is_asked_again(
-    status: int, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_an_overloaded_service_is_retried(status: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_json, "PAUSE_S", 0.0)
     with json_service(lambda _path, _query: (status, {"error": "no"})) as (url, requests):
         run = service_run(f"prometheus+{url}?start=1&end=9", {"PROMETHEUS_TOKEN": "t0k"})

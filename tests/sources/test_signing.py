@@ -8,10 +8,10 @@ from botocore.session import Session, get_session
 
 from tests.support.json_service import json_service
 from tests.support.signature_v4 import signed_for
-from trainguard.adapters.http_json import HttpJson
-from trainguard.adapters.source_services import mlflow_api, prometheus_api
-from trainguard.errors import PortUnavailableError
-from trainguard.sources.prometheus.queries import HOST_QUERIES
+from trainguard.aws.http_json import HttpJson
+from trainguard.aws.source_services import mlflow_api, prometheus_api
+from trainguard.core.errors import PortUnavailableError
+from trainguard.formats.runs.prometheus.queries import HOST_QUERIES
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 MLFLOW = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/experiments"
@@ -39,9 +39,7 @@ SERVICES = {
 
 
 @pytest.mark.parametrize(("api", "scope"), SERVICES.values(), ids=SERVICES)
-def test_given_a_service_of_aws_when_asked_then_its_own_computation_of_the_signature_agrees(
-    api: HttpJson, scope: tuple[str, str]
-) -> None:
+def test_signature_agrees_with_the_one_an_aws_service_computes(api: HttpJson, scope: tuple[str, str]) -> None:
     queries = [each.expression % ((MATCHERS, "60s")[: each.expression.count("%s")]) for each in HOST_QUERIES]
     with json_service(lambda *_: (200, {})) as (url, requests):
         here = replace(api, base=f"{url}/workspaces/ws-1")
@@ -54,7 +52,7 @@ def test_given_a_service_of_aws_when_asked_then_its_own_computation_of_the_signa
     assert signed_for(requests[0], "another secret") is None
 
 
-def test_given_no_credentials_when_asked_then_nothing_is_sent_and_the_error_says_so() -> None:
+def test_no_credentials_is_an_error_and_sends_nothing() -> None:
     api = prometheus_api("p", "https://monitoring.us-east-1.amazonaws.com", session=session())
     with (
         json_service(lambda *_: (200, {})) as (url, requests),

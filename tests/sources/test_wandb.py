@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.wandb_files import HEADER, ended, history, run, run_file, stats, typed_history
-from trainguard.errors import TelemetryFormatError
-from trainguard.sources.managed import job_file
-from trainguard.sources.run import CUT, Outcome, SeriesName, SourceRun
-from trainguard.sources.wandb.log_file import WRONG_CHECKSUM
-from trainguard.sources.wandb.run_file import NO_NUMBER, NO_RECORD, read_run_file
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.runs.managed import job_file
+from trainguard.formats.runs.run import CUT, Outcome, SeriesName, SourceRun
+from trainguard.formats.runs.wandb.log_file import WRONG_CHECKSUM
+from trainguard.formats.runs.wandb.run_file import NO_NUMBER, NO_RECORD, read_run_file
 
 RECORDED = Path(__file__).parents[1] / "data" / "wandb" / "run-recorded.wandb.xz"
 AT = 1_800_000_000.0

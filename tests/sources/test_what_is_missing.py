@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.cli.main import app
-from trainguard.errors import UnreadableRunError
-from trainguard.local.fleet import FleetSettings, evaluated_job, find_jobs, judged_jobs
+from trainguard.core.errors import UnreadableRunError
+from trainguard.local.fleet import evaluated_job, find_jobs, judged_jobs
 from trainguard.local.places import open_job
 from trainguard.local.pool import WorkerPool
-from trainguard.report.job_verdict import verdict_of
-from trainguard.report.job_verdict_document import JobVerdict
+from trainguard.local.settings import GivenSettings
+from trainguard.report.verdict.job_verdict import verdict_of
+from trainguard.report.verdict.job_verdict_document import JobVerdict
 
 AT = 1_800_000_000.0
 Values = Callable[[int], Mapping[str, float]]
@@ -40,7 +41,7 @@ def analyzed(place: str, out: Path) -> dict[str, object]:
 
 
 def verdict(place: str) -> JobVerdict:
-    judged = evaluated_job(FleetSettings(), open_job(place))
+    judged = evaluated_job(GivenSettings(), open_job(place))
     return verdict_of(judged.job, judged.rows, now=AT + 86_400.0)
 
 
@@ -55,7 +56,7 @@ def verdict(place: str) -> JobVerdict:
     ],
     ids=["busy", "short", "17 minutes at 0.1 %", "never used", "no GPU metrics"],
 )
-def test_given_a_run_when_reported_and_asked_for_then_both_are_as_sure(
+def test_report_and_queried_verdict_have_the_same_certainty(
     values: Values, minutes: int, level: str, said: str, certainty: str | None, tmp_path: Path
 ) -> None:
     place = recorded(tmp_path, values, minutes=minutes)
@@ -67,7 +68,7 @@ def test_given_a_run_when_reported_and_asked_for_then_both_are_as_sure(
         assert "No rule has judged whether GPUs work: no utilization of GPUs was recorded" in str(found.certainty_why)
 
 
-def test_given_no_metric_of_gpus_when_a_fleet_is_judged_then_nothing_is_said_of_its_waste(tmp_path: Path) -> None:
+def test_fleet_without_gpu_metrics_reports_no_waste(tmp_path: Path) -> None:
     recorded(tmp_path, lambda _: {"cpu": 30.0, "memory_percent": 40.0}, loss=False)
     result = CliRunner().invoke(
         app, ["report", str(tmp_path), "--fleet", "--json", "--instance-type", "ml.p3.2xlarge", "--out", str(tmp_path)]
@@ -85,13 +86,11 @@ def test_given_no_metric_of_gpus_when_a_fleet_is_judged_then_nothing_is_said_of_
         ("monitor.jsonl", b'{"neuron_runtime_data":' + b"[" * 200_000 + b"\n"),
     ],
 )
-def test_given_a_file_of_which_nothing_can_be_read_when_opened_then_the_damage_is_the_reason_and_is_counted(
-    name: str, content: bytes, tmp_path: Path
-) -> None:
+def test_unreadable_file_is_counted_with_its_damage_as_reason(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnreadableRunError, match="nothing of it could be read") as raised:
         open_job(str(tmp_path / name))
     with WorkerPool(1) as pool:
-        (judged,) = judged_jobs(str(tmp_path), find_jobs(str(tmp_path)), FleetSettings(), pool)
+        (judged,) = judged_jobs(str(tmp_path), find_jobs(str(tmp_path)), GivenSettings(), pool)
     assert judged.unread == raised.value.parts > 0
     assert "nothing of it could be read" in judged.rows[0].finding.reason

@@ -10,17 +10,16 @@ import msgspec
 from tests.support.delivery import Network
 from tests.support.kernel_ranks import documents
 from tests.support.small_job import BUCKET, JOB, START, Upload
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import PortUnavailableError
-from trainguard.families.installed import FAMILIES
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
-from trainguard.layout import ProfileRoot
-from trainguard.records import NodeRecord, RuleRow, StreamKey
-from trainguard.report.captures.digest import TraceDigester
-from trainguard.report.captures.join import CaptureJoiner
-from trainguard.report.captures.notice import notify_evaluator
-from trainguard.report.captures.plan import CaptureCall, CapturePlanner, TraceItem
+from trainguard.stack.captures.digest import digest_trace
+from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
+from trainguard.stack.captures.plan import CaptureCall, TraceItem, plan_capture
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from trainguard.kernels.document import JobEntry
@@ -68,8 +67,6 @@ class KernelMachine:
         self.failing: set[str] = set()
         self.digested: list[str] = []
         self.ran: list[str] = []
-        self.planner = CapturePlanner(objects=world.objects)
-        self.digester = TraceDigester(objects=world.objects, limits=nullcontext)
         self.joiner = CaptureJoiner(objects=world.objects, facts=self.facts.get)
 
     def run(self, now: float) -> int:
@@ -83,7 +80,7 @@ class KernelMachine:
     def _execute(self, name: str, call: CaptureCall, now: float) -> None:
         if "plan" in self.failing:
             return
-        planned = self.planner.plan(call)
+        planned = plan_capture(self.world.objects, call)
         for item in planned.items:
             self._digest(item)
         if "join" not in self.failing:
@@ -97,11 +94,11 @@ class KernelMachine:
         if item.key in self.dies:
             return
         self.digested.append(item.key.rpartition("/")[2])
-        self.digester.digest(item)
+        digest_trace(self.world.objects, item, nullcontext())
 
 
 class Live:
-    """A job that writes traces, the evaluator, the tick and the machine, minute by minute."""
+    """A job that writes traces, the evaluator, the scheduler and the machine, minute by minute."""
 
     def __init__(self) -> None:
         self.net = Network(families=FAMILIES, now=float(START))
@@ -119,7 +116,7 @@ class Live:
                 self.net.announce(upload, upload.at + 1.0)
 
     def until(self, time: float, watch: Callable[[], None] = lambda: None) -> None:
-        """Let minutes pass: messages, a tick, and what the machine was asked for."""
+        """Let minutes pass: messages, a run of the scheduler, and what the machine was asked for."""
         while self.net.now < time:
             self.minute()
             watch()
@@ -128,7 +125,7 @@ class Live:
         now = self.net.now + MINUTE_S / 2.0
         self.net.run_until(now, batch_s=2.0)
         self.world.objects.now = now
-        self.net.tick()
+        self.net.run_scheduler()
         self.world.objects.now = now + 20.0
         try:
             self.machine.run(now + 20.0)

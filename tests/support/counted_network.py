@@ -12,26 +12,25 @@ from aws_lambda_powertools import Logger, Metrics
 
 from tests.support.delivery import Network
 from tests.support.small_job import START
-from trainguard.adapters import dynamodb_node_states, dynamodb_rule_states
-from trainguard.adapters.attribute_values import present
-from trainguard.adapters.late_verdicts import LateVerdicts
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.node_states import MemoryNodeStates
-from trainguard.adapters.memory.rule_states import MemoryRuleStates
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.observability import PowertoolsJournal
-from trainguard.adapters.stored_form import stored_row
-from trainguard.engine.messages.sqs_messages import Message
-from trainguard.ports import Services
-from trainguard.records import NodeRecord, RuleRow, StreamKey
+from trainguard.aws import dynamodb_node_states, dynamodb_rule_states
+from trainguard.aws.attribute_values import present
+from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.stored_form import stored_row
+from trainguard.core.ports import Services
+from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.engine.messages.created_objects import Message
 from trainguard.running_costs.item_sizes import READ_BYTES, UNIT_BYTES, node_bytes
 from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.node_states import MemoryNodeStates, MemoryRuleStates
+from trainguard.testing.memory.world import MemoryWorld
 
 GPUS = 8
 SYSTEM = "system"
 MESSAGES_A_REQUEST = 10
 PRICES = packaged_unit_prices().prices
-OF_THE_TICK = {"Jobs.urgent", "Jobs.calm"}
+OF_THE_SCHEDULER = {"Jobs.polled_fast", "Jobs.polled_slowly"}
 """Read every minute with jobs or without: an idle deployment's."""
 
 OF_THE_JOB = {"ProfileObjects.put"}
@@ -124,7 +123,7 @@ class WeighedRows(MemoryRuleStates):
 CALLS = {
     "Jobs.load": Counts(read_unit=1),
     "Jobs.touch": Counts(write_unit=1),
-    "Jobs.set_urgent": Counts(write_unit=3),
+    "Jobs.set_fast_polling": Counts(write_unit=3),
     "ProfileObjects.get": Counts(object_get=1),
     "ProfileObjects.get_range": Counts(object_get=1),
     "ProfileObjects.list": Counts(object_put=1),
@@ -170,16 +169,16 @@ class CountedNetwork(Network):
         self._journal.end_batch()
         self._write_log()
 
-    def tick(self) -> None:
+    def run_scheduler(self) -> None:
         """Let a minute's tick run, with its looks; its own lines are an idle deployment's."""
-        super().tick()
+        super().run_scheduler()
         self._write_log()
 
     def with_calls(self, begin: int) -> Counts:
         """Return the counts with what calls of stores bill, from the call of that number on."""
         counts = Counts(self.counts)
         for call, times in Counter(self.world.faults.calls[begin:]).items():
-            if call not in OF_THE_TICK | OF_THE_JOB:
+            if call not in OF_THE_SCHEDULER | OF_THE_JOB:
                 for unit, amount in CALLS[call].items():
                     counts[unit] += times * amount
         return counts

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, Upload, describe, uploads
-from trainguard.records import JobStatus, RuleRow, StreamKey
+from trainguard.core.records import JobStatus, RuleRow, StreamKey
 
 UPLOADS = uploads()
 SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
@@ -12,7 +12,7 @@ NODE_1 = StreamKey(JOB, "algo-1", "system")
 
 
 def deliver(network: Network, chosen: Sequence[Upload], *, until: float | None = None) -> None:
-    """Let objects appear and ring, each at its time; with the mark of its end the job has completed."""
+    """Let objects appear with their events, each at its time; with the mark of its end the job has completed."""
     for upload in chosen:
         if upload.key.endswith("training_job_end.ts"):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))

@@ -4,25 +4,25 @@ import json
 from dataclasses import dataclass, field
 
 from tests.support.small_job import BUCKET, JOB, Upload, describe
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message, encode_task
+from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.reconcile.at_once import scheduler_at_once
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import Timing
-from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.step_outlier import StepOutlier
-from trainguard.timestamps import iso_time
+from trainguard.rules.step_outlier.rule import StepOutlier
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 VISIBILITY_S = 360.0
 STREAMS: tuple[str, ...] = ("system", "framework")
 
-BY_TICK = (StepOutlier.name, PROFILER_REPORT)
-"""Rules over the streams of the whole job: a tick judges them, and late objects come to a later tick."""
+BY_SCHEDULER = (StepOutlier.name, PROFILER_REPORT)
+"""Rules over the streams of the whole job: the scheduler has them judged, and late objects come to a later run."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Network:
         self.world.training_jobs.set(describe())
         self.timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
         self.batch, self.rival = self._evaluator(), self._evaluator()
-        self.clock = tick_at_once(services=self.world.services, timing=self.timing, families=self.families)
+        self.clock = scheduler_at_once(services=self.world.services, timing=self.timing, families=self.families)
         self._sent = 0
 
     def _evaluator(self) -> BatchProcessor:
@@ -83,7 +83,7 @@ class Network:
                 self.send(message.body, self.now + VISIBILITY_S, message.deliveries + 1)
         self.take_tasks()
 
-    def tick(self) -> None:
+    def run_scheduler(self) -> None:
         """Let a minute's tick run."""
         self._arm()
         try:
@@ -154,7 +154,7 @@ def final_state(world: MemoryWorld) -> dict[str, object]:
             counters = {name: count for name, count in record.counters.items() if name not in DELIVERY_COUNTERS}
             state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
     for row in world.rows.of_job(JOB):
-        fired_at = row.fired_at is not None if row.rule in BY_TICK else row.fired_at
+        fired_at = row.fired_at is not None if row.rule in BY_SCHEDULER else row.fired_at
         fired = (row.violations, row.times_fired, fired_at)
         state[row.target] = (row.status, row.finding.measured, row.worst, row.data_points, row.evaluated_through, fired)
     state["executions"] = sorted(

@@ -17,20 +17,20 @@ from moto.s3.models import s3_backends
 
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
 from tests.support.small_job import BUCKET, SETTINGS, Upload, describe, uploads
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.aws.clients import Clients
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.cli.options import Where
 from trainguard.cli.services import deployment
-from trainguard.cli.services.deployment import Connection, Stores, Where, connect
+from trainguard.cli.services.deployment import Connection, Stores, connect
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
 from trainguard.local.bucket import open_bucket
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.engine import Evaluation, evaluate_profile, evaluation_rows
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
-from trainguard.local.rows import evaluation_rows
-from trainguard.records import JobRecord, JobStatus
+from trainguard.testing.memory.world import MemoryWorld
 
 STACK: Final = "TrainGuard"
 REGION: Final = "eu-west-1"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobStatus
 
 NAME, BUCKET = "job", "profiles"
 ARN = f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{NAME}"

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-from trainguard.finding import Finding, Severity
+from trainguard.core.finding import Finding, Severity
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.ledger.bucket import Bucket
-from trainguard.ledger.document import LedgerEntry
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.fleet import Fleet, build_fleet
-from trainguard.report.fleet_document import FleetReport
-from trainguard.rules.ledger_text import ledger_facts
+from trainguard.ledger.document import LedgerEntry, ledger_facts
+from trainguard.report.fleet.document import FleetReport
+from trainguard.report.fleet.fleet import Fleet, build_fleet
 
 HOUR_S = 3_600.0
 MONDAY = 1_795_392_000.0

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 
 START_US = 1_795_248_000_000_000
 """A full minute, epoch microseconds: what the times of these traces are relative to."""

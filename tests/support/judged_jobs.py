@@ -8,23 +8,22 @@ import msgspec
 import numpy as np
 
 from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account, Bill
-from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.rules.overall_system_usage import OverallSystemUsage
-from trainguard.rules.system_usage import UsageState
+from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, UsageState
+from trainguard.state.histogram import PercentCounts
 from trainguard.state.idle_evidence import IdleTime
 from trainguard.state.sample_window import SampleWindowState
-from trainguard.state.usage_counts import PercentCounts
 
 if TYPE_CHECKING:
     from trainguard.engine.streams.session import Stream

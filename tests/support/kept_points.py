@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.rules.rule_inputs import IdleTime
-from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

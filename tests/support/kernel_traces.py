@@ -11,8 +11,8 @@ from typing import Any
 
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.kineto import read_trace
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.readers.kineto import read_trace
 
 FOLDER = Path(__file__).parents[1] / "data" / "kernel_traces"
 A100 = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 40 << 30, "computeMajor": 8, "computeMinor": 0, "numSms": 108}

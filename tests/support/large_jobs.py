@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.testing.memory.world import MemoryWorld
 
 
 def large_job(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.telemetry.snapshots import FULL_CORE, FloatArray, Snapshots
+from trainguard.formats.profile.snapshots import FULL_CORE, FloatArray, Snapshots
 
 Column = float | Sequence[float] | FloatArray
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.nsight.reader import read_nsight
+from trainguard.kernels.readers.nsight.reader import read_nsight
 
 START_NS = 1_790_000_000_000_000_000
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"

@@ -6,15 +6,22 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from trainguard.families.profiler.family import ProfilerFamily
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.engine.profiler.family import ProfilerFamily
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.rules import parameters, registry
-from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.extension import AnyRule
-from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
+from trainguard.rules.protocol import (
+    FrameworkRule,
+    JobRule,
+    JoinedRule,
+    Percent,
+    RuleParameters,
+    SystemRule,
+    spec_of_rule,
+)
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.framework import FrameworkEvents
 
 
 class OwnParameters(RuleParameters, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import pytest
 from botocore.session import get_session
 from botocore.stub import Stubber
 
-from trainguard.adapters.clients import Clients
+from trainguard.aws.clients import Clients
 
 
 def product(attributes: dict[str, str], price: str | None, *, currency: str = "USD", unit: str = "Hrs") -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 
 START = 1_700_276_760
 """A full minute, epoch seconds."""
@@ -21,7 +21,7 @@ Column = float | Sequence[float] | np.ndarray[Any, Any]
 
 
 def ticks(minutes: float, *, every_s: float = 5.0, first_s: float = 1.0) -> np.ndarray[Any, Any]:
-    """Return the seconds of a sampler's snapshots: float64[T], none of them on a full minute unless told so."""
+    """Return the seconds of a sampler's snapshots: float64[T], none of them on a full minute by default."""
     return np.arange(first_s, 60.0 * minutes, every_s)
 
 

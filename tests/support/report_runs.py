@@ -10,17 +10,17 @@ from infra.constructs.report_machine import definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, describe, uploads
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import TrainGuardError
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobStatus
-from trainguard.report.stack.build import StackReports
-from trainguard.report.stack.digest import DayDigester
-from trainguard.report.stack.keys import Listing
-from trainguard.report.stack.parts import DigestItem
-from trainguard.report.stack.plan import READING_S, ReportPlanner
-from trainguard.report.stack.run_digest import RunDigester
+from trainguard.core.errors import TrainGuardError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobStatus
+from trainguard.stack.report.build import StackReports
+from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.keys import Listing
+from trainguard.stack.report.parts import DigestItem
+from trainguard.stack.report.plan import READING_S, ReportPlanner
+from trainguard.stack.report.run_digest import RunDigester
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report
@@ -30,7 +30,7 @@ FOLDER = ProfileRoot("", JOB).report
 class ReportRun:
     """One execution over a world, at the job's end or on request.
 
-    ``looks`` is how often a digest is told that there is time left, ``lost`` names nodes whose digest always fails,
+    ``looks`` is how often a digest has time left, ``lost`` names nodes whose digest always fails,
     ``late`` nodes whose turn comes after the time for reading; ``damaged`` spoils the list of items in the end; a plan
     that is ``hurried`` lists little in a call.
     """

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tests.support.timeline_samples import START, brief, make_timelines
-from trainguard.finding import EpisodeEntry
+from trainguard.core.finding import EpisodeEntry
+from trainguard.core.timestamps import iso_time
+from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import (
     FindingEntry,
     JobSummary,
@@ -14,12 +16,11 @@ from trainguard.report.document import (
     NodeCoverage,
     NotCollected,
     Report,
-    RuleEntry,
     Span,
     Spending,
     Verdict,
 )
-from trainguard.timeline.series import (
+from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
     GpuTimeline,
@@ -30,7 +31,10 @@ from trainguard.timeline.series import (
     Timelines,
     Values,
 )
-from trainguard.timestamps import iso_time
+from trainguard.report.training.build import training_report
+from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.document import FirstFire
+from trainguard.report.training.series import Series
 
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
 LONG = "n" * 10_000
@@ -264,6 +268,32 @@ def bad_report() -> Report:
     ]
     more = [finding("CPUBottleneck", [episode(1_818.0, 2_100.0, measured=61.0)], severity="medium")]
     return make_report("bert-large-slow", nodes, 8, timelines, worst="algo-1/gpu3", episodes=episodes, more=more)
+
+
+@functools.cache
+def trained_report() -> Report:
+    """The bad job with a loss every 6 seconds, 60 steps apart, that is undefined at one of them; a rule found that."""
+    places = range(600)
+    mean = [None if place == 300 else 2.0 / (1.0 + place / 100.0) for place in places]
+    loss = Series(
+        name="loss",
+        mode="TRAIN",
+        kind="loss",
+        steps=[60 * place for place in places],
+        at=[START + 6.0 * place for place in places],
+        mean=mean,
+        low=mean,
+        high=mean,
+        counts=[1] * 600,
+        undefined=[int(value is None) for value in mean],
+    )
+    rate = replace(loss, name="learning_rate", kind="metric", mean=[1e-4] * 600, low=[1e-4] * 600, high=[1e-4] * 600)
+    fire = FirstFire(rule="LossNotFinite", step=18_000, at=START + 1_800.0, tensor="loss", reason="NaN.", episodes=[])
+    empty = training_report(TrainingDigest(), {})
+    training = replace(
+        empty, steps=600, first_step=0, last_step=35_940, modes={"TRAIN": 600}, series=[loss, rate], fires=[fire]
+    )
+    return replace(bad_report(), training=training)
 
 
 @functools.cache

@@ -8,15 +8,15 @@ from demo.recording import Recording
 from tests.support.profile_folder import ProfileFolder, event, step, ticks
 from tests.support.small_job import JOB, START, Upload, uploads
 from tests.unit.local.places import write
-from trainguard.families.installed import FAMILIES
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
 from trainguard.local.timelines import TimelineListener, profile_axis
-from trainguard.records import JobRecord
-from trainguard.report.build import BuiltReport, build_report
-from trainguard.timeline.digest import NodeDigest
+from trainguard.report.job.build import BuiltReport, build_report
+from trainguard.report.timeline.digest import NodeDigest
 
 RECORDINGS = Path(__file__).parents[2] / "events" / "jobs"
 RECORDED = sorted(path.stem for path in RECORDINGS.glob("*.npz"))

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainguard.errors import ObjectMissingError
-from trainguard.ports import check_range
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import DebugRun, find_run
-from trainguard.tensors.debug.step import DebugStep
+from trainguard.core.errors import ObjectMissingError
+from trainguard.core.ports import check_range
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import DebugRun, DebugStep, complete_steps, find_run
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,25 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.tensors.files import RunFiles
-from trainguard.tensors.scalars.event_file import read_scalars
-from trainguard.tensors.scalars.keys import ScalarFile
-from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.reading import recordings
-from trainguard.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows, in_order
-from trainguard.tensors.scalars.step import ScalarStep
-from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, TrainerFile, read_metrics_csv, read_trainer_state
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.files import RunFiles
+from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.names import ScalarFile, ScalarNames
+from trainguard.formats.tensors.scalars.rows import (
+    Recording,
+    ScalarHistory,
+    ScalarRow,
+    ScalarRows,
+    in_order,
+    recordings,
+)
+from trainguard.formats.tensors.scalars.step import ScalarStep
+from trainguard.formats.tensors.scalars.trainer_files import (
+    MAX_FILE_BYTES,
+    TrainerFile,
+    read_metrics_csv,
+    read_trainer_state,
+)
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from trainguard.layout import hour_folder
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.core.layout import hour_folder
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobStatus
 
 BUCKET = "profiles"
 JOB = "small-job"

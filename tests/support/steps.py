@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
+from trainguard.core.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
+from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import TRAINING_RULES, AnyStepRule
 from trainguard.rules.training.step_rule import RunView, StepState
-from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 BLOCK = 7
 """Entries a block: few, so that most tensors have several blocks and rows are cut."""
 
-RULES: Mapping[str, AnyStepRule] = {rule.parameters_type.rule_name: rule for rule in TRAINING_RULES}
+RULES: Mapping[str, AnyStepRule] = {bare(rule.name): rule for rule in TRAINING_RULES}
 
 
 @dataclass
@@ -132,7 +133,7 @@ def reduced(values: Any) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rule has said of a run."""
+    """What a rule has said about a run."""
 
     state: StepState
     result: RuleResult
@@ -158,7 +159,7 @@ def observed(rule: str, run: Run, **given: object) -> Outcome:
 
 
 def judgement(rule: AnyStepRule, state: StepState, steps: int, values: Any, *, closed: bool = False) -> RuleResult:
-    """Return what a rule says of a run of so many steps."""
+    """Return what a rule says about a run of so many steps."""
     return rule.judge(state, RunView(steps, closed), values)
 
 

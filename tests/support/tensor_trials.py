@@ -11,11 +11,9 @@ import numpy as np
 
 from tests.support.run_folder import MemoryFiles
 from tests.support.tensor_files import HookWriter
-from trainguard.errors import RunMissingError
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import DebugRun, find_run
-from trainguard.tensors.debug.step import DebugStep
+from trainguard.core.errors import RunMissingError
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import DebugRun, DebugStep, complete_steps, find_run
 
 _DATA = Path(__file__).parents[1] / "data" / "tensor_trials"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.timeline.series import (
+from trainguard.report.timeline.series import (
     Band,
     GpuTimeline,
     Mark,
@@ -108,7 +108,7 @@ def make_timelines(
 ) -> Timelines:
     """Build time lines of ``gpus`` GPUs a node; those in ``slow`` (places of node and GPU) do a third of the work.
 
-    Extremes are told of the GPUs of the first ``banded`` nodes, steps of the first 32 nodes. On the last node, a tenth
+    Extremes are given of the GPUs of the first ``banded`` nodes, steps of the first 32 nodes. On the last node, a tenth
     of the time from 0.45 of the job on was not collected.
     """
     random = np.random.default_rng(7)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.delivery import Network, final_state
 from tests.support.small_job import MINUTES, SETTINGS, START, STEADY, Shape, Upload, describe, uploads
-from trainguard.adapters.memory.jobs import MemoryJobs
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.records import JobRecord, JobStatus
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.testing.memory.node_states import MemoryJobs
+from trainguard.testing.memory.world import MemoryWorld
 
 SHAPES = {
     "steady": STEADY,
@@ -66,12 +66,12 @@ class Trial:
     repeats : sequence of (int, float)
         Objects whose message comes again, and when, in seconds after the bound.
     crashes : sequence of (float, int)
-        After which share of the job's time an evaluator or a tick dies, and after how many port calls.
+        After which share of the job's time an evaluator or a run of the scheduler dies, and after how many port calls.
     races : sequence of Race
     batch_s : float
         Seconds of messages that one evaluator gets at once.
     ticks : collection of int
-        The minutes at which the tick runs.
+        The minutes at which the scheduler runs.
     every_s : tuple of (float, float)
         How often a node is evaluated, seconds: in the first half of the job, and from then on.
     """
@@ -141,7 +141,7 @@ def play(trial: Trial) -> Network:
         elif kind == 1:
             network.announce(what, at)
         elif kind == 2:
-            network.tick()
+            network.run_scheduler()
         elif kind == 3:
             network.doomed.append(what)
         elif kind == 5:
@@ -154,7 +154,7 @@ def play(trial: Trial) -> Network:
     for minute in range(70, 90):
         if not network.job().active and not network.queue:
             break
-        network.tick()
+        network.run_scheduler()
         network.run_until(end + 60.0 * minute, batch_s=trial.batch_s)
     return network
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from tests.support.ledgers import HOUR_S
+from trainguard.core.finding import Episode
+from trainguard.core.records import Status
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.finding import Episode
-from trainguard.records import Status
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
 

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from tests.support.kernel_traces import FOLDER
+from trainguard.formats.protobuf import BYTES, DOUBLE, INT64, MESSAGE, UINT64, message_classes
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.xplane.reader import read_xplane
-from trainguard.message_classes import BYTES, DOUBLE, INT64, MESSAGE, UINT64, message_classes
+from trainguard.kernels.readers.xplane.reader import read_xplane
 
 ENDING = ".xplane.pb"
 START_NS = 1_771_595_639_000_000_000

@@ -26,12 +26,12 @@ from tests.support.tensor_files import (
     varint,
 )
 from tests.support.tensor_trials import trials
-from trainguard.errors import ForeignKeyError, IndexNotReadyError, RunMissingError, TelemetryFormatError
-from trainguard.layout import EndKey, ProfileRoot
-from trainguard.tensors.debug.collections_file import decode_collections
-from trainguard.tensors.debug.index_file import decode_index
-from trainguard.tensors.debug.keys import (
+from trainguard.core.errors import ForeignKeyError, IndexNotReadyError, RunMissingError, TelemetryFormatError
+from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
+from trainguard.formats.tensors.debug.keys import (
     STREAM,
+    Reduction,
     RunFile,
     TensorKey,
     collections_name,
@@ -39,11 +39,10 @@ from trainguard.tensors.debug.keys import (
     index_name,
     match_key,
     match_name,
+    parse_reduction,
 )
-from trainguard.tensors.debug.reduction_names import Reduction, parse_reduction
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.debug.step import DebugStep
-from trainguard.tensors.name_patterns import COSTLIEST_SEARCH, NamePatternError, name_pattern
+from trainguard.formats.tensors.debug.run import DebugStep, find_run
+from trainguard.formats.tensors.name_patterns import COSTLIEST_SEARCH, NamePatternError, name_pattern
 
 WORKER = "worker_0"
 EVENTS, INDEX = events_name(0, WORKER), index_name(0, WORKER)

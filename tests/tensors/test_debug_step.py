@@ -8,13 +8,11 @@ import pytest
 
 from tests.support.run_folder import MemoryFiles
 from tests.support.tensor_files import DTYPES, NOW, HookWriter
-from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
-from trainguard.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES, EventReader
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.debug.step import DebugStep
-from trainguard.tensors.step_view import Mode
+from trainguard.core.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
+from trainguard.formats.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES, EventReader
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import DebugStep, complete_steps, find_run
+from trainguard.formats.tensors.step_view import Mode
 
 
 def steps_in(writer: HookWriter) -> tuple[list[DebugStep], MemoryFiles]:
@@ -95,7 +93,7 @@ class TestReductions:
         assert step.names == ["dense/kernel:0"]
         assert step.reduction("dense/kernel:0", "max") == 1
 
-    def test_a_stripped_name_is_in_the_collection_that_lists_the_full_one(self) -> None:
+    def test_stripped_name_is_in_the_collection_of_the_full_name(self) -> None:
         writer = HookWriter().collections({"weights": (["dense/kernel:0"], [])})
         step = only(writer.step(0, {"smdebug/reductions/max/dense/kernel": np.float32(1)}))
         assert step.members("weights") == {"dense/kernel"}
@@ -245,7 +243,7 @@ class TestEarlier:
         ]
         assert [steps[number] for number in range(0, 401, 100)] == [[], [0], [100, 0], [200, 100], [300, 200]]
 
-    def test_a_rare_tensor_is_found_by_one_index_of_each_set_of_tensors(self) -> None:
+    def test_rare_tensor_is_found_by_one_index_per_tensor_set(self) -> None:
         writer = HookWriter().collections()
         for number in range(201):
             writer.step(number, {"loss": 1.0} | ({"weight": 1.0} if number % 100 == 0 else {}))

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from tests.support.fuzzing import search, short_and_long
 from tests.support.run_folder import FolderFiles, MemoryFiles
 from tests.support.tensor_files import NOW, event, field_of, frame, number_of, simple_scalar, tensor_scalar
-from trainguard.errors import TelemetryFormatError
-from trainguard.tensors.frames import walk
-from trainguard.tensors.scalars import bulk, event_file
-from trainguard.tensors.scalars.event_file import CHUNK_BYTES, ScalarColumns, decode_scalars, read_scalars
-from trainguard.tensors.scalars.summaries import scalars_of
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.frames import walk
+from trainguard.formats.tensors.scalars import bulk, event_file
+from trainguard.formats.tensors.scalars.bulk import scalars_of
+from trainguard.formats.tensors.scalars.event_file import CHUNK_BYTES, decode_scalars, read_scalars
+from trainguard.formats.tensors.scalars.rows import ScalarColumns
 
 DATA = Path(__file__).parents[1] / "data" / "event_files"
 VERSION = frame(b"\x09" + struct.pack("<d", NOW) + field_of(3, b"brain.Event:2"))
@@ -149,7 +150,7 @@ def test_a_file_that_grows_gives_what_the_whole_one_gives(examples: int) -> None
 
 
 class TestDamage:
-    def test_a_payload_that_does_not_agree_with_its_checksum_is_counted(self) -> None:
+    def test_payload_with_wrong_checksum_is_counted(self) -> None:
         good = [frame(event(simple_scalar("loss", 1.0), step=step)) for step in range(3)]
         broken = bytearray(good[1])
         broken[-6] ^= 1

@@ -6,12 +6,19 @@ from hypothesis import strategies as st
 from tests.support.fuzzing import search, short_and_long
 from tests.support.run_folder import MemoryFiles
 from tests.support.tensor_trials import three_workers_partial
-from trainguard.tensors.debug.history import MOST_PAST_STEPS, MOST_PAST_WORKERS, RunHistory
-from trainguard.tensors.debug.ledger import MOST_PENDING, MOST_WORKERS, WINDOW, CompleteStep, StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.recent import MOST_OF_ALL
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.bounded import MOST_OF_ALL
+from trainguard.formats.tensors.debug.ledger import (
+    MOST_PAST_STEPS,
+    MOST_PAST_WORKERS,
+    MOST_PENDING,
+    MOST_WORKERS,
+    WINDOW,
+    CompleteStep,
+    RunHistory,
+    StepLedger,
+)
+from trainguard.formats.tensors.debug.run import complete_steps, find_run
+from trainguard.formats.tensors.step_view import Mode
 
 Seen = list[tuple[int, int]]
 
@@ -169,7 +176,7 @@ class TestHistory:
         assert [each.step for each in history.steps] == list(range(200 - 2 * MOST_PAST_STEPS, 200))
         assert [each.step for each in history.before(198, Mode.TRAIN)][:3] == [197, 195, 193]
 
-    def test_tensors_that_are_saved_rarely_are_kept_as_long_as_those_of_every_step(self) -> None:
+    def test_rarely_saved_tensors_are_kept_as_long_as_those_per_step(self) -> None:
         history = history_of({1: 1, 100: 2, 1_000: 3}, 10_001)
         kept = {name: [each.step for each in history.steps if each.tensors == name] for name in (1, 2, 3)}
         assert kept[1] == list(range(10_001 - 1 - MOST_PAST_STEPS, 10_000))

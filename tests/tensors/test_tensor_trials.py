@@ -8,14 +8,13 @@ import pytest
 
 from tests.support.run_folder import FolderFiles
 from tests.support.tensor_trials import expected, trial_run, trial_steps, trials, write_trial
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.layout import ProfileRoot
-from trainguard.tensors.debug.keys import run_files, run_prefix
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.step_view import Mode, is_numeric
+from trainguard.core.layout import ProfileRoot
+from trainguard.formats.tensors.debug.keys import run_files, run_prefix
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import complete_steps, find_run
+from trainguard.formats.tensors.step_view import Mode, is_numeric
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 
 @pytest.mark.parametrize("name", ["vanishing_gradient", "healthy", "exploding_tensor"])
@@ -100,7 +99,7 @@ def test_another_trial_is_another_run() -> None:
     assert first_other
 
 
-def test_no_collection_of_a_trial_has_a_regular_expression_that_is_refused() -> None:
+def test_no_collection_of_a_trial_has_a_refused_regex() -> None:
     for name in trials():
         run = trial_run(name)
         for step in trial_steps(name):

@@ -12,11 +12,10 @@ from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.run_folder import MemoryFiles
 from tests.support.scalar_reading import ScalarReading, read_sources, scalar_steps
 from tests.support.tensor_files import NOW, event, frame, simple_scalar
-from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError
-from trainguard.tensors.name_patterns import NamePatternError
-from trainguard.tensors.scalars.keys import match_scalar_file
-from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.rows import (
+from trainguard.core.errors import RunMissingError, TelemetryFormatError, TensorMissingError
+from trainguard.formats.tensors.name_patterns import NamePatternError
+from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
+from trainguard.formats.tensors.scalars.rows import (
     MOST_PAST_ROWS,
     MOST_SCALARS,
     MOST_SOURCES,
@@ -25,9 +24,9 @@ from trainguard.tensors.scalars.rows import (
     ScalarRow,
     ScalarRows,
 )
-from trainguard.tensors.scalars.step import ScalarStep
-from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.scalars.step import ScalarStep
+from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
+from trainguard.formats.tensors.step_view import Mode
 
 STATE = json.dumps(
     {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.tools.conftest import PYTHON
+from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
 from trainguard.local.recordings import recording_at
 from trainguard.local.services import service_run
-from trainguard.sources.run import Outcome, SeriesName, SourceRun
 
 RECORD = Path(__file__).parent / "record.py"
 GPU = SeriesName("gpu", "gpu0", "GPUUtilization")

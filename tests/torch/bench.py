@@ -22,9 +22,9 @@ from torch import nn
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from tests.collector.bounds import Bound, of_median
-from trainguard_collector import Recorder
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.recorder.recorder import Recorder
 
 LAYERS = 120
 INTERVAL = 100

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainguard_collector import Recorder
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.recorder.recorder import Recorder
 
 Record = Callable[..., Recorder]
 collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]

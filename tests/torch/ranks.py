@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainguard_collector import Recorder
+from trainguard_collector.recorder.recorder import Recorder
 
 
 def main(kind: str) -> None:

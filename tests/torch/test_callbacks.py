@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader
 
 from tests.support.run_folder import steps_of
 from tests.torch.conftest import Record
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
-from trainguard_collector import annotate, annotation_begin, annotation_end, callbacks, smprof
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
+from trainguard_collector import callbacks, smprof
+from trainguard_collector.annotations import annotate, annotation_begin, annotation_end
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 pytestmark = pytest.mark.torch
@@ -43,9 +44,7 @@ def counts_of(job: Path) -> dict[str, int]:
     return dict(Counter(events.table.phases[row] for row in events.table.phase_index.tolist()))
 
 
-def test_given_the_trainer_of_transformers_when_trained_then_steps_evaluations_and_logs_are_recorded(
-    record: Record, send: Send, tmp_path: Path
-) -> None:
+def test_transformers_trainer_records_steps_evaluations_and_logs(record: Record, send: Send, tmp_path: Path) -> None:
     from transformers import Trainer, TrainingArguments
 
     recorder = record()
@@ -85,9 +84,7 @@ def test_given_the_trainer_of_transformers_when_trained_then_steps_evaluations_a
     assert "gradient/Regression_layer.weight" in steps[0].names
 
 
-def test_given_the_trainer_of_lightning_when_trained_then_steps_and_validations_are_recorded(
-    record: Record, send: Send, tmp_path: Path
-) -> None:
+def test_lightning_trainer_records_steps_and_validations(record: Record, send: Send, tmp_path: Path) -> None:
     import lightning
 
     class Module(lightning.LightningModule):  # type: ignore[misc]
@@ -131,9 +128,7 @@ def test_given_the_trainer_of_lightning_when_trained_then_steps_and_validations_
     assert "losses/loss" in steps[0].names
 
 
-def test_given_keras_when_fitted_then_batches_validations_checkpoints_and_losses_are_recorded(
-    record: Record, send: Send, tmp_path: Path
-) -> None:
+def test_keras_fit_records_batches_checkpoints_and_losses(record: Record, send: Send, tmp_path: Path) -> None:
     import keras
 
     recorder = record()
@@ -159,9 +154,7 @@ def test_given_keras_when_fitted_then_batches_validations_checkpoints_and_losses
     assert "losses/loss" in first.members("losses")
 
 
-def test_given_annotations_when_used_then_they_are_in_the_timeline_and_in_traces_of_torch(
-    record: Record, send: Send
-) -> None:
+def test_annotations_are_in_the_timeline_and_in_torch_traces(record: Record, send: Send) -> None:
     @annotate("function")
     def work(number: int) -> int:
         """Do some work."""
@@ -188,7 +181,7 @@ def test_given_annotations_when_used_then_they_are_in_the_timeline_and_in_traces
         pass
 
 
-def test_given_a_script_of_the_profilers_sdk_when_run_then_its_trace_is_handed_over(record: Record, send: Send) -> None:
+def test_script_of_the_profiler_sdk_hands_over_its_trace(record: Record, send: Send) -> None:
     recorder = record()
     profiler = smprof.SMProfiler.instance()
     config = smprof.Config()
@@ -208,9 +201,7 @@ def test_given_a_script_of_the_profilers_sdk_when_run_then_its_trace_is_handed_o
     assert len(list((send() / "kernel-traces").rglob("*.pt.trace.json.gz"))) == 1
 
 
-def test_given_timed_loaders_when_closed_then_nothing_stays_and_a_wrapped_loader_counts_once(
-    record: Record, send: Send
-) -> None:
+def test_closed_loaders_leave_nothing_and_nested_count_once(record: Record, send: Send) -> None:
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     before = iterator.__next__
     recorder = record()

@@ -10,9 +10,9 @@ import pytest
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from tests.torch.conftest import Record
-from trainguard.api import analyze
-from trainguard.rules.loader_series import LoaderState
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
+from trainguard.local.api import analyze
+from trainguard.rules.dataloader.series import LoaderState
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
@@ -84,7 +84,7 @@ def numbers(loader: Any) -> list[int]:
     ],
     ids=["forked", "persistent", "iterable", "spawned"],
 )
-def test_given_a_loader_with_workers_when_wrapped_then_it_is_as_before_and_each_fetch_is_recorded(
+def test_wrapped_loader_with_workers_records_each_fetch(
     dataset: Any, settings: dict[str, Any], expected: list[int], epochs: int, record: Record, send: Send
 ) -> None:
     recorder = record()
@@ -104,9 +104,7 @@ def test_given_a_loader_with_workers_when_wrapped_then_it_is_as_before_and_each_
     assert rows(send()) == sorted(per_epoch * epochs)
 
 
-def test_given_a_dataset_or_an_init_function_that_raises_when_wrapped_then_the_loader_raises_the_same(
-    record: Record, send: Send
-) -> None:
+def test_wrapped_loader_raises_what_its_dataset_or_init_raises(record: Record, send: Send) -> None:
     def fails(_: int) -> None:
         raise LookupError("no shard")
 
@@ -120,9 +118,7 @@ def test_given_a_dataset_or_an_init_function_that_raises_when_wrapped_then_the_l
     assert rows(send()) == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_given_loaders_that_the_script_does_not_loop_over_when_timed_then_their_workers_are_too(
-    record: Record, send: Send
-) -> None:
+def test_workers_of_automatically_timed_loaders_are_recorded(record: Record, send: Send) -> None:
     recorder = record()
     recorder.time_loaders()
     loader = DataLoader(Numbers(), batch_size=4, num_workers=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.run_folder import steps_of
-from trainguard.api import analyze
+from trainguard.local.api import analyze
 from trainguard_collector.objects import objects_folder
 
 pytestmark = pytest.mark.torch
@@ -46,9 +46,7 @@ def verdict(job: Path) -> str:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("ddp", "OK"), ("broken", "FIRED")])
-def test_given_replicas_when_recorded_then_ranks_out_of_sync_are_found(
-    kind: str, status: str, tmp_path: Path, send: Send
-) -> None:
+def test_replicas_out_of_sync_are_found(kind: str, status: str, tmp_path: Path, send: Send) -> None:
     run(kind, tmp_path)
     assert objects_folder(str(tmp_path / "spool"), "run-1", "node-1").is_dir()
     job = send()
@@ -62,9 +60,7 @@ def test_given_replicas_when_recorded_then_ranks_out_of_sync_are_found(
     assert names == ["rank0-node-1", "rank1-node-1"]
 
 
-def test_given_shards_when_recorded_then_each_rank_records_its_own_and_none_is_compared(
-    tmp_path: Path, send: Send
-) -> None:
+def test_shards_are_recorded_per_rank_and_not_compared(tmp_path: Path, send: Send) -> None:
     run("fsdp", tmp_path)
     job = send()
     (first, *_) = steps_of(job / "debug-output")

@@ -12,8 +12,8 @@ from torch import nn
 
 from tests.support.run_folder import steps_of
 from tests.torch.conftest import Record
-from trainguard.api import analyze
-from trainguard_collector.recorder.tensors import reductions, saver
+from trainguard.local.api import analyze
+from trainguard_collector.recorder.tensors import reductions, saving
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
 from trainguard_collector.recorder.tensors.saving import ALLOWED, CollectionConfig
 
@@ -55,7 +55,7 @@ def status_of(job: Path, rule: str, **parameters: Any) -> tuple[str, str]:
     return rows[f"training/{rule}"]
 
 
-def test_given_a_healthy_run_when_recorded_then_rules_over_tensors_judge_it(record: Record, send: Send) -> None:
+def test_tensor_rules_judge_a_healthy_recorded_run(record: Record, send: Send) -> None:
     recorder, model = record(), Net()
     recorder.watch(model, every=5, collections=["gradients", "weights", "biases", "relu_output"])
     train(recorder, model, steps=200)
@@ -78,7 +78,7 @@ def test_given_a_healthy_run_when_recorded_then_rules_over_tensors_judge_it(reco
     assert status_of(job, "DeadRelu", DeadRelu_threshold_layer="99")[0] != "FIRED"
 
 
-def test_given_a_run_that_diverges_when_recorded_then_the_rules_fire(record: Record, send: Send) -> None:
+def test_tensor_rules_fire_on_a_diverging_recorded_run(record: Record, send: Send) -> None:
     recorder, model = record(), Net()
     recorder.watch(model, every=1, loss=(loss := nn.CrossEntropyLoss()))
     train(recorder, model, steps=40, lr=1e8, loss=loss)
@@ -89,9 +89,7 @@ def test_given_a_run_that_diverges_when_recorded_then_the_rules_fire(record: Rec
     assert status_of(job, "ExplodingTensor")[0] == "FIRED"
 
 
-def test_given_a_part_that_gets_no_gradient_when_recorded_then_its_gradient_has_vanished(
-    record: Record, send: Send
-) -> None:
+def test_part_without_gradient_has_a_vanished_gradient(record: Record, send: Send) -> None:
     recorder, model = record(), Net()
     with torch.no_grad():
         model.last.weight.zero_()
@@ -131,14 +129,14 @@ def test_given_tensors_when_reduced_then_as_numpy_does(
     assert found == pytest.approx(expected, rel=tolerance, abs=tolerance)
 
 
-def test_given_values_far_from_zero_when_reduced_then_the_deviation_keeps_its_digits() -> None:
+def test_deviation_of_values_far_from_zero_keeps_its_digits() -> None:
     torch.manual_seed(4)
     tensors = [torch.randn(size) * 1e-2 + 100.0 for size in (512, 300_000)]
     for (place,), values in reduce_all(torch, tensors, ("std",)):
         assert values.item() == pytest.approx(float(tensors[place].double().std(correction=0)), rel=1e-4)
 
 
-def test_given_equal_and_unequal_bits_when_summed_then_the_checksum_says_which() -> None:
+def test_checksum_tells_equal_from_unequal_bits() -> None:
     torch.manual_seed(2)
     tensors = [torch.randn(9, 7), torch.randn(5).bfloat16(), torch.zeros(3)]
     first = float(checksum(torch, tensors))
@@ -152,9 +150,7 @@ def test_given_equal_and_unequal_bits_when_summed_then_the_checksum_says_which()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool])
-def test_given_full_tensors_when_read_then_they_have_the_same_bits(
-    dtype: torch.dtype, record: Record, send: Send
-) -> None:
+def test_full_tensors_are_read_back_bit_for_bit(dtype: torch.dtype, record: Record, send: Send) -> None:
     model = nn.Module()
     model.register_parameter("weight", nn.Parameter(torch.randn(5, 3).mul(2).to(dtype).t(), requires_grad=False))
     expected = model.weight.detach().clone().numpy()
@@ -170,7 +166,7 @@ def test_given_full_tensors_when_read_then_they_have_the_same_bits(
     assert (found.dtype, found.shape, found.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
 
 
-def test_given_scaled_gradients_when_recorded_then_they_are_unscaled(record: Record, send: Send) -> None:
+def test_scaled_gradients_are_recorded_unscaled(record: Record, send: Send) -> None:
     recorder, model = record(), nn.Linear(3, 1, bias=False)
     recorder.watch(model, every=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
@@ -189,9 +185,7 @@ def test_given_scaled_gradients_when_recorded_then_they_are_unscaled(record: Rec
         assert step.value("gradient_norm/total")[0] == pytest.approx(14**0.5)
 
 
-def test_given_an_optimizer_that_unscales_by_itself_when_recorded_then_gradients_are_unscaled(
-    record: Record, send: Send
-) -> None:
+def test_gradients_of_a_self_unscaling_optimizer_are_unscaled(record: Record, send: Send) -> None:
     recorder, model = record(), nn.Linear(3, 1, bias=False)
     kinds = "min,max,mean,std,variance,l2,prod"
     recorder.watch(model, every=1, collections=[CollectionConfig("gradients", {"reductions": kinds})])
@@ -208,9 +202,7 @@ def test_given_an_optimizer_that_unscales_by_itself_when_recorded_then_gradients
     assert step.value("gradient_norm/total")[0] == pytest.approx(14**0.5)
 
 
-def test_given_accumulated_gradients_when_the_saved_step_has_no_update_then_the_next_update_is_saved(
-    record: Record, send: Send
-) -> None:
+def test_save_step_without_an_update_saves_the_next_update(record: Record, send: Send) -> None:
     recorder, model = record(), Net()
     recorder.watch(model, every=2, collections=["gradients"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -225,7 +217,7 @@ def test_given_accumulated_gradients_when_the_saved_step_has_no_update_then_the_
     assert with_gradients == [3, 7]
 
 
-def test_given_two_optimizers_in_a_step_when_saved_then_the_gradients_of_both_are(record: Record, send: Send) -> None:
+def test_gradients_of_both_optimizers_in_a_step_are_saved(record: Record, send: Send) -> None:
     recorder, model = record(), nn.ModuleDict({"g": nn.Linear(1, 1, bias=False), "d": nn.Linear(1, 1, bias=False)})
     recorder.watch(model, every=1, collections=["gradients"])
     optimizers = [torch.optim.SGD(model[name].parameters(), lr=lr) for name, lr in (("g", 0.5), ("d", 0.25))]
@@ -242,11 +234,11 @@ def test_given_two_optimizers_in_a_step_when_saved_then_the_gradients_of_both_ar
     assert [step.value(f"learning_rate/{number}")[0] for number in range(2)] == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("most_copied", [saver.MOST_COPIED, 100, 0])
-def test_given_outputs_that_change_later_when_recorded_then_they_are_as_the_module_gave_them(
+@pytest.mark.parametrize("most_copied", [saving.MOST_COPIED, 100, 0])
+def test_outputs_changed_in_place_are_recorded_as_returned(
     most_copied: int, record: Record, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saver, "MOST_COPIED", most_copied)
+    monkeypatch.setattr(saving, "MOST_COPIED", most_copied)
     recorder, model = record(), nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 4))
     recorder.watch(model, every=1, collections=["activations"])
     x = torch.randn(5, 8)
@@ -260,7 +252,7 @@ def test_given_outputs_that_change_later_when_recorded_then_they_are_as_the_modu
     assert step.reduction("2_output_0", "std") == pytest.approx(float(model(x).std(correction=0).detach()), rel=1e-5)
 
 
-def test_given_steps_that_are_not_saved_when_run_then_no_module_has_a_hook_of_the_tensor_recorder(
+def test_steps_that_are_not_saved_add_no_tensor_hooks(
     record: Record,
 ) -> None:
     recorder, model = record(), Net()
@@ -272,9 +264,7 @@ def test_given_steps_that_are_not_saved_when_run_then_no_module_has_a_hook_of_th
     assert (counts, len(model.act._forward_hooks)) == ([1, 0, 0, 1], 0)
 
 
-def test_given_a_model_when_timed_then_forward_backward_and_optimizer_are_there_and_nothing_stays(
-    record: Record, send: Send
-) -> None:
+def test_timed_model_has_all_phases_and_leaves_no_hooks(record: Record, send: Send) -> None:
     before = torch.autograd.backward
     recorder, model = record(), Net()
     recorder.attach(model)
@@ -293,9 +283,7 @@ def test_given_a_model_when_timed_then_forward_backward_and_optimizer_are_there_
     assert names == {"forward": 7, "backward": 6, "optimizer": 6, "Step:ModeKeys.TRAIN": 8}  # one forward raised
 
 
-def test_given_a_model_that_cannot_be_watched_when_trained_then_the_script_goes_on(
-    record: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_script_goes_on_when_its_model_cannot_be_watched(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
     recorder = record()
     recorder.watch("no model")
     recorder.watch(Net(), collections=["no such collection"])
@@ -308,7 +296,7 @@ def test_given_a_model_that_cannot_be_watched_when_trained_then_the_script_goes_
     assert all(line.startswith("trainguard-collector: ") for line in capsys.readouterr().err.splitlines())
 
 
-def test_given_two_models_of_a_class_when_watched_then_both_are_recorded(record: Record, send: Send) -> None:
+def test_two_watched_models_of_one_class_are_both_recorded(record: Record, send: Send) -> None:
     recorder, one, other = record(), nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
     recorder.watch(one, every=1, collections=["weights"])
     recorder.watch(other)
@@ -323,9 +311,7 @@ def test_given_two_models_of_a_class_when_watched_then_both_are_recorded(record:
     )
 
 
-def test_given_a_compiled_model_when_watched_then_gradients_and_weights_are_recorded(
-    record: Record, send: Send
-) -> None:
+def test_compiled_model_records_gradients_and_weights(record: Record, send: Send) -> None:
     recorder, model = record(), Net()
     compiled = torch.compile(model, backend="eager")
     recorder.watch(compiled, every=1)
@@ -337,7 +323,7 @@ def test_given_a_compiled_model_when_watched_then_gradients_and_weights_are_reco
     assert "gradient/Net_first.weight" in steps[0].names
 
 
-def test_given_a_run_that_goes_on_when_recorded_then_steps_are_numbered_from_there(record: Record, send: Send) -> None:
+def test_resumed_run_numbers_its_steps_from_there(record: Record, send: Send) -> None:
     recorder, model = record(first_step=1_000), Net()
     recorder.watch(model, every=500)
     train(recorder, model, steps=3)

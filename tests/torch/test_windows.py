@@ -13,20 +13,20 @@ import torch
 from torch import nn
 
 from tests.torch.conftest import Record
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.reading import read_any
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
-from trainguard_collector import (
+from trainguard.kernels.readers.reading import read_any
+from trainguard_collector.recorder.profiles import (
     DataloaderProfilingConfig,
     DetailedProfilingConfig,
     FrameworkProfile,
     KernelProfile,
     PythonProfiler,
     PythonProfilingConfig,
-    Recorder,
     StepRange,
+    cProfileTimer,
 )
-from trainguard_collector.recorder.profiles import cProfileTimer
+from trainguard_collector.recorder.recorder import Recorder
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
@@ -54,9 +54,7 @@ def status_of(job: Path) -> dict[str, object]:
     return found
 
 
-def test_given_a_kernel_profile_when_trained_then_its_steps_are_traced_and_the_time_after_is_compared(
-    record: Record, send: Send
-) -> None:
+def test_kernel_profile_traces_its_steps_and_compares_overhead(record: Record, send: Send) -> None:
     recorder = record(kernels=KernelProfile(StepRange(20, 3)))
     train(recorder, 60)
     assert recorder.faults.newest == {}
@@ -72,7 +70,7 @@ def test_given_a_kernel_profile_when_trained_then_its_steps_are_traced_and_the_t
     assert note["median_after_ms"] > 0.0
 
 
-def test_given_too_few_steps_when_traced_then_nothing_is_compared(record: Record, send: Send) -> None:
+def test_too_few_traced_steps_compare_no_overhead(record: Record, send: Send) -> None:
     train(record(kernels=KernelProfile(StepRange(2, 2))), 6)
     note = status_of(send())["kernel_profile"]
     assert isinstance(note, dict)
@@ -80,14 +78,12 @@ def test_given_too_few_steps_when_traced_then_nothing_is_compared(record: Record
     assert "median_after_ms" not in note
 
 
-def test_given_a_run_that_ends_in_the_window_when_closed_then_the_trace_is_there(record: Record, send: Send) -> None:
+def test_run_that_ends_inside_the_window_still_has_its_trace(record: Record, send: Send) -> None:
     train(record(kernels=KernelProfile(StepRange(3, 50))), 6)
     assert len(list((send() / "kernel-traces/step-3").glob("*.gz"))) == 1
 
 
-def test_given_a_profiler_of_the_script_when_a_window_opens_then_it_is_left_alone(
-    record: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_profiler_of_the_script_is_left_alone_by_a_window(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
     recorder = record(kernels=KernelProfile(StepRange(2, 2)))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         train(recorder, 6)
@@ -96,9 +92,7 @@ def test_given_a_profiler_of_the_script_when_a_window_opens_then_it_is_left_alon
     assert line.endswith("a profiler of torch is running already; these steps are not profiled")
 
 
-def test_given_the_managed_defaults_when_trained_then_operators_waits_and_functions_of_their_steps_are_there(
-    record: Record, send: Send
-) -> None:
+def test_managed_defaults_record_operators_waits_and_functions(record: Record, send: Send) -> None:
     recorder = record(profile=FrameworkProfile())
     train(recorder, 14)
     assert recorder.faults.newest == {}
@@ -119,7 +113,7 @@ def test_given_the_managed_defaults_when_trained_then_operators_waits_and_functi
     assert any("backward" in name for _, _, name in pstats.Stats(str(files[0])).stats)  # type: ignore[attr-defined]
 
 
-def test_given_one_configuration_when_trained_then_nothing_else_is_recorded(record: Record, send: Send) -> None:
+def test_single_configuration_records_nothing_else(record: Record, send: Send) -> None:
     train(record(profile=FrameworkProfile(dataloader_profiling_config=DataloaderProfilingConfig(2, 3))), 8)
     job = send()
     events = events_of(job)
@@ -128,9 +122,7 @@ def test_given_one_configuration_when_trained_then_nothing_else_is_recorded(reco
     assert not (job / "profiler-output/framework/pytorch").exists()
 
 
-def test_given_pyinstrument_and_all_timers_when_trained_then_there_is_a_file_for_each_step(
-    record: Record, send: Send
-) -> None:
+def test_pyinstrument_with_all_timers_writes_a_file_per_step(record: Record, send: Send) -> None:
     config = PythonProfilingConfig(1, 2, python_profiler=PythonProfiler.PYINSTRUMENT)
     train(record(profile=FrameworkProfile(python_profiling_config=config)), 4)
     every = PythonProfilingConfig(1, 3, cprofile_timer=cProfileTimer.DEFAULT)
@@ -140,9 +132,7 @@ def test_given_pyinstrument_and_all_timers_when_trained_then_there_is_a_file_for
     assert sorted(path.name for path in (folder / "cprofile").iterdir()) == ["cpu_time", "off_cpu_time", "total_time"]
 
 
-def test_given_detailed_profiling_beside_a_kernel_profile_when_they_do_not_meet_then_both_are_there(
-    record: Record, send: Send
-) -> None:
+def test_disjoint_detailed_and_kernel_profiles_are_both_written(record: Record, send: Send) -> None:
     detailed = FrameworkProfile(detailed_profiling_config=DetailedProfilingConfig(2, 1))
     recorder = record(profile=detailed, kernels=KernelProfile(StepRange(6, 2)))
     train(recorder, 12)

@@ -48,9 +48,7 @@ def act(folder: Path, document: object, *words: str, refuses: int = 0) -> int:
         ("skypilot", "gpus", "sky stop --yes gpus"),
     ],
 )
-def test_given_an_idle_job_when_acted_on_then_its_scheduler_ends_it(
-    scheduler: str, job: str, expected: str, called: Path
-) -> None:
+def test_idle_job_is_ended_by_its_scheduler(scheduler: str, job: str, expected: str, called: Path) -> None:
     assert act(called.parent, IDLE, scheduler, job) == 0
     assert " ".join(called.read_text().split("\n")).startswith(expected)
     assert act(called.parent, IDLE, scheduler, job, refuses=3) == 1
@@ -73,7 +71,7 @@ def test_given_an_idle_job_when_acted_on_then_its_scheduler_ends_it(
         "no JSON",
     ],
 )
-def test_given_anything_else_when_acted_on_then_the_job_is_left_alone(document: object, called: Path) -> None:
+def test_job_that_is_not_idle_is_left_alone(document: object, called: Path) -> None:
     assert act(called.parent, document, "slurm", "4711") == 0
     assert not called.exists()
     assert act(called.parent, IDLE, "slurm", "4711", "--dry-run") == 0

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.debugger_replay.rules import RULES as COMPATIBLE_RULES
-from trainguard.engine.verdicts.severity import severity_of
-from trainguard.finding import Severity
+from trainguard.core.finding import Severity
+from trainguard.engine.verdicts.losses import severity_of
+from trainguard.managed.parameters import RULES as COMPATIBLE_RULES
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, SPECS
@@ -60,25 +60,15 @@ def on_page(rule: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("rule", TYPES)
-def test_given_a_rules_page_when_its_parameters_are_read_then_they_are_the_codes(rule: str) -> None:
+def test_parameters_on_a_rule_page_are_those_of_the_code(rule: str) -> None:
     defaults = TYPES[rule]().in_force()
     if rule != PROFILER_REPORT:
         del defaults[ACCEPTED_BY_ALL]
     assert on_page(rule) == {name: shown(value) for name, value in defaults.items()}
 
 
-def test_given_the_two_sets_of_defaults_when_read_then_they_are_the_codes() -> None:
-    expected = {
-        f"{rule}_{name}": (shown(TYPES[rule]().in_force()[name]), shown(value))
-        for rule, spec in SPECS.items()
-        for name, value in spec.shipped_defaults.items()
-    }
-    rows = table("rules/README.md", "parameter")
-    assert {row[0].strip("`"): (row[1], row[2].split(" ")[0]) for row in rows} == expected
-
-
 @pytest.mark.parametrize("rule", COMPATIBLE_RULES, ids=lambda rule: rule.name)
-def test_given_both_readings_when_their_defaults_are_compared_then_they_agree(rule: Any) -> None:
+def test_defaults_of_both_readings_agree(rule: Any) -> None:
     documented = in_points(TYPES[rule.name]().in_force())
     container = msgspec.structs.asdict(rule.parameters_type())
     of_page = container | dict(rule.parameters_type.documented)
@@ -89,16 +79,16 @@ def test_given_both_readings_when_their_defaults_are_compared_then_they_agree(ru
     assert {name: container[name] for name in shared} == {name: shipped[name] for name in shared}
 
 
-def test_given_the_severities_when_read_then_each_begins_at_its_score() -> None:
-    rows = [(float(score), name) for score, name in table("verdicts.md", "score from")]
+def test_each_severity_begins_at_its_score() -> None:
+    rows = [(float(score), name) for score, name in table("verdict.md", "score from")]
     assert [name for _, name in rows] == [severity.value for severity in reversed(Severity)]
     for score, name in rows:
         assert severity_of(score) == name
         assert score == 0 or severity_of(score - 0.01) != name
 
 
-def test_given_the_symptoms_when_read_then_their_causes_are_the_codes() -> None:
-    rows = {_rule(symptom): set(map(_rule, causes.split(", "))) for symptom, causes in table("verdicts.md", "symptom")}
+def test_causes_of_symptoms_are_those_of_the_code() -> None:
+    rows = {_rule(symptom): set(map(_rule, causes.split(", "))) for symptom, causes in table("verdict.md", "symptom")}
     looks = {rule: {spec.symptom, *spec.looks.values()} - {None} for rule, spec in SPECS.items()}
     explained = {
         rule: {*spec.explains, *(each for named in spec.explains_as.values() for each in named)}
@@ -116,7 +106,7 @@ def _rule(text: str) -> str:
     return text.partition(" (")[0]
 
 
-def test_given_the_pages_when_links_are_followed_then_each_leads_to_a_file() -> None:
+def test_every_link_of_the_pages_leads_to_a_file() -> None:
     root = DOCS.parent
     pages = [root / "README.md", root / "CHANGELOG.md", *DOCS.rglob("*.md")]
     broken = [
@@ -128,6 +118,12 @@ def test_given_the_pages_when_links_are_followed_then_each_leads_to_a_file() -> 
     assert broken == []
 
 
-def test_given_the_readme_when_its_rules_are_read_then_all_twelve_have_a_page() -> None:
-    named = {re.sub(r"\[(\w+)\].*", r"\1", row[0]) for row in table("../README.md", "rule")}
-    assert named == set(TYPES)
+def first_sentence(page: Path) -> str:
+    """Return what a rule's page says first."""
+    text = " ".join(page.read_text(encoding="utf-8").split("\n\n")[1].split())
+    return text.partition(". ")[0].removesuffix(".") + "."
+
+
+def test_the_page_of_all_rules_has_the_first_sentence_of_each() -> None:
+    said = {re.sub(r"\[(\w+)\].*", r"\1", row[0]): row[1] for row in table("rules/README.md", "rule")}
+    assert said == {rule: first_sentence(DOCS / "rules" / f"{rule}.md") for rule in TYPES}

@@ -86,7 +86,7 @@ def slow() -> tuple[int, Any]:
         (slow, "active"),
     ],
 )
-def test_given_any_answer_when_skypilot_asks_then_only_a_sure_and_fresh_word_is_idle(
+def test_skypilot_treats_only_a_sure_and_fresh_answer_as_idle(
     answer: Any, status: str, verdicts: dict[str, Any]
 ) -> None:
     verdicts["a"] = answer
@@ -95,7 +95,7 @@ def test_given_any_answer_when_skypilot_asks_then_only_a_sure_and_fresh_word_is_
     assert time.monotonic() - began < 0.9
 
 
-def test_given_several_jobs_or_none_when_skypilot_asks_then_each_must_be_idle(
+def test_skypilot_requires_every_job_to_be_idle(
     verdicts: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdicts["a"], verdicts["team/b"] = document("a"), document("team/b", verdict="healthy")
@@ -119,9 +119,7 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> N
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
 
-def test_given_the_command_when_asked_then_its_document_counts_and_a_late_one_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_document_of_the_command_counts_unless_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.dumps(
         served(document("bert", verdict="wasted", lost=3.5, spent=10.0, currency="USD", active=False, why="a\nb"))
     )
@@ -153,7 +151,7 @@ def test_given_the_command_when_asked_then_its_document_counts_and_a_late_one_do
         ({"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "bert"}, b"no JSON"),
     ],
 )
-def test_given_nothing_to_say_when_the_epilog_runs_then_it_writes_nothing_and_does_not_fail(
+def test_epilog_without_a_message_writes_nothing_and_succeeds(
     environment: dict[str, str], said: Any, verdicts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands(tmp_path, monkeypatch, scontrol=f"touch {tmp_path}/called")
@@ -231,7 +229,7 @@ def kubernetes(cluster: Cluster) -> Iterator[controller.Api]:
         server.shutdown()
 
 
-def test_given_jobs_of_a_cluster_when_looked_at_then_an_idle_one_is_marked_and_ended_after_the_grace(
+def test_idle_cluster_job_is_marked_and_ended_after_the_grace(
     verdicts: dict[str, Any],
 ) -> None:
     cluster = Cluster()
@@ -253,7 +251,7 @@ def test_given_jobs_of_a_cluster_when_looked_at_then_an_idle_one_is_marked_and_e
     assert [name for name, job in cluster.jobs.items() if job["spec"]["suspend"]] == ["idle"]
 
 
-def test_given_a_cluster_that_refuses_when_looked_at_then_nothing_is_ended_and_others_have_their_turn(
+def test_refusing_cluster_ends_nothing_and_others_continue(
     verdicts: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster()
@@ -271,7 +269,7 @@ def test_given_a_cluster_that_refuses_when_looked_at_then_nothing_is_ended_and_o
     assert "Jobs are not listed: GET /apis/batch/v1/jobs" in capsys.readouterr().out
 
 
-def test_given_jobs_of_a_queue_when_looked_at_then_only_an_idle_one_with_consent_is_terminated(
+def test_only_an_idle_queue_job_with_consent_is_terminated(
     verdicts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = {"trainguard:stop-on-fire": "allowed"}

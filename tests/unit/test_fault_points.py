@@ -5,13 +5,13 @@ import json
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 
-from trainguard.adapters.fault_points import FAULT_POINTS
-from trainguard.adapters.late_verdicts import LAG, LATE_S, LateVerdicts
-from trainguard.adapters.observability import PowertoolsJournal
+from trainguard.aws.fault_points import FAULT_POINTS
+from trainguard.aws.late_verdicts import LAG, LATE_S, LateVerdicts
+from trainguard.aws.observability import PowertoolsJournal
 
 
 class Kept:
-    """A journal that keeps what it is told."""
+    """A journal that keeps all entries."""
 
     def __init__(self) -> None:
         self.counted: list[str] = []
@@ -35,9 +35,7 @@ class Kept:
         ([30.0] * 10 + [LATE_S + 1], False),
     ],
 )
-def test_given_a_batch_when_it_ends_then_one_late_evaluation_in_ten_is_a_fault(
-    lags_s: list[float], is_behind: bool
-) -> None:
+def test_one_late_evaluation_in_ten_makes_the_batch_a_fault(lags_s: list[float], is_behind: bool) -> None:
     kept = Kept()
     journal = LateVerdicts(kept)
     for lag_s in lags_s:
@@ -48,7 +46,7 @@ def test_given_a_batch_when_it_ends_then_one_late_evaluation_in_ten_is_a_fault(
     assert kept.measured == [*lags_s, LATE_S * 2]
 
 
-def test_given_a_late_batch_when_the_next_is_on_time_then_it_is_none() -> None:
+def test_batch_on_time_after_a_late_one_is_no_fault() -> None:
     kept = Kept()
     journal = LateVerdicts(kept)
     journal.measure(LAG, LATE_S * 2)
@@ -59,10 +57,8 @@ def test_given_a_late_batch_when_the_next_is_on_time_then_it_is_none() -> None:
 
 
 @pytest.mark.parametrize("what", [*FAULT_POINTS, "late", "canary_passed"])
-def test_given_what_is_counted_when_logged_then_a_fault_carries_its_points_and_nothing_else_any(
-    what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    metrics = Metrics(service="tick", namespace="TrainGuard")
+def test_only_a_counted_fault_is_logged_with_its_points(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = Metrics(service="scheduler", namespace="TrainGuard")
     PowertoolsJournal(logger=Logger(service=f"faults-{what}"), metrics=metrics).count(what, 2, job="j")
     metrics.clear_metrics()
     line = json.loads(capsys.readouterr().out)

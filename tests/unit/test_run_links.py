@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.run_links import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
-from trainguard.settings.run_pages import run_pages
+from trainguard.core.run_links import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
+from trainguard.engine.settings.resolve import run_pages
 
 MLFLOW = {"MLFLOW_TRACKING_URI": "https://mlflow.example.com/", "MLFLOW_RUN_ID": "5e6663ce"}
 WANDB = {"WANDB_ENTITY": "team a", "WANDB_PROJECT": "bert", "WANDB_RUN_ID": "x1"}
@@ -41,13 +41,11 @@ WANDB = {"WANDB_ENTITY": "team a", "WANDB_PROJECT": "bert", "WANDB_RUN_ID": "x1"
         ({"MLFLOW_TRACKING_TOKEN": "secret", "WANDB_API_KEY": "secret"}, {}),
     ],
 )
-def test_given_what_a_job_has_when_links_are_made_then_only_whole_ones_are(
-    given_by_the_job: Mapping[str, str], links: Mapping[str, str]
-) -> None:
+def test_only_complete_links_are_made(given_by_the_job: Mapping[str, str], links: Mapping[str, str]) -> None:
     assert run_links([{}, given_by_the_job]) == links
 
 
-def test_given_several_sources_when_links_are_made_then_the_first_with_a_value_counts() -> None:
+def test_first_source_with_a_value_is_used_for_a_link() -> None:
     sources = [{"MLFLOW_RUN_ID": "tag"}, {"MLFLOW_RUN_ID": "env", **WANDB}, {"MLFLOW_TRACKING_URI": '"https://m"'}]
     assert run_links(sources)["MLflow"] == "https://m/#/runs/tag"
 
@@ -101,13 +99,13 @@ def test_given_the_longest_link_when_asked_then_it_is_shown() -> None:
 
 
 @given(st.text(max_size=60))
-def test_given_any_text_when_it_passes_then_it_is_ascii_without_markup(text: str) -> None:
+def test_any_passed_text_is_ascii_without_markup(text: str) -> None:
     link = f"https://a/{text}"
     if is_plain_link(link):
         assert link.isascii()
         assert not set(link) & set("<>\"'()[]{}*!@`|\\^ \n")
 
 
-def test_given_a_link_when_asked_for_the_run_then_it_is_the_one_of_mlflow() -> None:
+def test_run_link_is_the_one_of_mlflow() -> None:
     assert mlflow_run_of(run_links([MLFLOW])) == "5e6663ce"
     assert mlflow_run_of(run_links([WANDB])) is None

@@ -54,13 +54,7 @@ def module(name: str) -> Optional[Any]:
 
 
 def imported_torch() -> Any:
-    """Return torch, which the script has imported.
-
-    Raises
-    ------
-    ValueError
-        When it has not, or it is older than version 2.
-    """
+    """Return torch, which the script has imported; raises ValueError when it has not, or below version 2."""
     torch = module("torch")
     version = str(getattr(torch, "__version__", ""))
     major = version.split(".", maxsplit=1)[0]

@@ -9,11 +9,10 @@ from trainguard_collector.recorder.harmless import Faults, harmless, imported_to
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.instrument import Instrument
-    from trainguard_collector.recorder.loader_workers import Owner
+    from trainguard_collector.recorder.loader_workers import Owner, TimedLoaders
     from trainguard_collector.recorder.recorder import Recorder
     from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
     from trainguard_collector.recorder.tensors.watch import TensorRecorder
-    from trainguard_collector.recorder.torch_loaders import TimedLoaders
 
 
 class InTorch:
@@ -35,11 +34,7 @@ class InTorch:
 
     @harmless("attach")
     def attach(self, model: Any) -> None:
-        """Time forward, backward and optimizer of a model of torch by themselves.
-
-        ``forward`` is the call of the model, ``backward`` that of ``torch.autograd.backward`` (so of any
-        ``loss.backward()``), ``optimizer`` the step of any optimizer of torch.
-        """
+        """Time calls of the model, of ``torch.autograd.backward``, and of the step of any optimizer of torch."""
         recorder = cast("Recorder", self)
         if recorder.is_on:
             from trainguard_collector.recorder.instrument import Instrument
@@ -58,7 +53,7 @@ class InTorch:
         """Record calls of methods that save a checkpoint as phases; `forget_timed` ends that."""
         recorder = cast("Recorder", self)
         if recorder.is_on:
-            from trainguard_collector.recorder.checkpoints import time_checkpoints
+            from trainguard_collector.recorder.instrument import time_checkpoints
 
             self._undo += time_checkpoints(recorder, owner, names)
 
@@ -79,22 +74,12 @@ class InTorch:
         include_workers: str = "one",
         with_checksum: bool = True,
     ) -> None:
-        """Record the tensors of a model of torch, and time it as `attach` does.
+        """Record the tensors of a model of torch, wrapped, sharded, compiled or plain, and time it as `attach` does.
 
-        Parameters
-        ----------
-        model : torch.nn.Module
-            Wrapped in DistributedDataParallel, sharded, compiled or plain.
-        every : int
-            Each so many steps of a mode are saved, where a collection says nothing else.
-        collections : iterable of str or CollectionConfig, optional
-            By default ``gradients``, ``weights`` and ``biases``, as reductions. Losses and metrics are always saved.
-        loss : torch.nn.Module, optional
-            A loss that is no part of the model.
-        include_workers : str
-            ``one``: rank 0 saves; ``all``: each rank does.
-        with_checksum : bool
-            Each of several ranks saves a checksum of its parameters, unless they are sharded.
+        Each ``every``-th step of a mode is saved, where a collection says nothing else; ``collections`` are by default
+        ``gradients``, ``weights`` and ``biases``, as reductions, beside losses and metrics. ``loss`` is no part of the
+        model. ``include_workers`` is ``one`` (rank 0) or ``all``. ``with_checksum`` saves one of each rank's
+        parameters, unless sharded.
         """
         recorder = cast("Recorder", self)
         if recorder.is_on:
@@ -121,8 +106,7 @@ class InTorch:
     def loss(self, value: Any, name: str = "loss") -> None:
         """Save a loss, a number or an array with one entry of any framework, where the step is saved.
 
-        One that is logged between steps is saved with the next step that saves losses. Without `watch` each
-        ``scalars_every``-th step of a mode is saved.
+        One between steps is saved with the next such step. Without `watch` each ``scalars_every``-th step is saved.
         """
         self._scalar("losses", name, value)
 
@@ -172,6 +156,6 @@ class InTorch:
         """Record how long each batch of any loader of torch is waited for, without `wrap`."""
         recorder = cast("Recorder", self)
         if recorder.is_on and recorder.wants_waits and self._loaders is None:
-            from trainguard_collector.recorder.torch_loaders import TimedLoaders
+            from trainguard_collector.recorder.loader_workers import TimedLoaders
 
             self._loaders = TimedLoaders(recorder)

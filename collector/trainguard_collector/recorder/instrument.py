@@ -1,14 +1,50 @@
-"""Times forward, backward and optimizer of models of torch, by hooks and one function that is replaced."""
+"""Times what a script calls by hooks and replaced functions: forward, backward, optimizer, and saved checkpoints."""
 
 import functools
 import time
+from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple, Optional
 
-from trainguard_collector.recorder.checkpoints import replaced
-from trainguard_collector.recorder.gpu_times import Mark
+from trainguard_collector.recorder.contexts import Mark
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.recorder import Recorder
 from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER, label_of
+
+CHECKPOINT = "checkpoint"
+
+
+def time_checkpoints(recorder: Recorder, owner: Any, names: Iterable[str]) -> "list[Callable[[], None]]":
+    """Record calls of methods as phases; return what undoes each. One that calls another is one phase."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def timed(*arguments: Any, **named: Any) -> Any:
+            if recorder.is_in(CHECKPOINT):
+                return original(*arguments, **named)
+            with recorder.phase(CHECKPOINT):
+                return original(*arguments, **named)
+
+        return timed
+
+    return [replaced(owner, name, around) for name in names if hasattr(owner, name)]
+
+
+def replaced(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Put ``around(method)`` in place of a method of an object or a class; return what undoes it."""
+    original, had_own = getattr(owner, name), name in vars(owner)
+    own = around(original)
+    setattr(owner, name, own)
+
+    def undo() -> None:
+        if vars(owner).get(name) is not own:
+            return  # somebody has replaced it since, and calls through
+        if had_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+    return undo
+
 
 _clock = time.monotonic_ns
 
@@ -19,10 +55,7 @@ class _Began(NamedTuple):
 
 
 class Instrument:
-    """The timing of one process; it is taken away when the recorder is closed.
-
-    ``torch.autograd.backward`` is replaced by a function that calls it: it is what every ``loss.backward()`` calls.
-    """
+    """The timing of one process; ``torch.autograd.backward`` is replaced until the recorder is closed."""
 
     def __init__(self, recorder: Recorder, torch: Any) -> None:
         self._recorder, self._autograd = recorder, torch.autograd

@@ -1,8 +1,6 @@
-"""Workers of torch's data loaders: each records, in its own process, how long its batches took to load.
+"""The data loaders of torch: how long a training waits for them, and how long batches take in their workers.
 
-A worker is reached by ``worker_init_fn`` alone, which torch calls in it; a loader gets its own function back as soon as
-its workers run. What the script's function or dataset raises is the script's. Loaders without workers, and those of
-other libraries, are left as they are.
+A worker is reached by ``worker_init_fn`` alone; a loader gets its own function back as soon as its workers run.
 """
 
 import functools
@@ -17,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import SHARED, Handover, TimelineFile
-from trainguard_collector.recorder.harmless import Faults, module
+from trainguard_collector.recorder.harmless import Faults, imported_torch, module
+from trainguard_collector.recorder.loaders import SETUP, WAIT, setup_arguments
 from trainguard_collector.recorder.timeline import EventLog
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.recorder import Recorder
+
 
 LABEL, NAME = "DataLoaderWorker", "DataLoaderWorker::Fetch"
 FORMAT_VERSION = 1
@@ -57,8 +57,6 @@ class WorkerStart:
 
 
 class _Worker:
-    """Records the fetches of the process that it is made in."""
-
     def __init__(self, owner: Owner, worker_id: int) -> None:
         self._owner, self._number = owner, worker_id
         self._batches = 0
@@ -69,7 +67,7 @@ class _Worker:
         self._log = EventLog(self._open, self.faults, origin_us=owner.origin_us)
 
     def record(self) -> None:
-        """Time what torch calls for each batch, until the process ends."""
+        """Time each batch until the process ends."""
         fetchers = module("torch.utils.data._utils.fetch")
         for name in _FETCHERS:
             kind = getattr(fetchers, name)
@@ -95,7 +93,7 @@ class _Worker:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether the training process still records: what comes later would lie in the spool for nobody."""
+        """Return whether the training still records: what comes later would lie in the spool for nobody."""
         return self._mark.exists()
 
     def _add(self, began_ns: int) -> None:
@@ -137,7 +135,7 @@ class _Worker:
 
 @contextmanager
 def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
-    """Have the workers that a loader of torch starts meanwhile record what they do."""
+    """Have the workers that a torch loader starts within the block record what they do."""
     is_changed, original = False, None
     try:
         of_torch = module("torch.utils.data")
@@ -152,3 +150,58 @@ def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
     finally:
         if is_changed:
             loader.worker_init_fn = original
+
+
+class TimedLoaders:
+    """Times ``next()`` of all iterators of torch's loaders, and their workers, until the recorder is closed."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        loaders = imported_torch().utils.data.dataloader
+        self._iterator = loaders._BaseDataLoaderIter
+        self._next = self._iterator.__next__
+        self._timed = _timed(self._next, recorder)
+        self._iterator.__next__ = self._timed
+        self._with_workers = loaders._MultiProcessingDataLoaderIter
+        self._start = self._with_workers.__init__
+        self._starting = _starting(self._start, recorder)
+        self._with_workers.__init__ = self._starting
+        recorder.at_close.append(self._close)
+
+    def _close(self) -> None:
+        if self._iterator.__next__ is self._timed:  # else somebody has replaced it since; it calls through
+            self._iterator.__next__ = self._next
+        if self._with_workers.__init__ is self._starting:
+            self._with_workers.__init__ = self._start
+
+
+class _Settings:
+    def __init__(self, iterator: Any) -> None:
+        self.num_workers = getattr(iterator, "_num_workers", None)
+        self.pin_memory = getattr(iterator, "_pin_memory", None)
+
+
+def _starting(start: Callable[..., None], recorder: "Recorder") -> Callable[..., None]:
+    @functools.wraps(start)
+    def starting(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
+        with recorder.starting_workers(loader):
+            start(iterator, loader, *arguments, **named)
+
+    return starting
+
+
+def _timed(fetch: Callable[[Any], Any], recorder: "Recorder") -> Callable[[Any], Any]:
+    @functools.wraps(fetch)
+    def timed(iterator: Any) -> Any:
+        began = _clock()
+        batch = fetch(iterator)
+        try:
+            if recorder.is_on and recorder.wants_wait(WAIT):
+                if not getattr(iterator, "_trainguard_is_known", False):
+                    iterator._trainguard_is_known = True
+                    recorder.log.record((SETUP, SETUP, began, began, setup_arguments(_Settings(iterator)), 0))
+                recorder.log.record((WAIT, WAIT, began, _clock(), f'{{"pid":{os.getpid()}}}', 0))
+        except Exception as fault:
+            recorder.faults.add("loaders", fault)
+        return batch
+
+    return timed

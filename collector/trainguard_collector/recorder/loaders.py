@@ -59,7 +59,7 @@ class WatchedLoader:
 
 
 def setup_arguments(loader: Any) -> str:
-    """Return what an event says of a loader, as JSON: workers and pinned memory where it has such settings."""
+    """Return what an event says about a loader, as JSON: workers and pinned memory where it has such settings."""
     parts = [f'"pid":{os.getpid()}']
     workers, pinned = getattr(loader, "num_workers", None), getattr(loader, "pin_memory", None)
     if isinstance(workers, int) and not isinstance(workers, bool) and workers >= 0:

@@ -73,21 +73,8 @@ Range = Union[StepRange, TimeRange]
 class MetricsConfig:
     """What the configurations have in common: their range, by default that of the managed profiler.
 
-    Parameters
-    ----------
-    start_step, num_steps : int, optional
-        The first training step that is profiled, and how many.
-    start_unix_time : int, optional
-        When profiling begins, epoch seconds.
-    duration : float, optional
-        For how long, seconds. Either the pair of steps or this pair.
-    profile_default_steps : bool
-        Profile the default steps, whatever steps are given.
-
-    Raises
-    ------
-    ValueError
-        When both pairs are given, or a value is none of its kind.
+    The range is of steps, or of epoch seconds and ``duration`` in seconds. Raises ValueError when both are given, or a
+    value is none of its kind.
     """
 
     default_start_step = 0
@@ -178,21 +165,9 @@ class SMDataParallelProfilingConfig(MetricsConfig):
 class FrameworkProfile:
     """What is recorded beside steps and phases: the configurations that are given, else all of them.
 
-    Parameters
-    ----------
-    local_path, file_max_size, file_close_interval, file_open_fail_threshold
-        How the managed profiler writes its files: checked, and without effect. The recorder writes into the spool.
-    detailed_profiling_config, dataloader_profiling_config, python_profiling_config : optional
-        What is not given is then not recorded.
-    horovod_profiling_config, smdataparallel_profiling_config : optional
-        Not recorded; where one is given alone, nothing else is recorded either.
-    start_step, num_steps, start_unix_time, duration : optional
-        A range for all; ignored where a configuration is given, as the managed class does.
-
-    Raises
-    ------
-    ValueError
-        When a value is none of its kind.
+    Settings of the managed profiler's files are checked, and without effect. Horovod and smdataparallel are not
+    recorded; where one is given alone, nothing is. A range is ignored where a configuration is given. Raises
+    ValueError.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the managed class's, in its order
@@ -234,15 +209,7 @@ class FrameworkProfile:
 
 
 class KernelProfile:
-    """Kernel traces of some training steps, by torch's profiler.
-
-    Parameters
-    ----------
-    steps : StepRange
-        Three to ten steps, after the first hundred.
-    record_shapes : bool
-        Record the shapes of operators' inputs: some kernels' precision follows from them alone.
-    """
+    """Kernel traces of ``steps``, by default 100 to 104; shapes of inputs say some kernels' precision."""
 
     def __init__(self, steps: Optional[StepRange] = None, *, record_shapes: bool = True) -> None:
         self.steps = StepRange(100, 5) if steps is None else steps

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
-from trainguard_collector.recorder.contexts import PhaseContext, StepContext
-from trainguard_collector.recorder.gpu_times import GpuTimes, Mark, gpu_times
+from trainguard_collector.recorder.contexts import GpuTimes, Mark, PhaseContext, StepContext, gpu_times
 from trainguard_collector.recorder.harmless import Faults, harmless
 from trainguard_collector.recorder.in_torch import InTorch
 from trainguard_collector.recorder.loaders import WatchedLoader
-from trainguard_collector.recorder.places import recording_settings
-from trainguard_collector.recorder.ranks import Rank, find_rank
+from trainguard_collector.recorder.process import Rank, find_rank, recording_settings
 from trainguard_collector.recorder.timeline import MODES, STEP, EventLog
 from trainguard_collector.settings import Settings
 
@@ -48,26 +46,11 @@ class StepNumbers:
 class Recorder(InTorch):
     """Records what a training process does. Without an output it does nothing, and costs next to nothing.
 
-    Parameters
-    ----------
-    output : str, optional
-        ``s3://bucket/prefix`` or a folder; by default ``TRAINGUARD_OUTPUT``.
-    job : str, optional
-        The job's name; by default ``TRAINGUARD_JOB``, else what started the job says.
-    profile : FrameworkProfile, optional
-        What is recorded of operators, data loaders and functions, and when. Without it, each wait for data.
-    kernels : KernelProfile, optional
-        The steps of which a kernel trace is recorded.
-    mode : str
-        What steps are where nothing else is said: ``TRAIN``, ``EVAL``, ``PREDICT`` or ``GLOBAL``.
-    first_step : int
-        The number of the first training step, for a run that goes on from a checkpoint.
-    with_gpu_times : bool
-        Time phases on the GPU too.
-    scalars_every : int
-        Losses and metrics of each so many steps of a mode are saved where `watch` was not called.
-    with_sampler : bool
-        Start the node's sampler if it does not run. Nothing sends what is recorded without one.
+    ``output`` is ``s3://bucket/prefix`` or a folder, by default ``TRAINGUARD_OUTPUT``; ``job`` ``TRAINGUARD_JOB``, else
+    what started the job says. ``profile`` says what is recorded of operators, data loaders and functions; without it,
+    each wait for data. ``mode`` is that of steps that have none: ``TRAIN``, ``EVAL``, ``PREDICT`` or ``GLOBAL``.
+    ``first_step`` is for a run that goes on from a checkpoint. Each ``scalars_every``-th step's losses and metrics are
+    saved without `watch`. ``with_sampler`` starts the node's sampler: nothing is sent without one.
     """
 
     def __init__(  # noqa: PLR0913 - what a script sets, by name
@@ -187,8 +170,8 @@ class Recorder(InTorch):
     def phase(self, name: str) -> PhaseContext:
         """Return the context of a part of the work: ``with recorder.phase("checkpoint"):``.
 
-        ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``checkpoint`` and ``evaluation`` are known to readers;
-        any other name is shown as it is. Steps within ``evaluation`` are of mode EVAL.
+        Readers know ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``checkpoint`` and ``evaluation`` (its
+        steps are of mode EVAL).
         """
         return PhaseContext(self, name)
 

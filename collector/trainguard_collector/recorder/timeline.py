@@ -15,10 +15,10 @@ STEP = "Step:ModeKeys"
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 FLUSH_NS = 10_000_000
 """Steps of this length and longer are each written as they end, so that a process that hangs has written its newest
-one: `trainguard.rules.hung_steps` relies on it. Shorter ones are written together."""
+one: `trainguard.rules.hung_job.steps` relies on it. Shorter ones are written together."""
 
 MOST_WAITING = 8_192
-"""Events that wait in memory; what comes while there are so many is dropped and counted."""
+"""Further events are dropped and counted."""
 
 MOST_LABELS, MOST_NAMES = 200, 800
 LONGEST_LABEL = 128
@@ -39,25 +39,20 @@ _MANAGED = {
     CHECKPOINT: "Checkpoint",
     EVALUATION: "Evaluation",
 }
-"""Labels of phases as the managed profiler writes them, and of those that it does not have."""
 
 
 TimedEvent = tuple[str, str, int, int, str, int]
-"""Something that a thread did: label, name, beginning and end in nanoseconds of the monotonic clock, arguments as JSON
-or empty, and a number of the thread. A plain tuple: it is made several times a step."""
+"""Label, name, beginning and end in nanoseconds of the monotonic clock, arguments as JSON, and a thread.
+
+A plain tuple: it is made several times a step.
+"""
 
 
 class EventLog:
     """The events of one process on their way to its timeline.
 
-    Parameters
-    ----------
-    file : callable
-        Returns the timeline's file, given what its first lines are; called once, at the first flush.
-    faults : Faults
-    origin_us : int, optional
-        What the times of lines are relative to, epoch microseconds; by default now. Processes whose lines are put
-        together have one.
+    ``file`` gets the first lines, and is called once, at the first flush. Times are relative to ``origin_us``, epoch
+    microseconds, by default now; processes whose lines are put together have one.
     """
 
     def __init__(
@@ -170,7 +165,6 @@ class EventLog:
         return start
 
     def _number(self, label: str, lines: "list[str]") -> int:
-        """Return the number of a new label; of more labels than there is room for, that of OTHER."""
         if len(self._labels) >= MOST_LABELS:
             label = OTHER
             if label in self._labels:

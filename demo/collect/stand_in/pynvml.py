@@ -1,7 +1,7 @@
 """NVML's bindings of a machine with one GPU, which is busy while the training computes.
 
-The training writes into the file that ``DEMO_DEVICE`` names how long it has computed, in seconds, and since when it
-does: two doubles. As in NVML, utilization is the share of about the last second.
+The file that ``DEMO_DEVICE`` names has two doubles: seconds computed, and since when. Utilization is the share of about
+the last second.
 """
 
 import os

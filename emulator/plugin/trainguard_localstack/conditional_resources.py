@@ -1,9 +1,7 @@
 """What is not there by its condition is not looked at: properties of such a resource, and a branch of ``Fn::If``.
 
-LocalStack 4.9.2 reads a template as it was before an update and as it is after it, at once. It evaluates the properties
-of a resource whose condition does not hold, and both readings of a branch of ``Fn::If`` that only one of them takes. It
-then refuses the template where that takes an attribute of another resource that is not there by the same condition.
-CloudFormation does not.
+LocalStack 4.9.2 evaluates them, before and after an update, and refuses the template where they take an attribute of
+another resource that is not there. CloudFormation does not.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ def install() -> None:
 
 
 def _presence(model: Any, node: Any) -> tuple[bool, bool]:
-    """Return whether a resource is there by its condition, before the update and after it; true without one."""
+    """Return presence before the update and after it; true without a condition."""
     if is_nothing(node.condition_reference):
         return True, True
     found = model._resolve_resource_condition_reference(node.condition_reference)

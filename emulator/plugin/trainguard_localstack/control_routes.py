@@ -1,11 +1,7 @@
-"""What tests and the demo may ask of the emulator beside AWS's own interface.
+"""What tests and the demo may ask of the emulator: ``POST /_trainguard/training-jobs/<name>/finish`` or ``backdate``.
 
-``POST /_trainguard/training-jobs/<name>/finish?status=Completed|Failed[&reason=...]``
-    ends a running training job as if its training had ended.
-``POST /_trainguard/training-jobs/<name>/backdate?began=<ISO 8601>``
-    lets the job that is created next under this name have begun then.
-``GET /_trainguard/calls[?action=StopTrainingJob][&job=<name>]``
-    lists the SageMaker calls that came in.
+``finish?status=Completed/Failed[&reason=...]``; ``backdate?began=<ISO 8601>`` of the job that is created next; ``GET
+/_trainguard/calls[?action=StopTrainingJob][&job=<name>]`` lists the SageMaker calls.
 """
 
 from __future__ import annotations

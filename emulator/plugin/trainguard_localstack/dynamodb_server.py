@@ -1,12 +1,7 @@
 """The DynamoDB engine: moto's DynamoDB behind HTTP, corrected in three places on which conditional writes depend.
 
-Runs as its own process, ``python -m trainguard_localstack.dynamodb_server PORT``, and ends with its parent.
-
-* moto checks a condition and writes in two steps, so that two concurrent writers can both win. One lock round each
-  request makes every write, and every transaction, atomic.
-* moto cannot serialise the old item of a failed condition (``ReturnValuesOnConditionCheckFailure=ALL_OLD``) when it
-  holds a nested Binary: the writer sees a server error in place of the conflict.
-* moto counts the base64 text of a Binary against the 400 KB limit of an item and in ``size()``, a third too much.
+moto checks and writes in two steps, cannot serialise an old item with a nested Binary, and counts base64 text. Runs as
+its own process, ``python -m trainguard_localstack.dynamodb_server PORT``, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -68,8 +63,6 @@ def end_with_parent() -> None:
 
 
 class _KeepAlive(WSGIRequestHandler):
-    """Keeps LocalStack's connection open between requests, and logs none of them."""
-
     protocol_version = "HTTP/1.1"
 
     def log_request(self, *_args: object) -> None:

@@ -1,8 +1,7 @@
 """EventBridge patterns as AWS treats them, where LocalStack 4.9.2 does otherwise.
 
-* In a wildcard pattern ``*`` stands for zero or more characters; LocalStack wants at least one.
-* AWS refuses a pattern that is not valid when the rule is made. LocalStack takes it, and then every event of the bus
-  fails at that rule, so that the rules after it see none.
+LocalStack's ``*`` wants at least one character, and an invalid pattern, which AWS refuses, hides events from later
+rules.
 """
 
 from __future__ import annotations

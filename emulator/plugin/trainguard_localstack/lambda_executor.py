@@ -1,8 +1,4 @@
-"""LocalStack's Lambda service runs functions as child processes instead of Docker containers.
-
-The service stays LocalStack's own: queues, retries, dead-letter queues, versions and mappings. Only the execution
-environment is replaced, through the plugin point that LocalStack has for it (``LAMBDA_RUNTIME_EXECUTOR``).
-"""
+"""LocalStack's Lambda service runs functions as child processes, through ``LAMBDA_RUNTIME_EXECUTOR``."""
 
 from __future__ import annotations
 

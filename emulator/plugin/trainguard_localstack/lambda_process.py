@@ -1,4 +1,4 @@
-"""The parent's side of one Lambda execution environment: start it, send it work, read its log, end it."""
+"""The parent's side of one Lambda execution environment."""
 
 from __future__ import annotations
 
@@ -34,19 +34,7 @@ class Reply:
 
 
 def python_path(code: Path, layers: list[Path], runtime: str, packages: Path) -> str:
-    """Return PYTHONPATH for a function: its code, its layers, of which a later one hides an earlier, and the runtime's.
-
-    Parameters
-    ----------
-    code
-        Unpacked function code.
-    layers
-        Unpacked layers in the function's order.
-    runtime
-        For example ``python3.13``: a layer may keep its packages in ``python/lib/<runtime>/site-packages``.
-    packages
-        What AWS's runtime brings.
-    """
+    """Return PYTHONPATH for a function: its code, its layers, later ones first, and the runtime's packages."""
     folders = [code]
     for layer in reversed(layers):
         folders += [layer / "python" / "lib" / runtime / "site-packages", layer / "python"]
@@ -55,19 +43,7 @@ def python_path(code: Path, layers: list[Path], runtime: str, packages: Path) ->
 
 
 class LambdaProcess:
-    """A child process that runs one function's handler; one invocation at a time.
-
-    Parameters
-    ----------
-    interpreter
-        Python that runs the function.
-    environment
-        Variables of the function; `INHERITED` ones of this process are added.
-    folder
-        Working directory, the function's unpacked code.
-    timeout_s
-        The function's timeout.
-    """
+    """A child process that runs one function's handler, one invocation at a time, in ``folder``."""
 
     def __init__(self, *, interpreter: str, environment: Mapping[str, str], folder: Path, timeout_s: float) -> None:
         # -S: none of the interpreter's own packages; -P: none of the modules beside the worker.
@@ -163,15 +139,13 @@ class LambdaProcess:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A started child process and the streams to and from it."""
-
     process: subprocess.Popen[str]
     requests: IO[str]
     replies: queue.SimpleQueue[dict[str, Any] | None] = field(default_factory=queue.SimpleQueue)
     log: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
 
     def collect_log(self) -> str:
-        """Read the log up to the end-of-log mark, or up to the end of the stream."""
+        """Read up to the end-of-log mark, or up to the end of the stream."""
         lines: list[str] = []
         while True:
             try:
@@ -184,7 +158,6 @@ class _Child:
         return "".join(lines)
 
     def kill(self) -> None:
-        """End the process, if it has not ended."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

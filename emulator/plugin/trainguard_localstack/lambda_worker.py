@@ -1,10 +1,7 @@
 """One Lambda execution environment: requests in on stdin, results out on the descriptor named by argv[1].
 
-Both directions carry one JSON object a line. The first line out says whether the handler could be loaded.
-What the function prints goes to stdout and stderr, where the parent reads it as the function's log; after
-each invocation a line with ``END_OF_LOG`` tells the parent that the log is complete.
-
-The file runs under the function's interpreter, not LocalStack's, hence it imports the standard library alone.
+Both are one JSON object a line, the first one out about the handler. After each invocation a line with ``END_OF_LOG``
+ends the log. The file runs under the function's interpreter: it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -69,13 +66,7 @@ def describe_error(error: BaseException, *, error_type: str | None = None) -> di
 
 
 def load_handler(reference: str) -> Handler:
-    """Import the handler named ``package/module.function``.
-
-    Raises
-    ------
-    HandlerLoadError
-        With the error types and messages of AWS's own runtime.
-    """
+    """Import the handler named ``package/module.function``; raises HandlerLoadError with AWS's types and messages."""
     module_name, _, function_name = reference.rpartition(".")
     try:
         module = importlib.import_module(module_name.replace("/", "."))

@@ -1,10 +1,7 @@
 """When LocalStack's process ends: with the process that started it, and without delay.
 
-The launcher keeps the other end of LocalStack's stdin open. A launcher that is killed cannot stop anything any more,
-but its end of the pipe is closed by the kernel.
-
-Once LocalStack has stopped its services, threads of its own may go on repeating requests to them for a minute, which
-would hold the process up; nothing that they do then matters.
+The kernel closes a killed launcher's end of stdin. Threads of a stopped LocalStack could hold the process up for a
+minute.
 """
 
 from __future__ import annotations

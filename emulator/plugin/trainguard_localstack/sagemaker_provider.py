@@ -59,10 +59,7 @@ def _key(context: RequestContext, name: str) -> JobKey:
 
 
 def _key_of_arn(request: dict[str, Any]) -> JobKey:
-    """Return the job that a tagging request names.
-
-    The only resources here are training jobs: any other ARN is unknown.
-    """
+    """Return the job of a tagging request; any other ARN is unknown."""
     parts = request["ResourceArn"].split(":")
     if len(parts) != 6 or not parts[5].startswith("training-job/"):
         raise TrainingJobError("ValidationException", "Requested resource not found.")
@@ -111,7 +108,7 @@ def _as_list(tags: dict[str, str]) -> list[dict[str, str]]:
 
 
 def _recorded(action: str, operation: Operation) -> Operation:
-    """Note each call of `operation` in the call log, and answer a refusal in AWS's form."""
+    """Note each call in the call log, and answer a refusal in AWS's form."""
 
     def handle(context: RequestContext, request: dict[str, Any]) -> dict[str, Any]:
         refusal: TrainingJobError | None = None

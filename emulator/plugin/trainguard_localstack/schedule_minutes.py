@@ -1,10 +1,4 @@
-"""How long a minute of EventBridge's scheduled rules lasts.
-
-LocalStack looks at its scheduled rules once a minute, and a rule with ``rate(1 minute)`` fires at each look. A test
-that waits for two ticks need not last two minutes: with ``TRAINGUARD_MINUTE_S=5`` LocalStack looks every five seconds.
-Rules with other rates or with cron expressions are still judged by the real clock, and only make sense with the real
-minute.
-"""
+"""How long a minute of EventBridge's ``rate(1 minute)`` rules lasts: ``TRAINGUARD_MINUTE_S`` seconds."""
 
 from __future__ import annotations
 

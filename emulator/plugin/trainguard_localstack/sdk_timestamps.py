@@ -1,6 +1,6 @@
 """Step Functions' SDK integrations give timestamps as ISO 8601 text; LocalStack 4.9.2 leaves Python's datetimes.
 
-A datetime in a state's data cannot be handed to a Lambda function, nor compared or parsed by JSONata.
+A datetime cannot be handed to a Lambda function, nor parsed by JSONata.
 """
 
 from __future__ import annotations

@@ -28,11 +28,7 @@ _FILTERS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], bool]]] = {
 
 
 def list_page(jobs: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ListTrainingJobs response for `request`.
-
-    As on AWS, 10 jobs a page unless ``MaxResults`` says otherwise, by creation time unless ``SortBy`` does, and
-    descending unless ``SortOrder`` does. The token is the position of the next page's first job.
-    """
+    """Return the ListTrainingJobs response with AWS's defaults; the token is the position of the next page."""
     found = [
         job
         for job in jobs

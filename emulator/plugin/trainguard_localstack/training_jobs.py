@@ -1,7 +1,4 @@
-"""SageMaker training jobs, in memory: what they are, how they change, and when SageMaker refuses.
-
-Nothing trains. A job starts when it is created and stays ``InProgress`` until it is stopped, or finished by the test.
-"""
+"""SageMaker training jobs, in memory: a job starts when it is created, and runs until it is stopped or finished."""
 
 from __future__ import annotations
 
@@ -65,15 +62,7 @@ class JobChange:
 
 
 class TrainingJobs:
-    """All training jobs of the emulator.
-
-    Parameters
-    ----------
-    now
-        Gives the time, with its zone.
-    on_change
-        Is called after each change of a job's status, in the thread that made it.
-    """
+    """All training jobs of the emulator; ``on_change`` is called in the thread that changed a job's status."""
 
     def __init__(self, *, now: Callable[[], datetime], on_change: Callable[[JobChange], None]) -> None:
         self._now = now
@@ -88,13 +77,7 @@ class TrainingJobs:
             self._began[key] = began
 
     def create(self, key: JobKey, request: Mapping[str, Any]) -> None:
-        """Create a job from a CreateTrainingJob request; it starts, then trains.
-
-        Raises
-        ------
-        TrainingJobError
-            ``ResourceInUse``: the name has been used.
-        """
+        """Create a job, which starts at once; raises TrainingJobError ``ResourceInUse`` for a used name."""
         description = copy.deepcopy({name: value for name, value in request.items() if name != "Tags"})
         description |= {"TrainingJobArn": key.arn, "SecondaryStatusTransitions": []}
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
@@ -114,24 +97,12 @@ class TrainingJobs:
         self._tell(changes)
 
     def describe(self, key: JobKey) -> dict[str, Any]:
-        """Return the DescribeTrainingJob response.
-
-        Raises
-        ------
-        TrainingJobError
-            ``ValidationException``: there is no such job.
-        """
+        """Return the DescribeTrainingJob response; raises TrainingJobError ``ValidationException`` without the job."""
         with self._lock:
             return copy.deepcopy(self._find(key).description)
 
     def request_stop(self, key: JobKey) -> None:
-        """Let a running job go to ``Stopping``; `complete_stop` ends it.
-
-        Raises
-        ------
-        TrainingJobError
-            ``ValidationException``: there is no such job, or it does not run.
-        """
+        """Let a running job go to ``Stopping``, which `complete_stop` ends; raises TrainingJobError."""
         with self._lock:
             job = self._find(key)
             self._require_running(job)
@@ -147,13 +118,7 @@ class TrainingJobs:
         self._tell(changes)
 
     def finish(self, key: JobKey, *, status: FinalStatus, reason: str | None = None) -> None:
-        """End a running job as if its training had ended; `reason` is the FailureReason of a failed one.
-
-        Raises
-        ------
-        TrainingJobError
-            ``ValidationException``: there is no such job, or it does not run.
-        """
+        """End a running job; `reason` is the FailureReason of a failed one. Raises TrainingJobError."""
         with self._lock:
             job = self._find(key)
             self._require_running(job)
@@ -170,13 +135,7 @@ class TrainingJobs:
             return [copy.deepcopy(job.description) for job in jobs]
 
     def tags(self, key: JobKey) -> dict[str, str]:
-        """Return a copy of a job's tags.
-
-        Raises
-        ------
-        TrainingJobError
-            ``ValidationException``: there is no such job.
-        """
+        """Return a copy of a job's tags; raises TrainingJobError without the job."""
         with self._lock:
             return dict(self._find(key).tags)
 

@@ -1,4 +1,4 @@
-"""What ``trainguard`` accepts. Everything that takes time to import is imported when a command runs."""
+"""The command ``trainguard``; slow modules are imported when a command runs."""
 
 import os
 import sys
@@ -8,32 +8,32 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.commands.alerts.command import alerts
-from trainguard.cli.commands.analyze.command import analyze
-from trainguard.cli.commands.cost.command import cost
-from trainguard.cli.commands.doctor.command import doctor
-from trainguard.cli.commands.explain.command import explain
-from trainguard.cli.commands.jobs.command import jobs
-from trainguard.cli.commands.kernels.command import kernels
-from trainguard.cli.commands.notifications.command import notifications
-from trainguard.cli.commands.open.command import open_report
-from trainguard.cli.commands.params.command import params
-from trainguard.cli.commands.prices.command import prices
-from trainguard.cli.commands.replay.command import replay
-from trainguard.cli.commands.report.command import report
-from trainguard.cli.commands.status.command import status
-from trainguard.cli.commands.stops.command import stops
-from trainguard.cli.commands.verdict.command import verdict
-from trainguard.cli.help_examples import list_examples
+from trainguard.cli.command import list_examples
+from trainguard.cli.commands.alerts import alerts
+from trainguard.cli.commands.analyze import analyze
+from trainguard.cli.commands.cost import cost
+from trainguard.cli.commands.doctor import doctor
+from trainguard.cli.commands.explain import explain
+from trainguard.cli.commands.jobs import jobs
+from trainguard.cli.commands.kernels import kernels
+from trainguard.cli.commands.notifications import notifications
+from trainguard.cli.commands.open import open_report
+from trainguard.cli.commands.params import params
+from trainguard.cli.commands.prices import prices
+from trainguard.cli.commands.replay import replay
+from trainguard.cli.commands.report import report
+from trainguard.cli.commands.status import status
+from trainguard.cli.commands.stops import stops
+from trainguard.cli.commands.verdict import verdict
 
 _OWN_FAULT = 70
-"""As ``sysexits.h`` has it for faults of the program; Python's own 1 would say that a rule has fired."""
+"""As in ``sysexits.h`` for faults of the program; Python's own 1 would say that a rule has fired."""
 
 _INTERRUPTED = 130
-"""As a shell has it for a program that SIGINT ended; typer ends with it too, and says nothing."""
+"""As in a shell after SIGINT; typer ends with it too, without a message."""
 
 _READER_GONE = 141
-"""As a shell has it for a program that SIGPIPE ended; rich and typer would end with 1."""
+"""As in a shell after SIGPIPE; rich and typer would end with 1."""
 
 app = typer.Typer(
     name="trainguard",
@@ -85,7 +85,7 @@ list_examples(app)
 
 def run() -> None:
     """Run the command line of this process."""
-    # Nothing here multiplies matrices: a pool of threads for it would only cost start-up time.
+    # A pool of threads for matrices would only cost start-up time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -1,24 +1,16 @@
-"""Options that several commands have, each written once.
-
-What means the same to every command is a type of its parameter, such as ``AsJson``. What a command explains in its own
-words is a function of those words, such as ``job_option``.
-"""
+"""Common options: a type of its parameter for one meaning, a function where a command explains it in its own words."""
 
 from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 DEFAULT_STACK = "TrainGuard"
 
 
-class DefaultsOf(StrEnum):
-    """Whose defaults parameters have that are not given."""
-
-    DOCUMENTED = "documented"
-    SHIPPED = "shipped"
+DefaultsOf = Literal["documented", "shipped"]
 
 
 def span(written: str) -> float:
@@ -49,13 +41,18 @@ def rule_names(begun: str) -> list[str]:
 
 
 def rule_option(meaning: str) -> Any:
-    """Return ``--rule``, a rule of one's own; ``meaning`` is its help."""
+    """Return ``--rule``, a custom rule; ``meaning`` is its help."""
     return typer.Option("--rule", metavar="MODULE:CLASS", help=meaning, show_default=False)
 
 
 def region_option(meaning: str, *, show_default: bool = False) -> Any:
     """Return ``--region``; ``meaning`` is its help."""
     return typer.Option("--region", metavar="REGION", help=meaning, show_default=show_default)
+
+
+def compare_option(meaning: str) -> Any:
+    """Return ``--compare``, what stands beside it; ``meaning`` is its help."""
+    return typer.Option("--compare", metavar="OTHER", help=meaning, show_default=False)
 
 
 def job_option(meaning: str) -> Any:
@@ -74,7 +71,7 @@ def out_option(meaning: str, *, metavar: str = "DIR") -> Any:
 
 
 def refuse(mode: str, options: Mapping[str, object]) -> None:
-    """Refuse those options that are given: what would be left aside in silence was meant to have an effect."""
+    """Refuse those options that are given: they would have no effect."""
     given = [name for name, value in options.items() if value]
     if given:
         verb = "has" if len(given) == 1 else "have"
@@ -93,6 +90,10 @@ def since_option(meaning: str) -> Any:
 
 Job = Annotated[
     str, typer.Argument(metavar="JOB", help="The training job's name, as SageMaker has it.", show_default=False)
+]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="The credentials' profile; else the usual.", show_default=False),
 ]
 Params = Annotated[
     Path | None,
@@ -139,8 +140,12 @@ Stack = Annotated[
     str,
     typer.Option("--stack", metavar="NAME", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack."),
 ]
-Region = Annotated[str | None, region_option("Its Region; else that of the credentials.")]
-Profile = Annotated[
-    str | None,
-    typer.Option("--profile", metavar="NAME", help="The credentials' profile; else the usual.", show_default=False),
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """A stack; region and profile None stand for this machine's configuration."""
+
+    stack: Stack = DEFAULT_STACK
+    region: Annotated[str | None, region_option("Its Region; else that of the credentials.")] = None
+    profile: Profile = None

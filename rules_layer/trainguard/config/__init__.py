@@ -1,7 +1,7 @@
 """How a training job is started so that TrainGuard profiles, judges and, if wanted, stops it.
 
-The names are those of the SageMaker Python SDK, so that launch code moves over by changing an import; that SDK itself
-is not imported. What is TrainGuard's own is `tags` and the four functions beside it.
+Names are those of the SageMaker Python SDK, which is not imported: launch code moves over by changing an import. `tags`
+and the four functions beside it are TrainGuard's own.
 """
 
 from trainguard.config import rule_configs

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 _PREFIX = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
@@ -28,10 +28,7 @@ class Action:
 
 
 class StopTraining(Action):
-    """Stop the training job; the managed service stops the one job whose name begins with the prefix.
-
-    TrainGuard stops the job that the rule fired on, where its owner has allowed that.
-    """
+    """Stop the job that the rule fired on, where its owner has allowed that."""
 
     def __init__(self, training_job_prefix: str | None = None) -> None:
         if training_job_prefix is not None and not _PREFIX.fullmatch(str(training_job_prefix)):

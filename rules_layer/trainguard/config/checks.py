@@ -1,6 +1,6 @@
 """Checks of what launch helpers are given; a bool is no number here."""
 
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 
 def check_whole_number(where: str, field: str, value: object, least: int) -> None:

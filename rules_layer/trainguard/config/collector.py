@@ -6,7 +6,7 @@ from typing import Any
 
 from trainguard.config.launch import AnyRule, tags
 from trainguard.config.profiler_config import ProfilerConfig
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 REQUIREMENT = "trainguard-collector[s3]"
 _DEFAULT_INTERVAL_MS = 500
@@ -15,24 +15,14 @@ _WHERE = "collector_arguments"
 
 @dataclass(frozen=True, slots=True)
 class CollectorArguments:
-    """What a launch needs.
-
-    Attributes
-    ----------
-    environment : dict of str to str
-        Of the training container.
-    requirement : str
-        A line of the training script's ``requirements.txt``.
-    tags : list of dict
-        ``Tags`` of CreateTrainingJob.
-    """
+    """What a launch needs: ``environment`` of the container, a line of ``requirements.txt``, and ``Tags``."""
 
     environment: dict[str, str]
     requirement: str
     tags: list[dict[str, str]]
 
     def for_boto3(self) -> dict[str, Any]:
-        """Return arguments of boto3's ``create_training_job``: Environment, ProfilerConfig and Tags.
+        """Return Environment, ProfilerConfig and Tags of boto3's ``create_training_job``.
 
         The managed profiler is switched off: it would write a second profile below the same prefix.
         """
@@ -59,23 +49,11 @@ def collector_arguments(
 ) -> CollectorArguments:
     """Return what a launch needs so that the collector writes the job's profile.
 
-    Parameters
-    ----------
-    profile : ProfilerConfig or str
-        Where to and how often, or only where to: below the bucket that the stack's output ProfilerOutputUri names.
-    rules : iterable
-        Of `rule_configs`, bare or in `ProfilerRule.sagemaker`; what they were given becomes tags.
-    requirement : str
-        Where the collector's wheel of a release lies, which no package index has: an HTTPS URL, or a path as
-        ``requirements.txt`` needs it. Any other text is the line of ``requirements.txt`` as it is.
-    **tagged
-        ``stop_on_fire``, ``framework_metrics``, ``settings`` and ``others``, as in `tags`.
-
-    Raises
-    ------
-    RuleConfigError, LaunchConfigError
-        As `tags`; also when the profile has no place, is switched off, or asks for more than system metrics, and when
-        ``requirement`` is a wheel that pip cannot fetch.
+    ``profile`` says where to and how often, or only where to: below the bucket of the stack's output ProfilerOutputUri.
+    ``rules`` become tags. ``requirement`` is the collector's wheel of a release, an HTTPS URL or a path, or a line of
+    ``requirements.txt`` as it is; no package index has it. ``tagged`` and errors are as in `tags`; LaunchConfigError
+    also when the profile has no place, is off, or asks for more than system metrics, and when pip cannot fetch the
+    wheel.
     """
     config = ProfilerConfig(s3_output_path=profile) if isinstance(profile, str) else profile
     place = config.s3_output_path

@@ -1,17 +1,14 @@
-"""What rules over profiles and over tensors share of CreateTrainingJob: a container's code, and the request."""
+"""What rules over profiles and over tensors share of CreateTrainingJob."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from trainguard.config.written import Value
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 
 def container_code(where: str, source: str | None, rule_to_invoke: str | None) -> dict[str, Value]:
-    """Return the parameters that name a container's code; none where it brings its own.
-
-    Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
-    """
+    """Return the parameters of a container's code; raises LaunchConfigError for one of the two alone."""
     if bool(source) != bool(rule_to_invoke):
         pair = f"source={source!r}, rule_to_invoke={rule_to_invoke!r}"
         raise LaunchConfigError(where, "source", pair, "both of them, or neither")

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainguard.config.profiler_config import check_place
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 LONGEST_NAME = 256
 MOST_COLLECTIONS, MOST_PARAMETERS = 20, 20
-"""What CreateTrainingJob takes of each."""
+"""What CreateTrainingJob takes."""
 
 _STEPS = ("save_interval", "save_steps", "start_step", "end_step")
 _MODES = ("", "train.", "eval.", "predict.", "global.")
@@ -22,26 +22,16 @@ COLLECTION_PARAMETERS = (
     "save_shape",
     *(f"{mode}{name}" for mode in _MODES for name in _STEPS),
 )
-"""Parameters of a collection that the hook knows."""
 
 _WHOLE = re.compile(r"\d+", re.ASCII)
 _LIST = re.compile(r"\d+(\s*,\s*\d+)*", re.ASCII)
 
 
 class CollectionConfig:
-    """Tensors that are saved together, under one name.
+    """Tensors that are saved together; ``name`` is one of the hook's own (``losses``, ``weights``, …) or another.
 
-    Parameters
-    ----------
-    name : str
-        One of the hook's own (``losses``, ``weights``, ``biases``, ``gradients``, ``metrics``, ``all``) or another.
-    parameters : mapping of str to str, int or bool, optional
-        ``COLLECTION_PARAMETERS``: steps may be given by mode, as ``train.save_interval``.
-
-    Raises
-    ------
-    LaunchConfigError
-        When the name is no text of 1 to 256 characters, a parameter is unknown, or a value cannot be used.
+    ``parameters`` are `COLLECTION_PARAMETERS`; steps may be given by mode, as ``train.save_interval``. Raises
+    LaunchConfigError when the name has not 1 to 256 characters, a parameter is unknown, or a value cannot be used.
     """
 
     def __init__(self, name: str, parameters: Mapping[str, object] | None = None) -> None:
@@ -72,27 +62,14 @@ class CollectionConfig:
         return request | {"CollectionParameters": dict(self.parameters)} if self.parameters else request
 
     _to_request_dict = to_request_dict
-    """What the SDK's estimators call."""
 
 
 class DebuggerHookConfig:
-    """What the hook in the training container saves.
+    """What the hook in the training container saves, below ``<s3_output_path>/<job>/debug-output/``.
 
-    Parameters
-    ----------
-    s3_output_path : str, optional
-        ``s3://bucket/prefix``; the tensors lie in ``<prefix>/<job>/debug-output/``. For TrainGuard it lies below the
-        bucket that the stack's output ProfilerOutputUri names. An estimator takes its own ``output_path`` for none.
-    container_local_output_path : str, optional
-        Where in the container the hook writes at first.
-    hook_parameters : mapping of str to str, int or bool, optional
-        Parameters of the hook itself, such as ``save_interval`` and ``include_workers``.
-    collection_configs : sequence of CollectionConfig, optional
-
-    Raises
-    ------
-    LaunchConfigError
-        When a value is none of its kind, or there are more than CreateTrainingJob takes.
+    For TrainGuard the path lies below the bucket of the stack's output ProfilerOutputUri; an estimator takes its own
+    ``output_path`` for none. ``hook_parameters`` are such as ``save_interval`` and ``include_workers``. Raises
+    LaunchConfigError when a value is none of its kind, or there are more than CreateTrainingJob takes.
     """
 
     def __init__(
@@ -125,13 +102,9 @@ class DebuggerHookConfig:
         return {name: value for name, value in optional.items() if value}
 
     _to_request_dict = to_request_dict
-    """What the SDK's estimators call."""
 
     def with_collections(self, configs: Sequence[CollectionConfig]) -> "DebuggerHookConfig":
-        """Return the configuration with further collections.
-
-        A collection of the same name that is there already stays as it is: it is what the user said.
-        """
+        """Return the configuration with further collections; one of the same name that the user gave stays."""
         named = {config.name for config in self.collection_configs}
         added = {config.name: config for config in configs if config.name not in named}
         return DebuggerHookConfig(
@@ -143,20 +116,7 @@ class DebuggerHookConfig:
 
 
 class TensorBoardOutputConfig:
-    """Where a job's TensorBoard files go.
-
-    Parameters
-    ----------
-    s3_output_path : str
-        ``s3://bucket/prefix``; the files lie in ``<prefix>/<job>/tensorboard-output/``.
-    container_local_output_path : str, optional
-        Where in the container the script writes them.
-
-    Raises
-    ------
-    LaunchConfigError
-        When the place is none in S3.
-    """
+    """Where TensorBoard files go: ``<s3_output_path>/<job>/tensorboard-output/``; raises LaunchConfigError."""
 
     def __init__(self, s3_output_path: str, container_local_output_path: str | None = None) -> None:
         where = "TensorBoardOutputConfig"
@@ -173,7 +133,6 @@ class TensorBoardOutputConfig:
         return request if local is None else request | {"LocalPath": local}
 
     _to_request_dict = to_request_dict
-    """What the SDK's estimators call."""
 
 
 def check_collections(where: str, configs: Sequence[CollectionConfig]) -> None:
@@ -187,7 +146,7 @@ def check_collections(where: str, configs: Sequence[CollectionConfig]) -> None:
 
 
 def texts(where: str, field: str, given: Mapping[str, object] | None) -> dict[str, str]:
-    """Return parameters as CreateTrainingJob takes them, as text; raises LaunchConfigError for what is no value."""
+    """Return parameters as text, as CreateTrainingJob takes them; raises LaunchConfigError."""
     written: dict[str, str] = {}
     if not isinstance(given, Mapping | None):
         raise LaunchConfigError(where, field, given, "a mapping of names to values")

@@ -9,12 +9,11 @@ from trainguard.config.container import container_code, rule_request
 from trainguard.config.debugger_hook import CollectionConfig
 from trainguard.config.tensor_rules import TensorRuleConfig, check_settings, written_settings
 from trainguard.config.written import Value, written
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 _WHERE = "Rule"
 _IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
 _LONGEST_NAME, _LONGEST_VALUE, _MOST_PARAMETERS = 256, 256, 100
-"""What CreateTrainingJob takes of a rule's name, of a parameter's value, and how many of them."""
 
 _ACTIONS = "action_json"
 
@@ -23,8 +22,7 @@ _ACTIONS = "action_json"
 class Rule:
     """A rule over tensors: a managed one by `sagemaker`, which TrainGuard evaluates, or a container by `custom`.
 
-    ``config`` is the settings of a managed rule, None for a container, which SageMaker runs and TrainGuard does not.
-    ``settings`` are all its parameters as ``<Rule>_<parameter>``.
+    ``config`` is None for a container, which SageMaker runs. ``settings`` are all parameters as ``<Rule>_<parameter>``.
     """
 
     name: str
@@ -56,16 +54,10 @@ class Rule:
         collections_to_save: Sequence[CollectionConfig] | None = None,
         actions: Actions | None = None,
     ) -> "Rule":
-        """Return one of the managed rules.
+        """Return one of the managed rules; ``collections_to_save`` takes the place of its collections of the same name.
 
-        ``collections_to_save`` takes the place of the rule's own collections of the same name.
-
-        Raises
-        ------
-        LaunchConfigError
-            When ``base_config`` is none of `rule_configs`, or a value is more than SageMaker takes.
-        RuleConfigError
-            When the rule does not take a parameter, or lacks one.
+        Raises LaunchConfigError when ``base_config`` is none of `rule_configs`, or a value is more than SageMaker
+        takes; RuleConfigError when the rule does not take a parameter, or lacks one.
         """
         if not isinstance(base_config, TensorRuleConfig):
             expected = "an object of trainguard.config.rule_configs, such as VanishingGradient()"
@@ -103,10 +95,7 @@ class Rule:
         collections_to_save: Sequence[CollectionConfig] | None = None,
         actions: Actions | None = None,
     ) -> "Rule":
-        """Return a rule in a container of the user's.
-
-        Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
-        """
+        """Return a rule in a container; raises LaunchConfigError for one of ``source`` and ``rule_to_invoke`` alone."""
         code = container_code(f"{_WHERE}.custom", source, rule_to_invoke)
         given = _given(f"{_WHERE}.custom", rule_parameters, other_trials_s3_input_paths)
         return cls(
@@ -135,7 +124,7 @@ class Rule:
 
 
 def _given(where: str, parameters: Mapping[str, Value] | None, others: Sequence[str] | None) -> dict[str, Value]:
-    """Return the parameters with the places of other runs; nobody may pass actions by hand."""
+    """Raise LaunchConfigError where actions are passed by hand."""
     given = dict(parameters or {})
     if _ACTIONS in given:
         raise LaunchConfigError(where, _ACTIONS, given[_ACTIONS], "actions=StopTraining(), Email(…) or SMS(…)")
@@ -149,7 +138,6 @@ def _named(name: str) -> str:
 
 
 def _checked(parameters: Mapping[str, Value], actions: Actions | None) -> dict[str, Value]:
-    """Return the parameters with the actions among them, as far as SageMaker takes them."""
     named = dict(parameters) if actions is None else {**parameters, _ACTIONS: action_json(actions)}
     if len(named) > _MOST_PARAMETERS:
         raise LaunchConfigError(_WHERE, "rule_parameters", len(named), f"at most {_MOST_PARAMETERS} parameters")

@@ -10,7 +10,7 @@ from trainguard.config.metrics_config import (
     SMDataParallelProfilingConfig,
 )
 from trainguard.config.ranges import RangeFields
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 _WHERE = "FrameworkProfile"
 _ALL: tuple[type[MetricsConfig], ...] = (
@@ -25,31 +25,10 @@ _ALL: tuple[type[MetricsConfig], ...] = (
 class FrameworkProfile:
     """Framework metrics: the configurations that are given, else all of them, in the range that is given or their own.
 
-    Parameters
-    ----------
-    local_path : str
-        Where in the container they are written at first.
-    file_max_size : int
-        Bytes after which a file is closed.
-    file_close_interval : float
-        Seconds after which a file is closed.
-    file_open_fail_threshold : int
-        Attempts to open a file before the writer gives up.
-    detailed_profiling_config, dataloader_profiling_config, python_profiling_config : optional
-    horovod_profiling_config, smdataparallel_profiling_config : optional
-        What is profiled; what is not given is then not profiled.
-    start_step, num_steps, start_unix_time, duration : optional
-        A range for all five configurations; ignored where a configuration is given, as the SDK documents.
-
-    Attributes
-    ----------
-    profiling_parameters : dict of str to str
-        ``ProfilerConfig.ProfilingParameters`` of CreateTrainingJob.
-
-    Raises
-    ------
-    LaunchConfigError
-        When a value is none of its kind, or a range of both steps and times is given.
+    A file is closed after ``file_max_size`` bytes or ``file_close_interval`` seconds; ``file_open_fail_threshold``
+    counts attempts to open it. A range is ignored where a configuration is given, as the SDK documents.
+    ``profiling_parameters`` are those of CreateTrainingJob. Raises LaunchConfigError for a value of a wrong kind, or a
+    range of both steps and times.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- the parameters that launch code passes

@@ -1,7 +1,7 @@
 """Arguments with which a training job is started so that TrainGuard evaluates it.
 
-TrainGuard reads rule settings from the job's tags: rules that are given become tags. All profiler rules run, whatever
-rules are given; a rule that is given says its settings. Of the rules over tensors those run that are given.
+Rule settings become the job's tags. All profiler rules run, whatever rules are given; of the rules over tensors those
+that are given.
 """
 
 import re
@@ -15,26 +15,24 @@ from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.rule_configs import CONFIGS, RuleConfig
 from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig
 from trainguard.config.written import Value
+from trainguard.core.errors import LaunchConfigError
+from trainguard.core.job_policy import ALL
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
-from trainguard.errors import LaunchConfigError
-from trainguard.job_policy import ALL
+from trainguard.engine.settings.job_settings import STOP_RULES, TRAINING_RULES
+from trainguard.engine.settings.tag_names import PROFILE_TAG, to_tag
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.settings.job_settings import STOP_RULES, TRAINING_RULES
-from trainguard.settings.tag_names import PROFILE_TAG
-from trainguard.settings.tag_text import to_tag
 
 AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig
 Tag = Mapping[str, str]
 
 STALLED = "StalledTrainingRule"
 STALL_STOPS = f"{STALLED}_stop_training_on_fire"
-"""The parameter by which launch code asks the managed rule for a stop."""
+"""Launch code asks the managed rule for a stop by it."""
 
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 50, 128, 256
-"""What SageMaker allows a training job."""
 
 ALLOWED = re.compile(r"(?!aws:)[\w .:/=+\-@]*")
-"""Letters and digits of any script, spaces, and these signs; what begins with ``aws:`` is AWS's own."""
+"""Letters and digits of any script, spaces, and these signs; ``aws:`` is AWS's own."""
 
 
 def tags(
@@ -45,35 +43,16 @@ def tags(
     settings: Mapping[str, Value] | None = None,
     others: Sequence[Tag] = (),
 ) -> list[dict[str, str]]:
-    """Return the tags by which TrainGuard knows what to do with a training job.
+    """Return the tags by which TrainGuard knows what to do with a training job; ``others`` come first.
 
-    Parameters
-    ----------
-    *rules
-        Of `rule_configs`, bare or in `ProfilerRule.sagemaker` or `Rule.sagemaker`; what they were given becomes tags.
-    stop_on_fire : bool
-        Whether TrainGuard may stop the job when a rule fires. Without it, a rule with the action StopTraining may, and
-        StalledTrainingRule with ``stop_training_on_fire``.
-    framework_metrics : bool
-        Whether the job writes framework metrics in a way that its ProfilerConfig does not show.
-    profile_path : str, optional
-        Where the profile lies of a job that has no ProfilerConfig, ``s3://<bucket>/<prefix>``.
-    settings : mapping, optional
-        More settings, as ``<Rule>_<parameter>``.
-    others : sequence of mapping
-        Tags of one's own, ``{"Key": …, "Value": …}``; they come first.
+    ``rules`` are of `rule_configs`, bare or in `ProfilerRule.sagemaker` or `Rule.sagemaker`. With ``stop_on_fire`` any
+    rule may stop the job; without it, a rule with the action StopTraining, and StalledTrainingRule with
+    ``stop_training_on_fire``. ``framework_metrics`` says that the job writes them in a way that its ProfilerConfig does
+    not show; ``profile_path``, ``s3://<bucket>/<prefix>``, is for a job that has none. ``settings`` are more settings,
+    as ``<Rule>_<parameter>``.
 
-    Returns
-    -------
-    list of dict
-        ``Tags`` of CreateTrainingJob.
-
-    Raises
-    ------
-    RuleConfigError
-        When a setting is none.
-    LaunchConfigError
-        When a rule is a container of one's own, a setting is given twice, or SageMaker would not take the tags.
+    Raises RuleConfigError when a setting is none; LaunchConfigError when a rule is a custom container, a setting is
+    given twice, or SageMaker would not take the tags.
     """
     named = {each["Key"]: each["Value"] for each in others}
     _check_once(rules)
@@ -112,24 +91,10 @@ def create_training_job_arguments(
 ) -> dict[str, Any]:
     """Return arguments of boto3's ``create_training_job``: configurations, Tags, and rule configurations.
 
-    Parameters
-    ----------
-    profiler_config : ProfilerConfig, optional
-        With the ``s3_output_path`` of the stack's bucket.
-    rules : iterable
-        Of `rule_configs`, ProfilerRule or Rule; containers go into the rule configurations.
-    debugger_hook_config : DebuggerHookConfig or False, optional
-        The hook saves the collections of the rules too. False switches it off, as without it.
-    tensorboard_output_config : TensorBoardOutputConfig, optional
-    managed_rules : bool
-        Have the rules evaluated by SageMaker's own containers too, in an account that still has them.
-    **tagged
-        ``stop_on_fire``, ``framework_metrics``, ``settings`` and ``others``, as in `tags`.
-
-    Raises
-    ------
-    RuleConfigError, LaunchConfigError
-        As `tags`; also when the profile or the tensors have no place.
+    ``profiler_config`` has the ``s3_output_path`` of the stack's bucket. ``rules`` are of `rule_configs`, ProfilerRule
+    or Rule; the hook saves their collections, and False switches it off. ``managed_rules`` has the rules evaluated by
+    SageMaker's own containers too, in an account that still has them. ``tagged`` and errors are as in `tags`;
+    LaunchConfigError also when the profile or the tensors have no place.
     """
     given = [ProfilerRule.sagemaker(rule) if isinstance(rule, RuleConfig) else rule for rule in rules]
     given = [Rule.sagemaker(rule) if isinstance(rule, TensorRuleConfig) else rule for rule in given]
@@ -158,11 +123,10 @@ def for_estimator(
     tensorboard_output_config: TensorBoardOutputConfig | None = None,
     **tagged: Any,
 ) -> dict[str, Any]:
-    """Return arguments of an estimator of the SageMaker Python SDK, version 2: its configurations and ``tags``.
+    """Return configurations and ``tags`` of an estimator of the SageMaker Python SDK, version 2.
 
-    ``rules`` are TrainGuard's own; rules for the estimator itself are those of its SDK. The hook saves the collections
-    of the rules too; with False the estimator switches it off, which it has on by default. ``tagged`` and errors are
-    as in `create_training_job_arguments`.
+    ``rules`` are TrainGuard's own. The hook saves their collections; with False the estimator switches it off, which it
+    has on by default. ``tagged`` and errors are as in `create_training_job_arguments`.
     """
     given = list(rules)
     arguments = {
@@ -175,17 +139,16 @@ def for_estimator(
 
 
 def for_model_trainer(rules: Iterable[AnyRule] = (), **tagged: Any) -> dict[str, Any]:
-    """Return arguments of a ModelTrainer of the SageMaker Python SDK, version 3: ``tags``, under its names.
+    """Return ``tags`` for a ModelTrainer of the SageMaker Python SDK, version 3.
 
-    A ModelTrainer takes no profiler configuration: switch the profiler on with `update_training_job_arguments` when the
-    job has been started, and say by ``profile_path`` where its profile will lie. ``tagged`` and errors are as in
-    `tags`.
+    It takes no profiler configuration: use `update_training_job_arguments` when the job has been started, and give
+    ``profile_path``. ``tagged`` and errors are as in `tags`.
     """
     return {"tags": [{"key": each["Key"], "value": each["Value"]} for each in tags(*rules, **tagged)]}
 
 
 def update_training_job_arguments(job: str, profiler_config: ProfilerConfig) -> dict[str, Any]:
-    """Return arguments of boto3's ``update_training_job`` that set the profiler of a job which is in progress.
+    """Return arguments of boto3's ``update_training_job`` that set the profiler of a job in progress.
 
     Raises LaunchConfigError when the profile has no place.
     """
@@ -193,7 +156,7 @@ def update_training_job_arguments(job: str, profiler_config: ProfilerConfig) -> 
 
 
 def _config_of(rule: AnyRule) -> RuleConfig | TensorRuleConfig | None:
-    """Return the settings of one of TrainGuard's rules; None of a container."""
+    """Return None for a container."""
     return rule.config if isinstance(rule, ProfilerRule | Rule) else rule
 
 
@@ -229,7 +192,7 @@ def _tensor_rules(rules: Iterable[AnyRule]) -> list[str]:
 
 
 def _hook(hook: object, rules: Iterable[AnyRule]) -> DebuggerHookConfig | Literal[False] | None:
-    """Return the hook's configuration with the collections of the rules; False for a hook that is switched off."""
+    """Return the configuration with the collections of the rules; False for a hook that is switched off."""
     if hook is None or hook is False:
         return hook
     if not isinstance(hook, DebuggerHookConfig):

@@ -9,27 +9,14 @@ from typing import Any, ClassVar
 
 from trainguard.config.checks import check_flag
 from trainguard.config.ranges import PythonProfiler, RangeFields, StepRange, TimeRange, cProfileTimer
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 
 class MetricsConfig:
-    """What the five configurations have in common.
+    """What the five configurations have in common: a range of steps, or of epoch seconds and ``duration`` in seconds.
 
-    Parameters
-    ----------
-    start_step, num_steps : int, optional
-        The first step that is profiled, and how many.
-    start_unix_time : int, optional
-        When profiling begins, epoch seconds.
-    duration : float, optional
-        For how long, seconds. Either the pair of steps or this pair.
-    profile_default_steps : bool
-        Profile the default steps, whatever steps are given. They are profiled too where no range is given.
-
-    Raises
-    ------
-    LaunchConfigError
-        When a value is none of its kind, or both pairs are given.
+    ``profile_default_steps`` profiles the default steps, whatever steps are given; so does no range. Raises
+    LaunchConfigError when a value is none of its kind, or both ranges are given.
     """
 
     name: ClassVar[str]
@@ -68,13 +55,7 @@ class DetailedProfilingConfig(MetricsConfig):
 
 
 class DataloaderProfilingConfig(MetricsConfig):
-    """The data loader's processes.
-
-    Parameters
-    ----------
-    metrics_regex : str
-        Which of their events, as a regular expression.
-    """
+    """The data loader's processes; ``metrics_regex`` chooses among their events."""
 
     name = "DataloaderProfilingConfig"
     default_start_step = 7
@@ -101,14 +82,7 @@ class DataloaderProfilingConfig(MetricsConfig):
 
 
 class PythonProfilingConfig(MetricsConfig):
-    """Functions of the training script.
-
-    Parameters
-    ----------
-    python_profiler : PythonProfiler
-    cprofile_timer : cProfileTimer
-        What cProfile measures; pyinstrument has no choice. With ``profile_default_steps``, all three in turn.
-    """
+    """Functions of the script, by pyinstrument or cProfile, which takes three timers in turn by default steps."""
 
     name = "PythonProfilingConfig"
     default_start_step = 9

@@ -5,11 +5,10 @@ from typing import Any
 
 from trainguard.config.checks import check_flag
 from trainguard.config.framework_profile import FrameworkProfile
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 _WHERE = "ProfilerConfig"
 INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
-"""The sampling intervals that SageMaker knows."""
 
 _URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/.*)?")
 _LONGEST_URI = 1_024
@@ -19,19 +18,8 @@ _PROFILER_INSTANCE, _PROFILER_VOLUME_GB = "ml.m5.4xlarge", 128
 class Profiler:
     """Settings of SageMaker Profiler, which is another product and whose files no rule reads.
 
-    Parameters
-    ----------
-    cpu_profiling_duration : str or int
-        For how long the CPU is profiled, seconds.
-    file_rotation_interval : str or int
-        Seconds after which a file is closed.
-
-    Attributes
-    ----------
-    profiling_parameters : dict of str to str
-        ``ProfilerConfig.ProfilingParameters`` of CreateTrainingJob.
-    instanceType, volumeSizeInGB : str, int
-        Of the processing job that the SDK adds.
+    Durations are in seconds. ``profiling_parameters`` are those of CreateTrainingJob; ``instanceType`` and
+    ``volumeSizeInGB`` are of the processing job that the SDK adds.
     """
 
     def __init__(self, cpu_profiling_duration: str | int = "3600", file_rotation_interval: str | int = "600") -> None:
@@ -44,28 +32,11 @@ class Profiler:
 
 
 class ProfilerConfig:
-    """A training job's profile: its place, its interval, and framework metrics.
+    """A training job's profile: its place, its interval, and framework metrics; an estimator's ``profiler_config``.
 
-    An SDK's estimator takes it as its ``profiler_config``.
-
-    Parameters
-    ----------
-    s3_output_path : str, optional
-        Where to: for TrainGuard below the bucket that the stack's output ProfilerOutputUri names. An estimator that is
-        given none takes its own ``output_path``.
-    system_monitor_interval_millis : int, optional
-        How often the system is sampled; SageMaker's own default is 500.
-    framework_profile_params : FrameworkProfile, optional
-        Framework metrics too.
-    profile_params : Profiler, optional
-        SageMaker Profiler instead of them.
-    disable_profiler : bool
-        Write no profile at all.
-
-    Raises
-    ------
-    LaunchConfigError
-        When a value is none of its kind, or two exclude one another.
+    ``s3_output_path`` lies below the bucket of the stack's output ProfilerOutputUri; an estimator without one takes its
+    own ``output_path``. ``profile_params`` asks for SageMaker Profiler instead. SageMaker's default interval is 500 ms.
+    Raises LaunchConfigError when a value is none of its kind, or two exclude one another.
     """
 
     def __init__(
@@ -108,11 +79,10 @@ class ProfilerConfig:
         return request
 
     _to_request_dict = to_request_dict
-    """What the SDK's estimators call."""
 
     @classmethod
     def _to_profiler_disabled_request_dict(cls) -> dict[str, Any]:
-        """Return the request that switches the profiler of a running job off, as the SDK's estimators ask for it."""
+        """Switch the profiler of a running job off, as the SDK's estimators ask for it."""
         return {"DisableProfiler": True}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from trainguard.config.container import container_code, rule_request
 from trainguard.config.rule_configs import RuleConfig
 from trainguard.config.written import Value
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _WHERE = "ProfilerRule"
@@ -16,11 +16,7 @@ DEFAULT_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilerRule:
-    """A rule: one of TrainGuard's by `sagemaker`, or a container of one's own by `custom`.
-
-    ``config`` is the settings of one of TrainGuard's rules, None for a container, which SageMaker runs and TrainGuard
-    does not.
-    """
+    """A rule: one of TrainGuard's by `sagemaker`, or a container by `custom`, whose ``config`` is None."""
 
     name: str
     image_uri: str
@@ -65,10 +61,7 @@ class ProfilerRule:
         s3_output_path: str | None = None,
         rule_parameters: Mapping[str, Value] | None = None,
     ) -> "ProfilerRule":
-        """Return a rule in a container of one's own.
-
-        Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
-        """
+        """Return a rule in a container; raises LaunchConfigError for one of ``source`` and ``rule_to_invoke`` alone."""
         code = container_code(f"{_WHERE}.custom", source, rule_to_invoke)
         return cls(
             name=name,

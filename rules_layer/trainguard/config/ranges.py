@@ -5,10 +5,9 @@ from enum import Enum
 from typing import Any
 
 from trainguard.config.checks import check_positive, check_whole_number
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 _LATEST_UNIX_TIME = 253_402_300_799
-"""The end of the year 9999."""
 
 
 class PythonProfiler(Enum):
@@ -29,13 +28,7 @@ class cProfileTimer(Enum):  # noqa: N801 -- the name that launch code imports
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """``num_steps`` steps from ``start_step`` on; by default one step, from step 0.
-
-    Raises
-    ------
-    LaunchConfigError
-        When either is no whole number, ``start_step`` is below 0 or ``num_steps`` below 1.
-    """
+    """``num_steps`` steps from ``start_step`` on, by default step 0; raises LaunchConfigError for no such numbers."""
 
     start_step: int | None
     num_steps: int | None
@@ -53,13 +46,7 @@ class StepRange:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """``duration`` seconds from ``start_unix_time`` (epoch seconds) on.
-
-    Raises
-    ------
-    LaunchConfigError
-        When ``start_unix_time`` is no time in whole seconds, or ``duration`` is not above 0.
-    """
+    """``duration`` seconds from ``start_unix_time`` (epoch seconds) on; raises LaunchConfigError for no such times."""
 
     start_unix_time: int | None
     duration: float | None

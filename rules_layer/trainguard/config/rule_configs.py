@@ -14,7 +14,7 @@ import msgspec
 from trainguard.config.actions import SMS, ActionList, Email, StopTraining
 from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS, TensorRuleConfig
 from trainguard.config.written import Value, written
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
 from trainguard.rules.parameters import PARAMETERS_TYPES, UNSHOWN, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.registry import OWN_NAMES, spec_of
@@ -83,8 +83,8 @@ class ProfilerReport(RuleConfig):
 def _class_of(rule: str) -> type[RuleConfig]:
     spec = spec_of(rule)
     names = [f"``{name}``" for name in spec.managed_parameters if name not in spec.managed_aliases]
-    said = f"{', '.join(names)}." if names else "It sums up, and has no parameters."
-    return type(rule, (RuleConfig,), {"__doc__": said, "__module__": __name__})
+    text = f"{', '.join(names)}." if names else "It sums up, and has no parameters."
+    return type(rule, (RuleConfig,), {"__doc__": text, "__module__": __name__})
 
 
 CONFIGS: Mapping[str, type[RuleConfig]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from trainguard.config.debugger_hook import CollectionConfig
 from trainguard.config.written import Value, written
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.registry import TENSOR_RULES
 

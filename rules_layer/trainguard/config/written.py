@@ -1,6 +1,6 @@
 """Values of parameters as settings and tags have them: text."""
 
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
 
 Value = float | int | str | bool | None
 

@@ -1,31 +1,32 @@
-"""Brings one node up to date: load, apply what is ready, one conditional write, then rows and fires.
-
-Failing half-way is safe at every point. Before the write nothing has happened; the messages come again. After it the
-cursor says what is applied, the outbox what is still to start, and a message that comes again makes the rows be
-published once more.
-"""
+"""Brings one node up to date: load, apply, one conditional write, rows and fires; failing half-way is safe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainguard.core.errors import StateConflictError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import Services, Timing
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Families, ObjectSource
-from trainguard.engine.jobs.admission import check_stream
 from trainguard.engine.jobs.job_description import profile_place
+from trainguard.engine.jobs.job_registry import check_stream
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rebuilt import opened
 from trainguard.engine.streams.rule_runner import gone_rules
-from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
-from trainguard.engine.streams.state_items import expiry, item_of
-from trainguard.engine.verdicts.final import final
-from trainguard.engine.verdicts.verdict import Fire
-from trainguard.errors import StateConflictError
-from trainguard.layout import ProfileRoot
-from trainguard.ports import Services, Timing
+from trainguard.engine.streams.session import (
+    DELIVERY_COUNTERS,
+    Announced,
+    Applied,
+    Session,
+    Stream,
+    expiry,
+    item_of,
+    opened,
+)
+from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 AnySession = Session[Any]
 
@@ -33,20 +34,15 @@ ATTEMPTS = 4
 OBJECTS_PER_WRITE = 120
 
 SLOW_OBJECT_S = 2.0
-"""An object that takes longer is named in the log."""
+"""A slower object is named in the log."""
 
 LIVE_S = 6 * 3_600.0
-"""A profile that is further behind was copied here or is replayed: its age says nothing of how timely verdicts are."""
+"""A profile further behind was copied or is replayed: its age says nothing about how timely verdicts are."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """What one batch of messages asks of one node.
-
-    ``close`` says that the stream has ended, ``modified_before`` that the node is silent and what S3 has had since
-    before this time (epoch seconds) is to be applied. ``repeated`` says that a message was delivered before: the
-    writer may have died after its write, so rows are published whatever changed.
-    """
+    """Work of one batch for a node; after a ``repeated`` message rows are published whatever changed."""
 
     key: StreamKey
     messages: Sequence[Announced] = ()
@@ -74,17 +70,7 @@ class NodeEvaluator:
         self._timing = timing
 
     def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
-        """Bring the node up to date; False when time ran out before everything that is ready was applied.
-
-        Raises
-        ------
-        StateConflictError
-            When other writers were first four times.
-        TooManyNamesError
-            When it is a new stream of a job that has as many as it may.
-        PortUnavailableError, StateCodecError
-            As the stores raise them.
-        """
+        """Bring the node up to date; False when time ran out. Raises StateConflictError, TooManyNamesError."""
         for attempt in range(1, ATTEMPTS):
             try:
                 return self._attempt(job, work)
@@ -115,7 +101,7 @@ class NodeEvaluator:
                 return exhausted
 
     def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
-        """Whether the work is messages alone that the session may drop; one that was delivered before is not."""
+        """Whether the work is first deliveries alone that the session may drop."""
         if work.repeated or work.modified_before is not None:
             return False
         return session.defers(
@@ -153,7 +139,6 @@ class NodeEvaluator:
         closed: bool,
         repeated: bool,
     ) -> None:
-        """Write what the session holds, then start fires and publish rows."""
         last = session.stream.finished() if closed else session.stream
         if closed:
             fires = [*fires, *last.finish()]
@@ -163,8 +148,8 @@ class NodeEvaluator:
             record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
-        if session.near and not job.urgent:
-            self._jobs.set_urgent(job.job, urgent=True)
+        if session.near_threshold and not job.polled_fast:
+            self._jobs.set_fast_polling(job.job, polled_fast=True)
         for request in session.requests:
             self._captures.start(request.name, request.payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)

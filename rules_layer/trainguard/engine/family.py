@@ -1,8 +1,4 @@
-"""The seam between the engine and what it judges: a family of rules over one kind of data that training jobs write.
-
-The engine brings objects in order to a unit's stream, keeps its state, and takes fires and rows on from there. A family
-says which objects are its own, in which order they belong, what they hold and what its rules make of them.
-"""
+"""The seam between the engine and a family of rules over one kind of data that training jobs write."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,17 +6,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
+from trainguard.core.errors import ForeignKeyError, StateDamagedError
+from trainguard.core.layout import EndKey, ProfileRoot, check_key
+from trainguard.core.ports import ProfileObjects
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.streams.family_streams import FamilyStreams
-from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.late_streams import LateStreams
+from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
 from trainguard.engine.streams.session import Session, Stream, item_name
-from trainguard.errors import ForeignKeyError, StateDamagedError
-from trainguard.layout import EndKey, ProfileRoot, check_key
-from trainguard.ports import ProfileObjects
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.rules.defaults import Defaults
+from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import AnyRule, RuleParameters
 from trainguard.state.codec import decode_state
 
@@ -51,11 +45,11 @@ class ObjectKey(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvents:
-    """Which new objects of a bucket are brought to a family: those that EventBridge lets through, or `admits`.
+    """Which new objects of a bucket are brought to a family.
 
     EventBridge refuses a rule when more than about ten beginnings of its ``wildcards`` could match one key at once: two
-    wildcards with three free parts each make eight. ``ends`` are suffixes. Both let look-alikes through:
-    `Family.parse_key` has the last word.
+    wildcards with three free parts each make eight. ``ends`` are suffixes. Look-alikes pass: `Family.parse_key` has the
+    last word.
     """
 
     wildcards: tuple[str, ...] = ()
@@ -68,11 +62,7 @@ class ObjectEvents:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """Where a stream's objects are read from.
-
-    ``cap_bytes`` is the largest object that the family takes; ``shared`` is what `Family.share` returned. ``place_of``
-    returns the bucket and root that SageMaker names for the profile of another job; None where it names none.
-    """
+    """Where a stream's objects are read from; ``place_of`` returns where another job's profile lies, or None."""
 
     objects: ProfileObjects
     bucket: str
@@ -82,7 +72,7 @@ class ObjectSource:
     place_of: Callable[[str], tuple[str, ProfileRoot] | None] = lambda _: None
 
     def get(self, key: str) -> bytes:
-        """Return an object's bytes, one more than ``cap_bytes`` at most; raises as `ProfileObjects.get` does."""
+        """Return an object's bytes, at most ``cap_bytes + 1``; raises as `ProfileObjects.get` does."""
         return self.objects.get(self.bucket, key, self.cap_bytes)
 
 
@@ -93,15 +83,12 @@ class Family(ABC):
     ----------
     name : str
         Stands in the keys of its streams and rules; those of ``profiler`` are bare.
-    title : str
-        What people read.
     units : str
         What writes its streams, in the plural: nodes, workers or ranks.
     expected_keys : str
         How its objects' keys look, for the message about a key that no family reads.
-    events : ObjectEvents
     object_cap_bytes : int
-        The largest object that is read; one that is larger is counted and named, and not used.
+        A larger object is counted and named, and not used.
     reads : tuple of str
         The keys that it reads, as IAM writes them: ``*`` stands for any characters.
     settings_types : mapping of str to type of RuleParameters
@@ -130,11 +117,7 @@ class Family(ABC):
         """Read a key; None when it is of another layout, ForeignKeyError when it is the family's and cannot be."""
 
     def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> ObjectKey | None:
-        """Read a key that does not say whose object it is; None when it is of no such layout, or nobody's.
-
-        ``known`` returns the innermost folder above a key that is known to be a job's. It reads a table: it is to be
-        asked about objects alone that look like the family's.
-        """
+        """Read a key that does not name its job, or None; ``known`` reads a table for the job's folder above."""
         del key, known
         return None
 
@@ -176,13 +159,7 @@ class Family(ABC):
 
 
 class Families:
-    """The families of a deployment.
-
-    Raises
-    ------
-    ValueError
-        When two families or two rules of different families have the same name.
-    """
+    """The families of a deployment; raises ValueError for two families or rules of one name."""
 
     def __init__(self, *families: Family) -> None:
         self._by_name = {family.name: family for family in families}
@@ -195,7 +172,6 @@ class Families:
             raise ValueError(f"families {[family.name for family in families]}, expected each name once")
 
     def __iter__(self) -> Iterator[Family]:
-        """Iterate over the families, in order."""
         return iter(self._by_name.values())
 
     @property
@@ -216,14 +192,11 @@ class Families:
         return family
 
     def admits(self, key: str) -> bool:
-        """Return whether any family's events let an object through; one whose key none reads may be among them."""
+        """Return whether any family's events let an object through; some that no family reads pass."""
         return any(family.events.admits(key) for family in self)
 
     def parse_key(self, key: str, known: Callable[[str], ProfileRoot | None] = lambda _: None) -> ObjectKey | EndKey:
-        """Read the key of an object of any family; raises ForeignKeyError when it is of none.
-
-        ``known`` returns the innermost folder above a key that is known to be a job's.
-        """
+        """Read the key of any family's object; raises ForeignKeyError. ``known`` is as in `Family.parse_below`."""
         check_key(key)
         for family in self:
             parsed = family.parse_key(key)
@@ -236,10 +209,7 @@ class Families:
         raise ForeignKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
-        """Return the streams that the job must have.
-
-        None of a job outside SageMaker: its number of instances is what anybody wrote into a file.
-        """
+        """Return the streams that the job must have; none outside SageMaker, where anybody may write the size."""
         if job.is_outside:
             return set()
         return set().union(*(family.expected(job, known) for family in self))
@@ -257,14 +227,9 @@ class Families:
     def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
         """Decode a job's items; a stream that has ended is finished, on what was decoded.
 
-        With a plan without details each stream is decoded when it is asked for. Items of a family that this version
-        does not have are left as they are.
-
-        Raises
-        ------
-        StateCodecError
-            When an item cannot be decoded; StateDamagedError when a stream's item is damaged. The job's own item then
-            begins anew: no verdict is made of it, and what was sent is not sent again.
+        With a plan without details each stream is decoded when it is asked for. Items of an unknown family stay. Raises
+        StateCodecError, StateDamagedError when a stream's item is damaged; the job's own item then starts again, and
+        what was sent is not sent again.
         """
         own = next((record for record in records if record.key.is_own), NodeRecord(StreamKey.own(job)))
         held = {record.key: record for record in records if not record.key.is_own}
@@ -281,7 +246,7 @@ class Families:
 
 
 def _matches(wildcard: str, key: str) -> bool:
-    """Return whether a key matches, in a time that grows with its length: ``*`` stands for any characters."""
+    """Return whether a key matches, in time that grows with its length: ``*`` stands for any characters."""
     first, *parts = wildcard.split("*")
     if not parts:
         return key == wildcard
@@ -297,7 +262,7 @@ def _matches(wildcard: str, key: str) -> bool:
 
 
 def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:
-    streams = LateStreams(records, lambda key: _opened(family, records[key], plan))
+    streams = LazyStreams(records, lambda key: _opened(family, records[key], plan))
     return dict(streams) if plan.detailed else streams
 
 

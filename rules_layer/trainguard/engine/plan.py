@@ -1,4 +1,4 @@
-"""Which rules run on a job, with which parameters: resolved from the job's settings, faults named rule by rule."""
+"""Which rules run on a job, with which parameters, and what is wrong with their settings."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -6,28 +6,34 @@ from typing import Any
 
 import msgspec
 
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
+from trainguard.core.records import FIRST_FAMILY, JobRecord
+from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 from trainguard.pricing.table import PriceTable
-from trainguard.records import FIRST_FAMILY, JobRecord
-from trainguard.rules.defaults import Defaults
-from trainguard.rules.parameters import parameters_of, resolve_parameters
+from trainguard.rules.parameters import Defaults, parameters_of, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
-from trainguard.rules.protocol import AnyRule, JobRule, RuleParameters
-from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
+from trainguard.rules.protocol import (
+    AnyFrameworkRule,
+    AnyJobRule,
+    AnyJoinedRule,
+    AnyRule,
+    AnySystemRule,
+    FrameworkRule,
+    JobRule,
+    JoinedRule,
+    RuleParameters,
+    SystemRule,
+)
 
 DEFAULT_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """The rules of one job by family.
+    """The rules of one job by family; ``episodes`` are current numbers by rule.
 
-    ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
-    stands in until the data shows its own. ``disabled`` names the rules that do not run because only another was asked
-    for, ``unchosen`` those that the job's owner did not choose. ``prices`` stands in for the packaged price table.
-    ``detailed`` says whether rules give their details, which a report shows and neither a row nor an alert has.
-    ``by_event_time`` says that rules which the tick judges by its clock are judged by the times of events instead: of a
-    job that is evaluated without ticks.
+    ``interval_s`` stands in until the data show the sampling interval. ``disabled`` do not run because only another was
+    asked for, ``unchosen`` because the owner did not choose them. ``by_event_time`` is for a job without a scheduler.
     """
 
     by_family: Mapping[str, tuple[AnyRule, ...]]
@@ -57,7 +63,7 @@ class RulePlan:
         return self.by_family.get(family, ())
 
     def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
-        """Return the rule that runs and remembers such a state; None when none does."""
+        """Return the rule that runs and has such a state; None when none does."""
         every = (rule for rules in self.by_family.values() for rule in rules)
         return next((rule.name for rule in every if getattr(rule, "state_type", None) is state_type), None)
 
@@ -79,11 +85,7 @@ def plan_rules(
     defaults: Defaults = "documented",
     prices: PriceTable | None = None,
 ) -> RulePlan:
-    """Resolve a job's settings against the parameter classes of ``rules``, which are by family.
-
-    ``others`` are names of all rules that the deployment has, chosen or not; ``groups`` the classes of settings that
-    are no rule's, by name.
-    """
+    """Resolve a job's settings; ``others`` are all rules' names, ``groups`` settings that are no rule's."""
     every = {rule.name: rule for of_family in rules.values() for rule in of_family}
     parameters, found = resolve_parameters(job.rule_settings, defaults)
     types = {**{name: rule.parameters_type for name, rule in every.items()}, **(groups or {})}
@@ -128,3 +130,28 @@ def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
         faults={},
         disabled=(),
     )
+
+
+def system_rules(plan: RulePlan) -> tuple[AnySystemRule, ...]:
+    """Return the rules over a node's system metrics."""
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, SystemRule))
+
+
+def framework_rules(plan: RulePlan) -> tuple[AnyFrameworkRule, ...]:
+    """Return the rules over a node's framework events."""
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, FrameworkRule))
+
+
+def job_rules(plan: RulePlan) -> tuple[AnyJobRule, ...]:
+    """Return the rules over the whole job."""
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JobRule))
+
+
+def compared_rules(plan: RulePlan) -> frozenset[str]:
+    """Return the names of the rules over system metrics whose states a rule over the whole job compares."""
+    return frozenset(rule.name for rule in job_rules(plan)) & frozenset(rule.name for rule in system_rules(plan))
+
+
+def joined_rules(plan: RulePlan) -> tuple[AnyJoinedRule, ...]:
+    """Return the rules over the whole job that collect from framework events."""
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JoinedRule))

@@ -1,32 +1,29 @@
-"""Writes what a person reads of a whole job, and finishes a job that has ended.
-
-Called by the tick every minute, and by the evaluator that closes a job's last stream. Safe to repeat.
-"""
+"""Writes what a person reads of a whole job, and finishes a job that has ended; safe to repeat."""
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.core.errors import StateConflictError
+from trainguard.core.job_limits import MOST_END_REPORTS
+from trainguard.core.ports import Services, Timing
+from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.diagnosis.job_row import report_standing, report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.admission import left_out
-from trainguard.engine.jobs.closing import given_up
+from trainguard.engine.jobs.job_registry import left_out
+from trainguard.engine.jobs.lifecycle import given_up
 from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
-from trainguard.engine.streams.state_items import expiry, items_of
+from trainguard.engine.streams.session import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.errors import StateConflictError
-from trainguard.job_limits import MOST_END_REPORTS
-from trainguard.ports import Services, Timing
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
 
@@ -36,12 +33,12 @@ _TUNING_JOB = "tuning-job"
 """Stands in ``JobState.shown`` where a rule's name would."""
 
 _TUNED_EVERY_S = 300.0
-"""A tuning job's entry that does not change is written this often: what else reads it knows the job by it."""
+"""A tuning job's entry that does not change is written this often, so that it stays known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A job as it was summarised: its items, what they say of it, and whether it was finished."""
+    """A job as it was summarised, with its items, and whether it was finished."""
 
     streams: JobStreams
     assessment: Assessment
@@ -59,9 +56,8 @@ class Summariser:
     def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> Summary:
         """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
 
-        ``described`` asks what the job is now. It is asked before a rule over the whole job fires: what such a rule
-        takes for a fault may be the job's end, of which no event came. Raises StateConflictError when other writers of
-        ``*#job`` were first four times.
+        ``described`` is asked before a rule over the whole job fires: the fault may be the job's end, of which no event
+        came. Raises StateConflictError when other writers of ``*#job`` were first four times.
         """
         for attempt in range(1, ATTEMPTS):
             try:
@@ -96,7 +92,7 @@ class Summariser:
             generation=job.generation,
             ledger=lambda: case.ledger,
         )
-        due = due_rows(context, case, assessment.news, now=now, finished=finished)
+        due = due_rows(context, case, assessment.follow_ups, now=now, finished=finished)
         tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
         tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
         report = self._report_due(job, streams) if finished else None
@@ -122,7 +118,7 @@ class Summariser:
         return job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
 
     def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, assessment: Assessment) -> None:
-        record = with_entries(enqueue(streams.own, assessment.fires, job=job, plan=plan), assessment.news)
+        record = with_entries(enqueue(streams.own, assessment.fires, job=job, plan=plan), assessment.follow_ups)
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.own.state or record.unsent:
             record = self._services.nodes.save(record)
@@ -138,10 +134,7 @@ class Summariser:
         )
 
     def _report_due(self, job: JobRecord, streams: JobStreams) -> str | None:
-        """Return the name of what was applied, under which a report is made; None beyond the last one of the job.
-
-        Data that arrive after the end get a new report, and a repeat none.
-        """
+        """Return the name of a report of what was applied, new for later data; None beyond the job's last one."""
         cursors = sorted((key.node_kind, *sorted(record.cursors.items())) for key, record in streams.records.items())
         applied = hashlib.sha256(repr((job.arn, cursors)).encode()).hexdigest()[:20]
         reported = streams.state.reported
@@ -153,7 +146,6 @@ class Summariser:
         return applied
 
     def _finish(self, job: JobRecord, report: str | None, expires_at: int | None) -> None:
-        """Start the full report of the job and take the job off the active ones."""
         if report is not None:
             name = name_of_execution(f"report-{report}-{job.job}")
             self._services.reports.start(name, {"kind": "end", "job": job.job})
@@ -161,10 +153,7 @@ class Summariser:
 
 
 def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = None) -> list[RuleRow]:
-    """Return the job's row of each of the rules, and the report's: each finding as it stands among the others.
-
-    None means all rules; the report's is made where ``rules`` names that.
-    """
+    """Return the job's row of each of the rules (None: all), and the report's, as ranked."""
     verdicts = [verdict for verdict in case.verdicts if rules is None or verdict.rule in rules]
     found = {finding.rule: finding for finding in case.findings} if verdicts else {}
     rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
@@ -175,22 +164,21 @@ def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = No
 
 
 def due_rows(
-    context: RowContext, case: Case, news: Sequence[OutboxEntry], *, now: float, finished: bool
+    context: RowContext, case: Case, follow_ups: Sequence[OutboxEntry], *, now: float, finished: bool
 ) -> list[RuleRow]:
-    """Return the rows that are to be written now; takes note of it in the job's state.
+    """Return the rows that are to be written now; records them in the job's state.
 
-    A row is due when its status changed, people were alerted anew or are told something, and as often as
-    `publish_every_s` says. When the job is finished all are, each judged as far as the job goes. No other is made: what
-    a finding claims and what the job's time went into take long to tell.
+    A row is due when its status changed, an alert or a follow-up goes out, and as often as `publish_every_s` says; all
+    are when the job is finished. No other is made: ranking and the ledger take long.
     """
-    state, told = case.streams.state, {entry.finding.rule for entry in news}
+    state, notified = case.streams.state, {entry.finding.rule for entry in follow_ups}
     due = set()
     for verdict in (*case.verdicts, report_standing(case)):
         rule, status = verdict.rule, shown_status(verdict)
-        # By the report's row people see how far the job is judged.
+        # The report's row shows how far the job is judged.
         every_s = PUBLISH_FIRED_EVERY_S if rule == PROFILER_REPORT else publish_every_s(status)
-        said = f"{status.value} {verdict.history.alerted}"
-        if _due(state, rule, said, now, every_s=every_s, anyway=finished or rule in told):
+        text = f"{status.value} {verdict.history.alerted}"
+        if _due(state, rule, text, now, every_s=every_s, anyway=finished or rule in notified):
             due.add(rule)
     rows = job_rows(context, case, due)
     rows = _final(rows, case.streams) if finished else as_known(rows, case.verdicts, case.streams)
@@ -199,10 +187,7 @@ def due_rows(
 
 
 def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobStreams) -> list[RuleRow]:
-    """Return the rows of a job that goes on, each with how far its rule is judged, which never goes back.
-
-    That of a rule without data is not judged at all: a fire of it is later, however far other streams have come.
-    """
+    """Return the rows of a running job, each with how far its rule is judged, not at all without data."""
     known = {verdict.rule: verdict.watermark_s for verdict in verdicts}
     published = []
     for row in rows:
@@ -215,7 +200,7 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
 
 
 def _final(rows: Sequence[RuleRow], streams: JobStreams) -> list[RuleRow]:
-    """Return the rows of a finished job. One that a clock has judged further than the data go stands where it stood."""
+    """Return the rows of a finished job, none beyond its data."""
     marks = streams.state.watermark_s
     return [
         replace(row, evaluated_through=max((row.evaluated_through, marks[row.rule])))
@@ -225,17 +210,16 @@ def _final(rows: Sequence[RuleRow], streams: JobStreams) -> list[RuleRow]:
     ]
 
 
-def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
-    """Whether what is shown under a name changed or is ``every_s`` old; takes note that it will be written."""
+def _due(state: JobState, name: str, text: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
+    """Whether a name's text changed or is ``every_s`` old; records that it will be written."""
     published = state.published.get(name)
-    if not anyway and published is not None and published[0] == said and now - published[1] < every_s:
+    if not anyway and published is not None and published[0] == text and now - published[1] < every_s:
         return False
-    state.published[name] = (said, now)
+    state.published[name] = (text, now)
     return True
 
 
 def _tuned(job: JobRecord, findings: Sequence[RankedFinding], *, finished: bool) -> TunedJob:
-    """Return what the tuning job's item is to say of the job."""
     top = findings[0] if findings else None
     return TunedJob(
         status=job.status,
@@ -247,7 +231,6 @@ def _tuned(job: JobRecord, findings: Sequence[RankedFinding], *, finished: bool)
 
 
 def _failed(streams: JobStreams) -> set[str]:
-    """Return the rules over the whole job that have raised."""
     return {rule for rule, stored in streams.state.stored_rules.items() if stored.fault is not None}
 
 
@@ -258,7 +241,7 @@ def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> 
 
 
 def watch(streams: JobStreams, now: float) -> None:
-    """Take note since when each stream's unit has written nothing, and since when a job has no stream."""
+    """Record since when each stream's unit has written nothing, and since when a job has no stream."""
     watched = streams.state.watched
     if not streams.records:
         watched.setdefault(streams.own.key.node_kind, Watched(0, now))

@@ -1,25 +1,23 @@
-"""What goes on over a rank's window: shares of its parts, sums by activity, launches, streams and GPUs."""
+"""A rank's window: shares of its parts, sums by activity, launches, streams, GPUs and steps."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Kind
-from trainguard.kernels.document import StreamEntry
-from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.columns import Bools, Ints, Kind, Trace
+from trainguard.kernels.document import StepEntry, StepTimes, StreamEntry
+from trainguard.kernels.durations import durations, exact_sum
 from trainguard.kernels.entries import (
     ActivityEntry,
     DeviceEntry,
     GpuIdleEntry,
-    IdleEntry,
     LaunchEntry,
     TemporalEntry,
 )
-from trainguard.kernels.gpu_devices import devices_of
-from trainguard.kernels.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.gpu_times import GpuTime, breakdown, busy_shares
 from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.kernel_table import weighted
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.streams import Idle
 from trainguard.kernels.window import Window
 
 BUCKETS = 100
@@ -47,11 +45,6 @@ def mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
     return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
 
 
-def idle_entry(idle: Idle) -> IdleEntry:
-    """Return idle time for the document."""
-    return IdleEntry(host_wait_ns=idle.host_wait, kernel_wait_ns=idle.kernel_wait, other_ns=idle.other)
-
-
 def gpu_idle(metrics: RankMetrics) -> GpuIdleEntry:
     """Return the idle time of the GPU by cause."""
     loader, host = metrics.loader_idle_ns, metrics.host_idle_ns
@@ -69,7 +62,7 @@ def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
             stream=stream.name,
             count=stream.count,
             busy_ns=stream.busy.total,
-            idle=idle_entry(stream.idle),
+            idle=stream.idle,
             queue_mean=round(stream.queue.mean(window), 3),
             queue_max=int(stream.queue.most(np.array([window.start, window.end])).max()),
             full_queue_ns=stream.queue.full(window).total,
@@ -81,29 +74,33 @@ def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
 
 def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
     """Return the GPUs with work in the window."""
-    times = {gpu.number: gpu for gpu in metrics.gpus}
-    edges = edges_of(metrics.window)
-    return [
-        DeviceEntry(
-            device=device.number,
-            name=device.name,
-            busy_ns=device.busy.total,
-            kernel_ns=device.kernels.total,
-            utilization=shares(device.busy, edges),
-            kernel_utilization=shares(device.kernels, edges),
-            sm_efficiency=device.sm_efficiency,
-            occupancy=device.occupancy,
-            compute_ns=times[device.number].compute.total,
-            communication_ns=times[device.number].communication.total,
-            overlap_ns=times[device.number].overlap_ns,
-            exposed_communication_ns=times[device.number].exposed_communication_ns,
-            memory_ns=times[device.number].memory.total,
-            exposed_memory_ns=times[device.number].exposed_memory_ns,
-            idle_ns=metrics.window.length - device.busy.total,
-            counted=times[device.number].counted,
+    edges, trace, window = edges_of(metrics.window), metrics.trace, metrics.window
+    found = []
+    for each in metrics.gpus:
+        kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
+        lasted = trace.gpu.rows.end[kernels] - trace.gpu.rows.start[kernels]
+        occupied = weighted(trace.gpu.occupancy[kernels], lasted)
+        found.append(
+            DeviceEntry(
+                device=each.number,
+                name=trace.gpus[each.number].name if 0 <= each.number < len(trace.gpus) else "",
+                busy_ns=each.busy.total,
+                kernel_ns=each.kernels.total,
+                utilization=shares(each.busy, edges),
+                kernel_utilization=shares(each.kernels, edges),
+                sm_efficiency=_sm_efficiency(trace, window, kernels),
+                occupancy=None if occupied is None else round(occupied / 100, 4),
+                compute_ns=each.compute.total,
+                communication_ns=each.communication.total,
+                overlap_ns=each.overlap_ns,
+                exposed_communication_ns=each.exposed_communication_ns,
+                memory_ns=each.memory.total,
+                exposed_memory_ns=each.exposed_memory_ns,
+                idle_ns=window.length - each.busy.total,
+                counted=each.counted,
+            )
         )
-        for device in devices_of(metrics.trace, metrics.window, metrics.in_window)
-    ]
+    return found
 
 
 def temporal(metrics: RankMetrics) -> TemporalEntry | None:
@@ -160,3 +157,69 @@ def launches(metrics: RankMetrics) -> LaunchEntry:
         slow_calls=int((took > SLOW_CALL_NS).sum()),
         slow_starts=int((metrics.delays.after_call > SLOW_START_NS).sum()),
     )
+
+
+def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None:
+    """Return the share of multiprocessors with a block, over the window: blocks of kernels at once add up, up to 1."""
+    known = kernels & ~np.isnan(trace.gpu.blocks_per_sm)
+    if not known.any() or not window.length:
+        return None
+    start = np.maximum(trace.gpu.rows.start[known], window.start)
+    end = np.maximum(np.minimum(trace.gpu.rows.end[known], window.end), start)
+    blocks = np.minimum(trace.gpu.blocks_per_sm[known], 1.0)
+    times = np.concatenate((start, end))
+    order = np.argsort(times, kind="stable")
+    filled = np.cumsum(np.concatenate((blocks, -blocks))[order])[:-1]
+    return round(float((np.clip(filled, 0, 1) * np.diff(times[order])).sum()) / window.length, 4)
+
+
+def step_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Ints]:
+    """Return the time of each class in stretches, and of none: the mean over GPUs, rounded down."""
+    found = [breakdown(classes, start, end) for classes in metrics.classes()]
+    parts: dict[str, Ints] = {
+        name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found) for name in found[0]
+    }
+    parts["other"] = end - start - sum(parts.values())
+    return parts
+
+
+def steps_on_gpu(metrics: RankMetrics) -> tuple[Ints, Ints]:
+    """Return from where to where each step is with its work on the GPU."""
+    steps, window = metrics.window.steps, metrics.window
+    last = np.full(len(steps), np.iinfo(np.int64).min)
+    launched = window.step >= 0
+    np.maximum.at(last, window.step[launched], metrics.trace.gpu.rows.end[launched])
+    before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
+    start = np.maximum(steps.start, before)
+    return start, np.maximum(np.maximum(steps.end, last), start)
+
+
+def steps_of(metrics: RankMetrics) -> list[StepEntry]:
+    """Return the steps in order of time."""
+    steps, window = metrics.window.steps, metrics.window
+    if not len(steps):
+        return []
+    gpu = metrics.trace.gpu
+    start, end = steps_on_gpu(metrics)
+    parts = step_parts(metrics, start, end)
+    kernels = np.bincount(
+        window.step[(window.step >= 0) & (gpu.kind <= Kind.COMMUNICATION)], minlength=len(steps)
+    ).tolist()
+    return [
+        StepEntry(
+            number=int(steps.number[place]),
+            start_ns=int(steps.start[place]) - window.start,
+            duration_ns=int(steps.end[place] - steps.start[place]),
+            gpu_duration_ns=int(end[place] - start[place]),
+            breakdown={name: int(values[place]) for name, values in parts.items()},
+            kernels=kernels[place],
+        )
+        for place in range(len(steps))
+    ]
+
+
+def step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
+    """Return the distribution of the steps' durations; None without steps."""
+    host = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
+    gpu = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
+    return None if host is None or gpu is None else StepTimes(host=host, gpu=gpu)

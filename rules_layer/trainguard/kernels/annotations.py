@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 
+from trainguard.core.text import one_line
 from trainguard.kernels.columns import Ints, Rows, Trace
 from trainguard.kernels.document import AnnotationEntry
 from trainguard.kernels.durations import durations
 from trainguard.kernels.window import Window
-from trainguard.plain_text import one_line
 
 MOST_VISITS = 200_000_000
 """Rows that are looked at to project annotations on the GPU; what is left then has no projection."""
@@ -48,7 +48,6 @@ def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
 
 
 def _grouped(trace: Trace, rows: Rows) -> dict[str, Ints]:
-    """Return the places of rows by name without its number."""
     order = np.argsort(rows.name, kind="stable")
     names, first = np.unique(rows.name[order], return_index=True)
     groups: dict[str, list[Ints]] = {}
@@ -63,8 +62,6 @@ def _total(rows: Rows, places: Ints) -> float:
 
 
 class _Projection:
-    """From the first start to the last end of what is launched within a stretch of the host's time."""
-
     def __init__(self, trace: Trace, window: Window) -> None:
         known = np.flatnonzero(window.launch >= 0)
         launched = trace.launches.start[window.launch[known]]

@@ -3,10 +3,11 @@
 import re
 
 import numpy as np
+from msgspec.structs import asdict
 
-from trainguard.kernels.columns import Collective, Ints, Kind
+from trainguard.kernels.columns import Bools, Ints, Kind
 from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.entries import CollectiveEntry, CollectiveStepsEntry
+from trainguard.kernels.entries import Collective, CollectiveEntry, CollectiveStepsEntry
 from trainguard.kernels.metrics import RankMetrics
 
 _ALL_REDUCE = re.compile(r"all_?reduce", re.IGNORECASE)
@@ -22,16 +23,9 @@ def bus_factor(name: str, ranks: int) -> float:
 
 def collectives_of(metrics: RankMetrics) -> list[CollectiveEntry]:
     """Return the collectives in the window, most time first."""
-    trace = metrics.trace
-    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind == Kind.COMMUNICATION))
-    sort, size = _called(metrics, chosen)
-    # What no collective is known of is told apart by the kernel's name; these numbers are negative.
-    key = np.where(sort >= 0, sort, -1 - trace.gpu.rows.name[chosen])
-    found = []
-    for each in np.unique(key).tolist():
-        mine = key == each
-        what = trace.collectives[each] if each >= 0 else Collective(trace.names[-1 - each])
-        found.append(_entry(metrics, what, chosen[mine], size[mine]))
+    chosen = np.flatnonzero(metrics.in_window & (metrics.trace.gpu.kind == Kind.COMMUNICATION))
+    sorts, size = _sorts(metrics, chosen)
+    found = [_entry(metrics, what, chosen[mine], size[mine]) for what, mine in sorts]
     return sorted(found, key=lambda entry: (-entry.total_ns, entry.name, entry.group))
 
 
@@ -39,20 +33,14 @@ def collective_steps_of(metrics: RankMetrics, most: int, most_steps: int) -> lis
     """Return the ``most`` collectives with most time by step, of the first steps; none without steps."""
     trace, window = metrics.trace, metrics.window
     chosen = np.flatnonzero((trace.gpu.kind == Kind.COMMUNICATION) & (window.step >= 0) & (window.step < most_steps))
-    sort, size = _called(metrics, chosen)
-    key = np.where(sort >= 0, sort, -1 - trace.gpu.rows.name[chosen])
+    sorts, size = _sorts(metrics, chosen)
     lasted, step = (trace.gpu.rows.end - trace.gpu.rows.start)[chosen], window.step[chosen]
     found = []
-    for each in np.unique(key).tolist():
-        mine = key == each
-        what = trace.collectives[each] if each >= 0 else Collective(trace.names[-1 - each])
+    for what, mine in sorts:
         places = np.unique(step[mine])
         found.append(
             CollectiveStepsEntry(
-                name=what.name,
-                group=what.group,
-                group_size=what.group_size,
-                dtype=what.dtype,
+                **asdict(what),
                 steps=window.steps.number[places].tolist(),
                 counts=[int((step[mine] == place).sum()) for place in places],
                 total_ns=[exact_sum(lasted[mine & (step == place)]) for place in places],
@@ -67,8 +55,18 @@ def _whole(sizes: Ints) -> int:
     return exact_sum(sizes) if (sizes >= 0).all() else -1
 
 
+def _sorts(metrics: RankMetrics, chosen: Ints) -> tuple[list[tuple[Collective, Bools]], Ints]:
+    trace = metrics.trace
+    sort, size = _called(metrics, chosen)
+    # Kernels of no known collective are distinguished by their name; these numbers are negative.
+    key = np.where(sort >= 0, sort, -1 - trace.gpu.rows.name[chosen])
+    found = np.unique(key).tolist()
+    whats = [trace.collectives[each] if each >= 0 else Collective(trace.names[-1 - each]) for each in found]
+    return [(what, key == each) for what, each in zip(whats, found, strict=True)], size
+
+
 def _called(metrics: RankMetrics, chosen: Ints) -> tuple[Ints, Ints]:
-    """Return of each row the collective and its bytes: as the kernel says it, else as its operator does."""
+    """Return of each row the collective and its bytes: as the kernel names it, else as its operator does."""
     trace = metrics.trace
     sort, size = trace.gpu.collective[chosen].copy(), trace.gpu.size[chosen].copy()
     if not trace.operator_collectives:
@@ -95,10 +93,7 @@ def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> Co
     total, moved, time = exact_sum(lasted), exact_sum(size[sized]), exact_sum(lasted[sized])
     rate = moved / time if time else None
     return CollectiveEntry(
-        name=what.name,
-        group=what.group,
-        group_size=what.group_size,
-        dtype=what.dtype,
+        **asdict(what),
         count=len(rows),
         total_ns=total,
         min_ns=int(lasted.min()),

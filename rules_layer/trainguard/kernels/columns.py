@@ -1,15 +1,38 @@
-"""A trace as columns: one row an event, times in whole nanoseconds, names as numbers."""
+"""A trace as columns: one row an event, times in whole nanoseconds, names as numbers; hostile ones end in an error."""
 
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainguard.kernels.limits import LONGEST_NAME
+from trainguard.kernels.entries import Collective, CounterEntry
+
+MOST_ROWS = 40_000_000
+"""Rows of all sorts together: about 3 GB of columns."""
+
+MOST_NAME_BYTES = 256 * 1024 * 1024
+
+MOST_COLLECTIVES = 10_000
+"""Sorts of collectives: operation, group and type."""
+
+MOST_COLLECTIVE_CALLS = 1_000_000
+
+LONGEST_NAME = 16 * 1024
+
+MOST_GROWTH = 400
+"""A gzip stream of a trace grows 12 to 40 times; one that grows more often than that is a bomb."""
+
+GROWTH_FROM_BYTES = 64 * 1024 * 1024
+
+LONGEST_NS = 7 * 24 * 3600 * 1_000_000_000
+"""A longer event is a broken one: HTA, too, drops it."""
+
+LATEST_NS = 1 << 62
+"""A later time, in 2116, is a broken one."""
+
 
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
@@ -18,11 +41,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 CUTS = ("cut_off", "truncated_gzip", "broken_gzip")
-"""Counted by readers where a file ends within a trace."""
 
 
 class Kind(IntEnum):
-    """What a row of the GPU is."""
+    """Kinds of rows of a GPU."""
 
     COMPUTE = 0
     COMMUNICATION = 1
@@ -31,7 +53,7 @@ class Kind(IntEnum):
 
 
 class Framework(StrEnum):
-    """What wrote the program that was traced; ``xla`` is JAX or TensorFlow, where the profile does not say which."""
+    """The program's framework; ``xla`` is JAX or TensorFlow, where the profile does not say which."""
 
     PYTORCH = "pytorch"
     JAX = "jax"
@@ -41,8 +63,6 @@ class Framework(StrEnum):
 
 
 class _Known(dict[Any, int]):
-    """Numbers by values, made when one is first asked for."""
-
     def __init__(self, number: Callable[[Any], int]) -> None:
         self._number = number
 
@@ -83,18 +103,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one sort; every array has their length.
+    """N rows of one sort: ``start`` and ``end`` in nanoseconds of the trace's clock, int64[N].
 
-    Attributes
-    ----------
-    start, end : ndarray of int64
-        Nanoseconds of the trace's own clock.
-    name, lane : ndarray of int32
-        Index into `Trace.names`; the lane is a stream or thread.
-    correlation : ndarray of int64
-        Joins a launch and what it started; -1 where unknown.
-    operator : ndarray of int64
-        The external id, which joins a kernel and an operator; -1 where unknown.
+    ``name`` and ``lane``, a stream or thread, are indexes into `Trace.names`, int32[N]. ``correlation`` joins a launch
+    and its work, ``operator`` (the external id) a kernel and an operator, int64[N]; -1 where unknown.
     """
 
     start: Ints
@@ -120,30 +132,13 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """What a kernel that communicates does; empty and None where the trace does not say it."""
-
-    name: str
-    group: str = ""
-    group_size: int | None = None
-    dtype: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRows:
-    """What ran on GPUs: rows, and of each what it is; -1 and NaN where the trace does not say it.
+    """N rows of GPUs; -1 and NaN where the trace does not say it.
 
-    Attributes
-    ----------
-    kind, device : ndarray of int64
-        The `Kind`, and the GPU's number.
-    size : ndarray of int64
-        Bytes: of a copy, of a set, or of a collective (the larger one of its input and its output).
-    blocks_per_sm, occupancy : ndarray of float64
-        Thread blocks per multiprocessor; estimated percentage of the warps that fit.
-    collective : ndarray of int64
-        Index into `Trace.collectives`.
+    ``kind``, ``device``, ``size`` and ``collective`` are int64[N]: the `Kind`, the GPU's number, bytes (of a collective
+    the larger of input and output), and an index into `Trace.collectives`. ``blocks_per_sm`` and ``occupancy``,
+    float64[N], are thread blocks per multiprocessor, and the estimated percentage of the warps that fit.
     """
 
     rows: Rows
@@ -159,46 +154,6 @@ class GpuRows:
         return len(self.rows)
 
 
-class RowBuilder:
-    """Collects rows; 40 bytes each."""
-
-    _TYPES: ClassVar = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
-
-    def __init__(self) -> None:
-        self._columns = {field: array(code) for field, code in self._TYPES.items()}
-
-    def extend(self, columns: Iterable[Ints]) -> None:
-        """Add rows, column by column in the order of the fields of `Rows`."""
-        for mine, values in zip(self._columns.values(), columns, strict=True):
-            mine.frombytes(values.astype(mine.typecode, copy=False).tobytes())
-
-    def build(self) -> Rows:
-        """Return the rows."""
-        return Rows(
-            start=as_ints(self._columns["start"]),
-            end=as_ints(self._columns["end"]),
-            name=as_numbers(self._columns["name"]),
-            lane=as_numbers(self._columns["lane"]),
-            correlation=as_ints(self._columns["correlation"]),
-            operator=as_ints(self._columns["operator"]),
-        )
-
-
-def as_ints(values: "array[int]") -> Ints:
-    """Return an array of 64-bit numbers without a copy."""
-    return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
-
-
-def as_numbers(values: "array[int]") -> Numbers:
-    """Return an array of 32-bit numbers without a copy."""
-    return np.frombuffer(values, dtype=np.int32) if values else np.empty(0, dtype=np.int32)
-
-
-def as_floats(values: "array[float]") -> Floats:
-    """Return an array of doubles without a copy."""
-    return np.frombuffer(values, dtype=np.float64) if values else np.empty(0, dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """A GPU as the trace describes it; ``capability`` is major and minor, (0, 0) where unknown."""
@@ -210,18 +165,6 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CounterTrack:
-    """Samples of one hardware counter of one GPU over the whole trace, in the counter's own unit."""
-
-    gpu: int
-    name: str
-    samples: int
-    mean: float
-    least: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """One rank's trace.
 
@@ -229,32 +172,22 @@ class Trace:
     ----------
     base_ns : int
         Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
-    launches : Rows
-        Calls of the CUDA or HIP runtime and driver on the host.
-    waits : Rows
-        Synchronization as the GPU's side records it.
+    launches, waits : Rows
+        Calls of the CUDA or HIP runtime and driver, and synchronization as the GPU's side records it.
     annotations, gpu_annotations : Rows
         Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
     operators : Rows
-        Operators on the host; ``correlation`` holds the number of the first input type.
-    operator_inputs : ndarray of int32
-        For each operator the index into ``names`` of its recorded inputs, as `inputs.inputs_text` writes them; -1 where
-        the trace records none.
+        ``correlation`` holds the number of the first input type.
+    operator_inputs : int32 array
+        Of each operator, index into ``names`` of its inputs, as `inputs.inputs_text` writes them; -1 without.
     overhead : Rows
         The profiler's own work.
-    framework : Framework
-    backend : str
-        The library of the collectives, as the trace names it; empty where it does not.
-    collectives : list of Collective
-        The sorts of collectives.
     operator_collectives : dict of int to (int, int)
-        By external id of the operator that calls it: index into ``collectives``, and bytes; -1 where unknown.
-    reserved : dict of int to int
-        Most bytes that were reserved, by GPU; ``reserved_at`` is when that was first so.
+        By external id of the calling operator: index into ``collectives``, and bytes; -1 where unknown.
+    reserved, reserved_at : dict of int to int
+        Most bytes that were reserved, by GPU, and when that was first so.
     tally : dict of str to int
         What could not be read, and what was repaired.
-    counters : list of CounterTrack
-        What the GPUs' hardware counted, where it was sampled.
     """
 
     name: str
@@ -275,7 +208,7 @@ class Trace:
     operator_collectives: dict[int, tuple[int, int]]
     reserved: dict[int, int]
     tally: dict[str, int]
-    counters: list[CounterTrack] = field(default_factory=list)
+    counters: list[CounterEntry] = field(default_factory=list)
     reserved_at: dict[int, int] = field(default_factory=dict)
     framework: Framework = Framework.UNKNOWN
     backend: str = ""

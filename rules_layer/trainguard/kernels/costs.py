@@ -1,12 +1,104 @@
-"""What an operator has to compute and to move at least, from the shapes of its inputs."""
+"""An operator's recorded inputs, and what it has to compute and to move at least by their shapes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
+from typing import Any
 
 import msgspec
 
-from trainguard.kernels.inputs import Inputs
+UNKNOWN = -1
+_BETWEEN = "\x1f"
+_FLOATS = ("float", "Float", "Half")
+_BYTES = {
+    "double": 8, "float": 4, "half": 2, "bfloat16": 2, "int": 4, "long int": 8, "long": 8, "short": 2, "short int": 2,
+    "char": 1, "signed char": 1, "byte": 1, "unsigned char": 1, "bool": 1, "complexfloat": 8, "complexdouble": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """An operator's inputs, in the order of its arguments.
+
+    ``shapes`` are empty for what is no tensor, ``element_bytes`` -1 where the type is unknown; ``values`` are other
+    arguments as text, empty where none are recorded.
+    """
+
+    shapes: Sequence[tuple[int, ...]]
+    element_bytes: Sequence[int]
+    values: Sequence[str]
+
+
+def inputs_text(shapes: bytes, types: bytes, values: bytes) -> str:
+    """Return the JSON of an operator's dimensions, types and values as one text; empty without dimensions."""
+    return _BETWEEN.join(part.decode("utf-8", "replace") for part in (shapes, types, values)) if shapes else ""
+
+
+def shapes_text(text: str) -> str:
+    """Return the dimensions of a text of `inputs_text`, as JSON without spaces."""
+    return "".join(text.partition(_BETWEEN)[0].split())
+
+
+def short_shapes(shapes: str) -> str:
+    """Return dimensions as people write them, ``64x512, 512``; what is no tensor is left out, a list is ``…``."""
+    decoded = _decoded(shapes)
+    if not isinstance(decoded, list):
+        return ""
+    known = (each for each in decoded if isinstance(each, list) and each)
+    return ", ".join("x".join(map(str, each)) if all(type(size) is int for size in each) else "…" for each in known)
+
+
+def read_inputs(text: str) -> Inputs | None:
+    """Return the inputs of a text of `inputs_text`; None where they cannot be read or hold lists of tensors."""
+    parts = [_decoded(part) for part in text.split(_BETWEEN)]
+    if len(parts) != 3 or not isinstance(parts[0], list):
+        return None
+    try:
+        shapes = [msgspec.convert(shape, tuple[int, ...]) for shape in parts[0]]
+    except msgspec.ValidationError:
+        return None
+    if any(size < 0 for shape in shapes for size in shape):
+        return None
+    types, values = (part if isinstance(part, list) else [] for part in parts[1:])
+    count = len(shapes)
+    return Inputs(
+        shapes=shapes,
+        element_bytes=[element_bytes(str(each)) for each in types[:count]] + [UNKNOWN] * (count - len(types)),
+        values=[str(each) for each in values[:count]] + [""] * (count - len(values)),
+    )
+
+
+def element_bytes(dtype: str) -> int:
+    """Return the bytes of an element of a type as PyTorch names it; -1 for another one."""
+    return _BYTES.get(dtype.removeprefix("c10::").lower(), UNKNOWN)
+
+
+def payload(elements_in: int, elements_out: int, dtype: str) -> int:
+    """Return a collective's bytes: the larger one of input and output; -1 where the trace does not say them."""
+    size, most = element_bytes(dtype), max(elements_in, elements_out)
+    return size * most if size > 0 and most >= 0 else UNKNOWN
+
+
+@lru_cache(maxsize=4_096)
+def first_float(types: bytes) -> str:
+    """Return the first floating type in the JSON of an operator's types; empty where there is none."""
+    decoded = _decoded(types)
+    if not isinstance(decoded, list):
+        return ""
+    for each in decoded:
+        if isinstance(each, str) and (any(word in each for word in _FLOATS) or each == "double"):
+            return each
+    return ""
+
+
+def _decoded(text: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
 
 Shape = tuple[int, ...]
 
@@ -77,8 +169,6 @@ def _linear(inputs: Inputs) -> Cost:
 
 
 def _convolution(stride: int, padding: int, dilation: int) -> Callable[[Inputs], Cost]:
-    """Return the formula of a forward convolution whose geometry is at these places of its arguments."""
-
     def of(inputs: Inputs) -> Cost:
         image, weight = inputs.shapes[0], inputs.shapes[1]
         numbers = [msgspec.json.decode(inputs.values[place], type=list[int]) for place in (stride, padding, dilation)]
@@ -134,10 +224,7 @@ def _flash_attention(inputs: Inputs) -> Cost:
 
 
 def _pointwise(read: int, *, in_place: bool = False) -> Callable[[Inputs], Cost]:
-    """Return the formula of one operation an element: the first ``read`` arguments are read, the result is written.
-
-    A tensor behind them is the one that the caller gave for the result: it is written, and not read.
-    """
+    """Return the formula of one operation an element; a tensor behind the ``read`` arguments is only written."""
 
     def of(inputs: Inputs) -> Cost:
         tensors = [

@@ -1,9 +1,8 @@
-"""The critical path of a step: what it would have to be shorter in, for the step to be shorter.
+"""The critical path of a step: the work that would have to be shorter for the step to be shorter.
 
-The path is walked from the step's end to its start. Work of the GPU follows what held it back: the row before it on its
-stream, where it was launched before that row ended; a row of another stream, where it waited longer than the GPU itself
-takes; else the host, which launched it. The host follows the work of the GPU that it waited for. HolisticTraceAnalysis
-has the same classes; it joins streams by recorded events, which most traces do not have.
+It is walked from the end. Work of the GPU follows the row before it on its stream, where it was launched before that
+row ended; a row of another stream, where it waited longer than the GPU itself takes; else the host. The classes are
+those of HolisticTraceAnalysis, which joins streams by recorded events that most traces do not have.
 """
 
 from bisect import bisect_right
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.kernels.activity import steps_on_gpu
 from trainguard.kernels.columns import Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.step_parts import steps_on_gpu
 from trainguard.kernels.streams import KERNEL_WAIT_NS
 
 MOST_ROWS = 100_000
@@ -59,8 +58,6 @@ class _Rows:
 
 
 class _Walk:
-    """Walks from the end of a stretch to its start."""
-
     def __init__(self, metrics: RankMetrics, low: int, high: int) -> None:
         rows = metrics.trace.gpu.rows
         inside = np.flatnonzero((rows.end > low) & (rows.end <= high))
@@ -70,11 +67,9 @@ class _Walk:
         self._kernels: Counter[int] = Counter()
 
     def __len__(self) -> int:
-        """Return how many rows of the GPU the stretch has."""
         return len(self._places)
 
     def entry(self, number: int | None) -> CriticalPathEntry:
-        """Walk, and return the path."""
         self._walk()
         names = self._metrics.trace.names
         return CriticalPathEntry(
@@ -125,7 +120,6 @@ class _Walk:
         )
 
     def _waits(self) -> tuple[list[int], list[int]]:
-        """Return the calls of the stretch that wait for the GPU, by their ends, of threads that launch kernels."""
         calls, window = self._metrics.trace.launches, self._metrics.window
         launch = window.launch[self._places]
         threads = np.unique(calls.lane[launch[launch >= 0]])

@@ -8,18 +8,20 @@ from trainguard.kernels.entries import (
     ActivityEntry,
     CollectiveEntry,
     CollectiveStepsEntry,
+    CounterEntry,
     CriticalPathEntry,
     DeviceEntry,
     Durations,
     GpuIdleEntry,
     IdleEntry,
+    KernelEntry,
     LaunchEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
 )
-from trainguard.kernels.findings.finding import KernelFinding
 from trainguard.kernels.ranks.entries import AcrossRanks, Comparison
+from trainguard.kernels.rules.finding import KernelFinding
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -63,47 +65,6 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Durations
     gpu: Durations
-
-
-class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs of a kernel; overlapping runs count each, so totals may exceed the window.
-
-    Attributes
-    ----------
-    precision : str
-        From the name, else from the operator's first floating input; ``unknown`` where neither says it.
-    communication : bool
-        Whether it is a collective; it moves bytes, so its precision is ``unknown`` and counts in no share.
-    std_ns : int
-        Standard deviation of the population.
-    launch_calls : int
-        Calls that launched these runs; a CUDA graph launches many with one call. Runs without a recorded call: 0.
-    short_count : int
-        Runs that are shorter than their launching call.
-    operator : str
-        The operator that launched most of its time; empty where the trace does not say it.
-    occupancy : float or None
-        Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
-    blocks_per_sm : float or None
-        Thread blocks per multiprocessor, weighted with time.
-    """
-
-    name: str
-    count: int
-    total_ns: int
-    mean_ns: int
-    min_ns: int
-    max_ns: int
-    p99_ns: int
-    precision: str
-    tensor_core: bool
-    communication: bool
-    std_ns: int = 0
-    launch_calls: int = 0
-    short_count: int = 0
-    operator: str = ""
-    occupancy: float | None = None
-    blocks_per_sm: float | None = None
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,17 +163,6 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     steps_lost: int = 0
     is_whole: bool = True
-
-
-class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples of a hardware counter of one GPU over the whole trace, in the counter's own unit, which its name has."""
-
-    gpu: int
-    name: str
-    samples: int
-    mean: float
-    min: float
-    max: float
 
 
 class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -376,7 +326,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     job : str or None
         The training job, where a stack judged its traces.
     job_facts : JobEntry or None
-        What SageMaker says of the job; None where it does not know it or did not answer.
+        What SageMaker says about the job; None where it does not know it or did not answer.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""Durations to what the document says of them: moments of the distribution, and a histogram."""
+"""Durations to the document's numbers: moments of the distribution, and a histogram."""
 
 import math
 
@@ -19,7 +19,7 @@ def exact_sum(values: Ints) -> int:
 
 
 def durations(values: Ints) -> Durations | None:
-    """Return what is said of durations in nanoseconds; None where there are none."""
+    """Return the distribution of durations in nanoseconds; None where there are none."""
     if not len(values):
         return None
     total = exact_sum(values)
@@ -50,7 +50,6 @@ def histogram(values: Ints) -> Histogram:
 
 
 def _bins(values: Ints, spread: int) -> int:
-    """Return how many bins: by Freedman and Diaconis, by Sturges where half of the values are the same."""
     low, high = np.percentile(values, (25, 75))
     count = len(values)
     wanted = spread * math.cbrt(count) / (2 * float(high - low)) if high > low else math.log2(count) + 1

@@ -5,6 +5,15 @@ from typing import Literal
 import msgspec
 
 
+class Collective(msgspec.Struct, frozen=True):
+    """What a kernel that communicates does; empty and None where the trace does not say it."""
+
+    name: str
+    group: str = ""
+    group_size: int | None = None
+    dtype: str = ""
+
+
 class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps of all streams by cause: launched too late, the GPU's own (under 30 us), another one."""
 
@@ -23,7 +32,7 @@ class GpuIdleEntry(msgspec.Struct, frozen=True, kw_only=True):
     host_ns : int
         The next work was not launched for another reason: Python, operators, launching calls, synchronization.
     other_ns : int
-        The next work was launched: latency, an event of another stream; or nobody knows when it was.
+        The next work was launched: latency, an event of another stream; or its time is unknown.
     """
 
     loader_ns: int
@@ -141,7 +150,7 @@ class LaunchEntry(msgspec.Struct, frozen=True, kw_only=True):
     slow_starts: int
 
 
-class CollectiveEntry(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveEntry(Collective, frozen=True, kw_only=True):
     """All runs of one collective on one group; a run that waits for a late rank is longer and looks slower.
 
     Attributes
@@ -167,10 +176,6 @@ class CollectiveEntry(msgspec.Struct, frozen=True, kw_only=True):
         broadcast, reduce and point to point; None where the group's size is unknown.
     """
 
-    name: str
-    group: str
-    group_size: int | None
-    dtype: str
     count: int
     total_ns: int
     min_ns: int
@@ -184,7 +189,7 @@ class CollectiveEntry(msgspec.Struct, frozen=True, kw_only=True):
     bus_gb_per_s: float | None
 
 
-class CollectiveStepsEntry(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveStepsEntry(Collective, frozen=True, kw_only=True):
     """One collective on one group, step by step: what ranks are compared by.
 
     Attributes
@@ -203,10 +208,6 @@ class CollectiveStepsEntry(msgspec.Struct, frozen=True, kw_only=True):
         Their sizes, added up; -1 where the trace does not say that of each run.
     """
 
-    name: str
-    group: str
-    group_size: int | None
-    dtype: str
     steps: list[int]
     counts: list[int]
     total_ns: list[int]
@@ -286,11 +287,64 @@ class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
 class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
 
-    ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is the cache before memory, in 10^6 bytes.
+    Of integers they are 10^12 operations a second. ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is
+    the last cache before memory, in 10^6 bytes.
     """
 
     gpu: str
     tflops: dict[str, float]
     memory_gb_per_s: float
     as_of: str
-    cache_mb: float | None = None
+    cache_mb: float
+
+
+class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of a kernel; overlapping runs count each, so totals may exceed the window.
+
+    Attributes
+    ----------
+    precision : str
+        From the name, else from the operator's first floating input; ``unknown`` where neither says it.
+    communication : bool
+        Whether it is a collective; it moves bytes, so its precision is ``unknown`` and counts in no share.
+    std_ns : int
+        Standard deviation of the population.
+    launch_calls : int
+        Calls that launched these runs; a CUDA graph launches many with one call. Runs without a recorded call: 0.
+    short_count : int
+        Runs that are shorter than their launching call.
+    operator : str
+        The operator that launched most of its time; empty where the trace does not say it.
+    occupancy : float or None
+        Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
+    blocks_per_sm : float or None
+        Thread blocks per multiprocessor, weighted with time.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    mean_ns: int
+    min_ns: int
+    max_ns: int
+    p99_ns: int
+    precision: str
+    tensor_core: bool
+    communication: bool
+    std_ns: int = 0
+    launch_calls: int = 0
+    short_count: int = 0
+    operator: str = ""
+    occupancy: float | None = None
+    blocks_per_sm: float | None = None
+
+
+class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of a hardware counter of one GPU over the whole trace, in the counter's own unit, which its name has."""
+
+    gpu: int
+    name: str
+    samples: int
+    mean: float
+    min: float
+    max: float

@@ -1,4 +1,9 @@
-"""Each GPU of a trace on its own: when it computes, communicates and copies; and the mean over a rank's GPUs."""
+"""Each GPU of a trace on its own: when it computes, communicates and copies, and why it is idle.
+
+A gap ends with the GPU's next row. Until the call that launched it ends, the GPU waits for the host, or for the loader
+while the host waits for data; from then on for something else. This is the split of HolisticTraceAnalysis' idle
+breakdown, by GPU and not by stream.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
-from trainguard.kernels.intervals import Spans, clipped, intersection, merged, union
+from trainguard.kernels.intervals import Spans, clipped, difference, gaps, intersection, merged, union
 from trainguard.kernels.window import Window
 
 LEAST_SHARE = 0.01
@@ -15,10 +20,9 @@ LEAST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTime:
-    """Stretches of one GPU in the window.
+    """Stretches of one GPU in the window; ``counted`` says whether the rank's mean has it.
 
-    ``number`` is the trace's, ``counted`` whether the rank's mean has it, ``overlap_ns`` the time in which it computes
-    and communicates, ``exposed_memory_ns`` that in which it only copies or sets memory.
+    ``overlap_ns`` is time in which it computes and communicates, ``exposed_memory_ns`` that with copies or sets alone.
     """
 
     number: int
@@ -28,6 +32,7 @@ class GpuTime:
     memcpy: Spans
     memset: Spans
     memory: Spans
+    kernels: Spans
     busy: Spans
     overlap_ns: int
     exposed_memory_ns: int
@@ -92,7 +97,49 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
         memcpy=memcpy,
         memset=memset,
         memory=memory,
+        kernels=kernels,
         busy=busy,
         overlap_ns=intersection(compute, communication).total,
         exposed_memory_ns=busy.total - kernels.total,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCauses:
+    """The gaps of one GPU by cause: together they are all of its idle time in the window."""
+
+    loader: Spans
+    host: Spans
+    other: Spans
+
+    @property
+    def idle(self) -> Spans:
+        """All of them."""
+        return union(self.loader, self.host, self.other)
+
+
+def idle_causes(trace: Trace, window: Window, gpu: GpuTime, loading: Spans) -> IdleCauses:
+    """Return the gaps of a GPU by cause; ``loading`` is when the host waits for the data loader."""
+    idle = gaps(gpu.busy, window.start, window.end)
+    launched, known = _launched_at(trace, window, gpu.number, idle)
+    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
+    # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
+    unknown = Spans(idle.start[~known], idle.end[~known])
+    loader = intersection(loading, union(until_launch, unknown))
+    host = difference(until_launch, loader)
+    return IdleCauses(loader, host, difference(idle, union(loader, host)))
+
+
+def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tuple[Ints, Bools]:
+    mine = np.flatnonzero(trace.gpu.device == number)
+    mine = mine[np.argsort(trace.gpu.rows.start[mine], kind="stable")]
+    place = np.searchsorted(trace.gpu.rows.start[mine], idle.end, side="left")
+    follows = place < len(mine)
+    launch = np.full(len(idle.end), -1, dtype=np.int64)
+    launch[follows] = window.launch[mine[place[follows]]]
+    called = launch >= 0
+    ended = idle.start.copy()
+    ended[called] = trace.launches.end[launch[called]]
+    nothing_follows = ~follows & bool((window.launch[mine] >= 0).any())
+    ended[nothing_follows] = idle.end[nothing_follows]
+    return ended, called | nothing_follows

@@ -1,4 +1,4 @@
-"""Stretches of time as sorted, disjoint pairs of whole nanoseconds, and what can be computed from them."""
+"""Stretches of time as sorted, disjoint pairs of whole nanoseconds."""
 
 from dataclasses import dataclass
 

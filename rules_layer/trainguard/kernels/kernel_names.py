@@ -1,4 +1,4 @@
-"""What a kernel's name says of its precision, and of whether it uses tensor cores."""
+"""A kernel's precision, and its use of tensor cores, by its name."""
 
 import re
 from dataclasses import dataclass

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.columns import Floats, Ints, Kind
 from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.gpu_devices import weighted
+from trainguard.kernels.entries import KernelEntry
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
 
@@ -15,35 +15,19 @@ _MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
 """A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelLine:
-    """All runs of one kernel in the window; see `KernelEntry`.
+class KernelLine(KernelEntry, frozen=True, kw_only=True):
+    """All runs of one kernel in the window; ``says`` is by its name, or its operator, ``rows`` are the GPU's.
 
-    Attributes
-    ----------
-    underfilled_ns : int
-        Time of runs with less than one block per multiprocessor.
-    rows : ndarray of int64
-        The GPU's rows.
+    ``underfilled_ns`` is the time of runs with less than one block per multiprocessor.
     """
 
-    name: str
     says: KernelName
-    communication: bool
-    count: int
-    total_ns: int
-    mean_ns: int
-    min_ns: int
-    max_ns: int
-    p99_ns: int
-    std_ns: int
-    launch_calls: int
-    short_count: int
-    operator: str
-    occupancy: float | None
-    blocks_per_sm: float | None
     underfilled_ns: int
     rows: Ints
+
+    def entry(self) -> KernelEntry:
+        """Return the part of it that the document has."""
+        return KernelEntry(**{name: getattr(self, name) for name in KernelEntry.__struct_fields__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +84,12 @@ def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
     communication = bool(gpu.kind[rows[0]] == Kind.COMMUNICATION)
     occupied = weighted(gpu.occupancy[rows], lasted)
     blocks = weighted(gpu.blocks_per_sm[rows], lasted)
+    says = _MOVES_BYTES if communication else _says(metrics, name, rows)
     return KernelLine(
         name=name,
-        says=_MOVES_BYTES if communication else _says(metrics, name, rows),
+        says=says,
+        precision=says.precision.value,
+        tensor_core=says.tensor_core,
         communication=communication,
         count=len(rows),
         total_ns=total,
@@ -132,7 +119,6 @@ def _says(metrics: RankMetrics, name: str, rows: Ints) -> KernelName:
 
 
 def _operator(metrics: RankMetrics, rows: Ints, lasted: Ints) -> str:
-    """Return the operator that launched most of the time."""
     launched = metrics.operator[rows] >= 0
     if not launched.any():
         return ""
@@ -150,3 +136,10 @@ def _short(metrics: RankMetrics, rows: Ints, lasted: Ints) -> int:
 
 def _known(places: Ints) -> Ints:
     return places[places >= 0]
+
+
+def weighted(values: Floats, weights: Ints) -> float | None:
+    """Return the mean of values that are known, weighted; None where none is or none has a weight."""
+    known = ~np.isnan(values)
+    total = int(weights[known].sum())
+    return float((values[known] * weights[known]).sum()) / total if total else None

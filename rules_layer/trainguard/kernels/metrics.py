@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
-from trainguard.kernels.gpu_times import GpuTime, gpu_times, mean_ns
-from trainguard.kernels.idle_causes import IdleCauses, idle_causes
+from trainguard.kernels.entries import IdleEntry
+from trainguard.kernels.gpu_times import GpuTime, IdleCauses, gpu_times, idle_causes, mean_ns
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
-from trainguard.kernels.streams import Idle, Stream, streams_of
+from trainguard.kernels.streams import Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
@@ -26,14 +26,8 @@ _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 class Delays:
     """From launching calls to their kernels.
 
-    Attributes
-    ----------
-    after_call, after_start : ndarray of int64
-        Of each kernel: from the call's end, and from its start, to the kernel's start.
-    short : ndarray of bool
-        Of each kernel: whether it is shorter than its call.
-    short_calls : ndarray of bool
-        Of each call: whether it is longer than all that it launched, which a CUDA graph adds up.
+    ``after_call`` and ``after_start`` are from a call's end, and start, to its kernel's start. ``short`` kernels are
+    shorter than their call; ``short_calls`` are longer than all that they launched, which a CUDA graph adds up.
     """
 
     after_call: Ints
@@ -44,13 +38,10 @@ class Delays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMetrics:
-    """What the rules and the document of a rank are made from; every stretch is clipped to the window.
+    """A rank's metrics for rules and document; every stretch is clipped to the window.
 
-    ``compute``, ``communication``, ``memory`` and ``busy`` are the stretches in which any GPU does this. The properties
-    in nanoseconds are the means over the GPUs that count. ``operator`` and ``operator_id`` are those that launched a
-    GPU row, as `find_operators` returns them. ``loading`` is ``loader`` without calls of the runtime, ``sync_reach``
-    ``host_sync`` with 1 ms behind each call; ``causes`` are the gaps of each GPU that counts. Stretches of the host's
-    calls and operators, of which there are most, are found when they are asked for, and not kept.
+    Stretches are those of any GPU; properties in nanoseconds are means over the GPUs that count. ``loading`` is
+    ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
     """
 
     trace: Trace
@@ -74,12 +65,12 @@ class RankMetrics:
     operator_id: Ints
 
     @property
-    def idle(self) -> Idle:
+    def idle(self) -> IdleEntry:
         """The gaps of each stream by cause, added up over the streams."""
-        return Idle(
-            host_wait=sum(stream.idle.host_wait for stream in self.streams),
-            kernel_wait=sum(stream.idle.kernel_wait for stream in self.streams),
-            other=sum(stream.idle.other for stream in self.streams),
+        return IdleEntry(
+            host_wait_ns=sum(stream.idle.host_wait_ns for stream in self.streams),
+            kernel_wait_ns=sum(stream.idle.kernel_wait_ns for stream in self.streams),
+            other_ns=sum(stream.idle.other_ns for stream in self.streams),
         )
 
     @property
@@ -213,7 +204,6 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
 
 
 def _of_any(gpus: Sequence[GpuTime], part: Callable[[GpuTime], Spans]) -> Spans:
-    """Return when any GPU does something."""
     return part(gpus[0]) if len(gpus) == 1 else union(*(part(gpu) for gpu in gpus))
 
 

@@ -10,10 +10,11 @@ from trainguard.kernels.activity import (
     device_entries,
     edges_of,
     gpu_idle,
-    idle_entry,
     launches,
     mean_shares,
     shares,
+    step_times,
+    steps_of,
     streams_entries,
     synchronization,
     temporal,
@@ -22,16 +23,14 @@ from trainguard.kernels.annotations import annotations_of
 from trainguard.kernels.collectives import collective_steps_of, collectives_of
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.critical_path import critical_paths
-from trainguard.kernels.document import CounterEntry, Distribution, KernelEntry, Quality, RankProfile
-from trainguard.kernels.findings.finding import Judged
-from trainguard.kernels.findings.rules import findings_of
-from trainguard.kernels.findings.trace_quality import EPOCH_LEAST_NS, damaged, missing
-from trainguard.kernels.kernel_table import KernelTable, kernel_table
+from trainguard.kernels.document import Distribution, Quality, RankProfile
+from trainguard.kernels.kernel_table import kernel_table
 from trainguard.kernels.memory_operations import memory_operations
 from trainguard.kernels.metrics import rank_metrics
 from trainguard.kernels.operators import operators_of, peaks_entry
-from trainguard.kernels.step_times import step_times, steps_of
-from trainguard.plain_text import one_line
+from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.of_rank import findings_of
+from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200
@@ -51,7 +50,6 @@ def rank_profile(trace: Trace) -> RankProfile:
 
 
 def _overview(judged: Judged) -> RankProfile:
-    """Return the numbers of the window, and what it is judged to be."""
     trace, metrics, table = judged.trace, judged.metrics, judged.table
     begins = metrics.window.start + trace.base_ns
     sync, source = synchronization(metrics)
@@ -76,14 +74,14 @@ def _overview(judged: Judged) -> RankProfile:
         launch_to_start_ns=_distribution(metrics.delays.after_start),
         synchronization_ns=sync,
         synchronization_source="gpu" if source else "host",
-        idle=idle_entry(metrics.idle),
+        idle=metrics.idle,
         gpu_idle=gpu_idle(metrics),
         precision={precision.value: total for precision, total in table.by_precision().items()},
         tensor_core_ns=table.tensor_core_ns,
         utilization=mean_shares(metrics.gpus, edges),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
-        kernels=_kernels(table),
+        kernels=[line.entry() for line in table.lines[:MOST_KERNELS]],
         kernels_left_out=max(len(table.lines) - MOST_KERNELS, 0),
         memory_operations=memory_operations(metrics),
         annotations=[],
@@ -95,7 +93,7 @@ def _overview(judged: Judged) -> RankProfile:
             steps_lost=metrics.window.steps_lost,
             is_whole=metrics.window.is_whole,
         ),
-        counters=_counters(trace),
+        counters=trace.counters,
         step_times=step_times(steps),
         host_busy_ns=host_busy.total,
         host_utilization=shares(host_busy, edges),
@@ -104,7 +102,6 @@ def _overview(judged: Judged) -> RankProfile:
 
 
 def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
-    """Return a profile with its launches, streams, GPUs, annotations, collectives and operators."""
     metrics, table = judged.metrics, judged.table
     annotations, collectives = annotations_of(judged.trace, judged.window), collectives_of(metrics)
     operators, operators_left_out = operators_of(metrics, table, MOST_OPERATORS)
@@ -134,20 +131,6 @@ def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
     )
 
 
-def _counters(trace: Trace) -> list[CounterEntry]:
-    return [
-        CounterEntry(
-            gpu=track.gpu,
-            name=one_line(track.name),
-            samples=track.samples,
-            mean=track.mean,
-            min=track.least,
-            max=track.most,
-        )
-        for track in trace.counters
-    ]
-
-
 def _rank(trace: Trace) -> int | None:
     if trace.rank is not None:
         return trace.rank
@@ -159,27 +142,3 @@ def _distribution(values: Ints) -> Distribution | None:
     if not len(values):
         return None
     return Distribution(median=round(float(np.median(values))), p90=round(float(np.percentile(values, 90))))
-
-
-def _kernels(table: KernelTable) -> list[KernelEntry]:
-    return [
-        KernelEntry(
-            name=line.name,
-            count=line.count,
-            total_ns=line.total_ns,
-            mean_ns=line.mean_ns,
-            min_ns=line.min_ns,
-            max_ns=line.max_ns,
-            p99_ns=line.p99_ns,
-            precision=line.says.precision.value,
-            tensor_core=line.says.tensor_core,
-            communication=line.communication,
-            std_ns=line.std_ns,
-            launch_calls=line.launch_calls,
-            short_count=line.short_count,
-            operator=line.operator,
-            occupancy=line.occupancy,
-            blocks_per_sm=line.blocks_per_sm,
-        )
-        for line in table.lines[:MOST_KERNELS]
-    ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Trace
+from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.intervals import Spans, clipped, merged
 from trainguard.kernels.window import Window
 
@@ -15,29 +16,9 @@ FULL_QUEUE = 1_024
 """So many launches wait in a stream's queue before the next one blocks the host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
-    """Gaps by cause, in nanoseconds."""
-
-    host_wait: int
-    kernel_wait: int
-    other: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.host_wait + self.kernel_wait + self.other
-
-
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How many launches wait in a stream's queue.
-
-    Attributes
-    ----------
-    time, length : ndarray of int64
-        From each time on, so many; times rise.
-    """
+    """From each time on (int64, rising), how many launches wait in a stream's queue."""
 
     time: Ints
     length: Ints
@@ -66,13 +47,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A stream of a GPU: its number of rows in the window, and what they give."""
+    """A stream of a GPU: its number of rows in the window, and their metrics."""
 
     device: int
     name: str
     count: int
     busy: Spans
-    idle: Idle
+    idle: IdleEntry
     queue: Queue
 
 
@@ -98,11 +79,10 @@ def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
     return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
 
 
-def _idle(trace: Trace, window: Window, mine: Ints) -> Idle:
+def _idle(trace: Trace, window: Window, mine: Ints) -> IdleEntry:
     """Return the gaps between a stream's rows, which are in order of their start, by cause.
 
-    The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own,
-    and a longer one has another cause, such as a wait for an event of another stream.
+    The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own.
     """
     rows, launches = trace.gpu.rows, trace.launches
     before = np.maximum.accumulate(rows.end[mine])[:-1]
@@ -111,10 +91,10 @@ def _idle(trace: Trace, window: Window, mine: Ints) -> Idle:
     launched = np.where(launch >= 0, launches.start[launch] if len(launches) else 0, -(1 << 62))
     late = launched > before
     short = ~late & (gap < KERNEL_WAIT_NS)
-    return Idle(
-        host_wait=int(gap[late].sum()),
-        kernel_wait=int(gap[short].sum()),
-        other=int(gap[~late & ~short].sum()),
+    return IdleEntry(
+        host_wait_ns=int(gap[late].sum()),
+        kernel_wait_ns=int(gap[short].sum()),
+        other_ns=int(gap[~late & ~short].sum()),
     )
 
 

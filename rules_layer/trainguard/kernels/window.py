@@ -1,4 +1,4 @@
-"""Which part of a trace is judged: its steps, the window that they span, and which launch started what."""
+"""The judged part of a trace: its steps, the window that they span, and which launch started what."""
 
 import re
 from dataclasses import dataclass, replace
@@ -27,22 +27,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What is judged.
+    """The judged window: from the host's start of the first step to the end of the last step and of its work.
 
-    Attributes
-    ----------
-    start, end : int
-        The host's start of the first step, and the later of the last step's end and the end of the last work that it
-        launched. Without steps: from the first GPU row to the end of the last one.
-    steps : Steps
-    launch : ndarray of int64
-        For each GPU row the row of its launch; -1 where the trace has none.
-    step : ndarray of int64
-        For each GPU row the step in which it was launched; -1 outside of steps.
-    steps_lost : int
-        Steps of a cut file that it does not hold whole, behind the last one that is judged.
-    is_whole : bool
-        False of a cut file in which no step is known to be whole: rows may be missing anywhere in the window.
+    Without steps it is from the first GPU row to the end of the last one. ``launch`` and ``step`` have, for each GPU
+    row, the row of its launch and its step, int64, -1 without. ``steps_lost`` are steps behind the last judged one that
+    a cut file does not hold whole; ``is_whole`` is false of a cut file without a step that is known to be whole.
     """
 
     start: int
@@ -62,8 +51,8 @@ class Window:
 def find_window(trace: Trace) -> Window:
     """Return the window of a trace; of no length where it has no row with a time.
 
-    That of a cut file ends with the last step that is whole: PyTorch writes the GPU's rows behind the host's, so later
-    steps have less of them, or none. Where no step is known to be whole it is that of all rows.
+    That of a cut file ends with the last whole step, as PyTorch writes the GPU's rows behind the host's; without one it
+    has all rows.
     """
     steps = _steps(trace)
     launch = _joined(trace.gpu.rows, trace.launches)
@@ -89,8 +78,8 @@ def find_window(trace: Trace) -> Window:
 def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
     """Return how many steps of a cut file are whole, from the first one on.
 
-    A step is whole when each of its calls that start work has a row of the GPU, and it and its work end before the last
-    row of the GPU, by as much as the rows of the file go back in time: some files have them in order, some by streams.
+    Each of a step's calls that start work has a row of the GPU, and both end before the last row of the GPU, by as much
+    as the rows of the file go back in time: some files have them in order, some by streams.
     """
     calls, rows = trace.launches, trace.gpu.rows
     if not len(steps) or not len(calls) or not len(rows):
@@ -126,9 +115,9 @@ def inner(trace: Trace, window: Window) -> Window | None:
 
 
 def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:
-    """Return for each GPU row the operator that launched it: its row among the operators, and its external id.
+    """Return for each GPU row its operator: its row among the operators, and its external id; -1 where unknown.
 
-    The GPU row says the id; where it does not, as on AMD, its launching call does. -1 where neither is known.
+    The GPU row says the id; where it does not, as on AMD, its launching call does.
     """
     rows, operators = trace.gpu.rows, trace.operators
     called = np.where(launch >= 0, _taken(trace.launches.operator, launch), -1)

@@ -1,8 +1,7 @@
-"""The ledger of a node from what was recorded: paid time, what its GPUs did, its processes' time, a kernel trace.
+"""The ledger of a node: paid time, its GPUs' use, its processes' time, a kernel trace.
 
-Utilization says what is compute. What it leaves is given to the causes in the order of the buckets. A process that
-waits while the GPU works loses nothing, so data, checkpoints and evaluation get no more than the GPUs left undone in
-the same step of time.
+Utilization is compute; the rest goes to the causes in the order of the buckets. A process that waits while the GPU
+works loses nothing, so data, checkpoints and evaluation get no more than the GPUs left undone in the same step of time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,50 +9,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.ledger.attempts import NO_ATTEMPTS, Attempts, attempts_of
-from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.bucket import ROWS, Bucket, StepShares
 from trainguard.ledger.node import NodeLedger, empty_amounts
-from trainguard.ledger.shares import StepShares
 from trainguard.ledger.spans import Span, joined, seconds_in, shares_in
 from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
 from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 _NEVER_WORKED = 1e-3
 """GPUs that were busy for a smaller share of the sampled time have not worked."""
-
 _ENOUGH_SAMPLES = 64
 """So many samples tell how busy a GPU was, to a few percent."""
-
 _FEW = 8
-
 _OPEN = (ROWS[Bucket.IDLE], ROWS[Bucket.UNEXPLAINED])
 """What utilization leaves open, in the order in which causes take it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """What is known of one node.
+    """One node's times; ``paid`` is in epoch seconds, ``gpu_names`` are those sampled.
 
-    Attributes
-    ----------
-    node : str
-    gpus : int
-        How many GPUs are paid for.
-    paid : sequence of Span
-        When it is paid for, epoch seconds.
-    gpu_names : tuple of str
-        Names of the GPUs that were sampled.
-    use : GpuTime or None
-        Up to the newest sample (`GpuTime.finished`); None of a node that wrote none.
-    steps : StepTime or None
-        None without events of a framework.
-    ended : bool
-        Whether the job has ended: then what follows the last work is the tail.
-    interval_s : float
-        Distance of the samples.
-    saver, evaluator : StepTime or None
-        Another node's, where that alone saves checkpoints, or evaluates, for all: this one waits for it.
+    ``use`` is up to the newest sample (`GpuTime.finished`), None of a node that wrote none; ``steps`` is None without
+    events of a framework. Once it has ``ended``, the time after the last work is the tail. ``saver`` and ``evaluator``
+    are of another node that alone saves checkpoints, or evaluates, for all: this one waits for it.
     """
 
     node: str
@@ -69,14 +48,7 @@ class NodeTime:
 
 
 def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
-    """Return the ledger of a node.
-
-    Parameters
-    ----------
-    time : NodeTime
-    shares : StepShares or None
-        What a kernel trace of the job says of its steps.
-    """
+    """Return the ledger of a node; ``shares`` are of the job's steps by a kernel trace."""
     use, paid = time.use, joined(time.paid)
     if use is None or not use.first_ms or not time.gpus or not paid:
         return _unsampled(time, paid)
@@ -110,7 +82,6 @@ def _unsampled(time: NodeTime, paid: Sequence[Span]) -> NodeLedger:
 
 
 def _edges(use: GpuTime, paid: Sequence[Span], attempts: Attempts) -> FloatArray:
-    """Return the edges of the node's cells: steps of the grid, and where something begins or ends."""
     cuts = [edge for span in paid for edge in span]
     cuts += [use.first_ms / 1_000, use.last_ms / 1_000]
     cuts += [mark.at_ms / 1_000 for mark in (use.start, use.end) if mark is not None]
@@ -121,7 +92,6 @@ def _edges(use: GpuTime, paid: Sequence[Span], attempts: Attempts) -> FloatArray
 
 
 def _lost(gpu_names: Sequence[str], use: GpuTime, paid: Sequence[Span]) -> dict[str, float]:
-    """Return for how many paid seconds each GPU was not busy."""
     paid_s = sum(end - start for start, end in paid)
     return {name: max(paid_s - row[BUSY] / 1_000, 0.0) for name, row in zip(gpu_names, use.gpus, strict=False)}
 
@@ -139,10 +109,7 @@ def _sample(ledger: NodeLedger, use: GpuTime, paid: Sequence[Span]) -> None:
 
 
 def _in_cells(edges: FloatArray, use: GpuTime, paid: Sequence[Span]) -> FloatArray:
-    """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C].
-
-    They are exact at marks, and even over the paid time between them.
-    """
+    """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C]: exact at marks, even between."""
     sums = 1_000 * use.sums()
     totals = np.concatenate([np.zeros((3, 1)), np.cumsum(sums, axis=1)], axis=1)
     knots, heights = [use.grid.edges], [totals]
@@ -162,10 +129,7 @@ def _in_cells(edges: FloatArray, use: GpuTime, paid: Sequence[Span]) -> FloatArr
 
 
 def _at_paid_edges(use: GpuTime, paid: Sequence[Span], totals: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield where paid time begins or ends within a step of the grid, and the sums up to there, float64[3, 1].
-
-    What was sampled in such a step was sampled in its paid part.
-    """
+    """Yield edges of paid time within a step of the grid, and the sums up to there, float64[3, 1]."""
     edges = use.grid.edges
     for at in (edge for span in paid for edge in span):
         step = int(np.searchsorted(edges, at, side="right")) - 1
@@ -178,10 +142,7 @@ def _at_paid_edges(use: GpuTime, paid: Sequence[Span], totals: FloatArray) -> It
 
 
 def _begin_and_end(ledger: NodeLedger, use: GpuTime, *, ended: bool) -> None:
-    """Give what is open before the first work to start-up, and in a job that has ended what is open after the last.
-
-    So is time before the first sample and after the last one, where the GPUs did no work in that.
-    """
+    """Give what is open before the first work to start-up, and after the last to the tail of an ended job."""
     middles = _middles(ledger.edges)
     worked = sum(row[BUSY] for row in use.gpus) >= _NEVER_WORKED * sum(row[SAMPLED] for row in use.gpus)
     before = np.zeros(middles.size, dtype=np.bool_)
@@ -207,7 +168,6 @@ def _move(ledger: NodeLedger, row: int, bucket: Bucket, cells: BoolArray) -> Non
 
 
 def _restarts(ledger: NodeLedger, attempts: Attempts) -> None:
-    """Give the time between attempts, and that of steps that were done again, to the restart."""
     spans = joined([*attempts.restarts, *attempts.again])
     if not spans:
         return
@@ -220,15 +180,11 @@ def _restarts(ledger: NodeLedger, attempts: Attempts) -> None:
 
 
 def _unused(use: GpuTime) -> int:
-    """Return how many of the sampled GPUs have not worked."""
     return sum(row[BUSY] < _NEVER_WORKED * row[SAMPLED] for row in use.gpus)
 
 
 def _set_aside(ledger: NodeLedger, use: GpuTime) -> FloatArray:
-    """Take the idle time of GPUs that never worked out of what causes share; return it, GPU-seconds, float64[C].
-
-    What a process waits for holds the GPUs up that it uses, and no other.
-    """
+    """Take the idle time of GPUs that never worked out of what causes share; return it, GPU-seconds, float64[C]."""
     aside = ledger.amounts[[*_OPEN, ROWS[Bucket.COMPUTE]]].sum(axis=0) * (_unused(use) / max(len(use.gpus), 1))
     taken: FloatArray = np.minimum(aside, ledger.of(Bucket.IDLE))
     ledger.of(Bucket.IDLE)[:] -= taken
@@ -255,11 +211,7 @@ class _Samples:
 
 
 def _waits(time: NodeTime, attempts: Attempts) -> dict[Bucket, _Waits]:
-    """Return what data, checkpoints and evaluation held up, as the processes say it.
-
-    Checkpoints and evaluation hold all GPUs of the node, whichever process does them, and those of nodes that wait for
-    them; of waits for data each process holds its own part.
-    """
+    """Return what data, checkpoints and evaluation held up: the latter two all GPUs, also of nodes that wait."""
     found = {Bucket.DATA: (time.steps, DATA, attempts.processes)}
     for bucket, column, own, other in (
         (Bucket.CHECKPOINT, CHECKPOINT, attempts.savers, time.saver),
@@ -277,11 +229,10 @@ def _waits(time: NodeTime, attempts: Attempts) -> dict[Bucket, _Waits]:
 
 
 def _undone_in(evaluation: _Waits, ledger: NodeLedger, samples: _Samples) -> dict[int, float] | None:
-    """Return how much of the GPUs' time evaluation leaves undone, 0 to 1, by row: evaluation uses GPUs, too.
+    """Return how much of the GPUs' time evaluation leaves undone, 0 to 1, by row; None without mostly such steps.
 
-    That is what is open in the steps of the grid that are mostly evaluation, beyond what is in those without any. The
-    lower quartile counts, so that a pause nearby is not taken for it; of few samples, which differ anyhow, the mean.
-    None where no step is mostly evaluation.
+    The lower quartile counts, so that a pause nearby is not taken for it; of few samples, which differ anyhow, the
+    mean.
     """
     place = np.searchsorted(evaluation.edges, _middles(ledger.edges), side="right") - 1
     count = evaluation.wanted.size
@@ -312,12 +263,7 @@ def sharing(steps: StepTime, column: int) -> int:
 
 
 def _take(ledger: NodeLedger, bucket: Bucket, waits: _Waits, samples: _Samples) -> None:
-    """Give a bucket what was held up, of what is open in the same time, idle first.
-
-    The time is compared in blocks, first as wide as the wider of the two grids, then twice as wide, and so on: few
-    samples show less or more of the waits than there are. No more is looked for in wider blocks than as many samples
-    may be wrong by.
-    """
+    """Give a bucket what was held up, of what is open in the same time, idle first, in blocks as wide as the grids."""
     width, wanted = max(waits.width_s, samples.width_s), waits.wanted
     mine, theirs = _middles(ledger.edges), _middles(waits.edges)
     while True:
@@ -338,7 +284,6 @@ def _take(ledger: NodeLedger, bucket: Bucket, waits: _Waits, samples: _Samples) 
 
 
 def _take_from(ledger: NodeLedger, row: int, bucket: Bucket, cells: IntArray, wanted: FloatArray) -> FloatArray:
-    """Take up to ``wanted``, by block, from a row, as large a part of each cell of a block; return what was taken."""
     there = _sums(cells, ledger.amounts[row], wanted.size)
     part = np.divide(np.minimum(wanted, there), there, out=np.zeros_like(there), where=there > 0.0)
     moved = ledger.amounts[row] * part[cells]
@@ -351,9 +296,8 @@ def _take_from(ledger: NodeLedger, row: int, bucket: Bucket, cells: IntArray, wa
 def _divide(ledger: NodeLedger, shares: StepShares, steps: StepTime | None) -> None:
     """Divide compute and what is left, as the traced steps do.
 
-    Collective operations keep a GPU busy, so those that nothing covers, and the waits in them, are taken from compute.
-    What the GPUs left undone in steps is data, host and the rest in the trace's proportions; where waits for data are
-    recorded the trace says nothing of them.
+    Collective operations keep a GPU busy, so exposed ones, and the waits in them, are taken from compute. Where waits
+    for data are recorded the trace says nothing of them.
     """
     within = _in_steps(ledger, steps)
     on_gpu = shares.compute + shares.communication + shares.peers
@@ -389,7 +333,6 @@ def _in_steps(ledger: NodeLedger, steps: StepTime | None) -> FloatArray:
 
 
 def _sums(places: IntArray, values: FloatArray, count: int) -> FloatArray:
-    """Return the sum of the values at each of ``count`` places, float64[count]."""
     return np.bincount(places, weights=values, minlength=count).astype(np.float64)
 
 

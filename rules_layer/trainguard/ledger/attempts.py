@@ -1,7 +1,6 @@
-"""Attempts of a node's training: processes that ended before others began, and what a restart took.
+"""Attempts of a node's training: processes that ended before others began, and the cost of a restart.
 
-A restart takes the time from the last event of one attempt to the first of the next, and that of the steps whose
-numbers an earlier attempt has had. Those are counted at the attempt's mean pace: their end is an estimate.
+That is the time between attempts, and that of repeated step numbers, estimated at the attempt's mean pace.
 """
 
 from collections.abc import Iterable
@@ -13,18 +12,9 @@ from trainguard.state.step_time import ProcessTime, StepTime
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """What processes tell of a node.
+    """A node's attempts: ``processes`` are the most at one time, ``savers`` and ``evaluators`` those of an attempt.
 
-    Attributes
-    ----------
-    processes : int
-        The most that were there at one time; 0 without steps.
-    savers, evaluators : int
-        How many processes of an attempt save checkpoints, and evaluate.
-    restarts : list of Span
-        From the last event of an attempt to the first of the next.
-    again : list of Span
-        Steps that were done again.
+    ``restarts`` reach from an attempt's last event to the next one's first; ``again`` are steps that were done again.
     """
 
     processes: int
@@ -57,7 +47,6 @@ def attempts_of(time: StepTime) -> Attempts:
 
 
 def _groups(processes: Iterable[ProcessTime]) -> list[list[ProcessTime]]:
-    """Return processes in groups that follow each other in time."""
     groups: list[list[ProcessTime]] = []
     until = -1
     for each in sorted(processes, key=lambda process: (process.first_ms, process.last_ms)):

@@ -1,5 +1,6 @@
-"""The buckets of the ledger, in the order in which a second is looked at: the first that fits has it."""
+"""The buckets of the ledger, by precedence: a second goes to the first that fits."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -7,7 +8,6 @@ class Bucket(StrEnum):
     """What a GPU-second that was paid for was spent on."""
 
     NO_SAMPLES = "no_samples"
-    """Nothing was sampled: nobody knows."""
 
     RESTART = "restart"
     """Between attempts, and steps that were done again after one."""
@@ -22,10 +22,8 @@ class Bucket(StrEnum):
     """The GPU was busy: its utilization as a part of the second."""
 
     START_UP = "start_up"
-    """Before the first work."""
 
     TAIL = "tail"
-    """After the last work."""
 
     COMMUNICATION = "communication"
     """Collective operations that no computation covers; needs a kernel trace."""
@@ -37,7 +35,6 @@ class Bucket(StrEnum):
     """Waits for batches; needs steps."""
 
     CHECKPOINT = "checkpoint"
-    """Saving the model; needs steps."""
 
     EVALUATION = "evaluation"
     """GPUs that were idle while the model was evaluated; needs steps."""
@@ -46,10 +43,8 @@ class Bucket(StrEnum):
     """Python, launches and synchronization; needs a kernel trace."""
 
     IDLE = "idle"
-    """No work at all."""
 
     UNEXPLAINED = "unexplained"
-    """What is left."""
 
 
 LOST_AT_WORK = (
@@ -63,9 +58,7 @@ LOST_AT_WORK = (
     Bucket.EVALUATION,
 )
 """What low GPUs lose while the job works, whatever the reason: a finding without one takes from all of it."""
-
 ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
-"""The row of each bucket in the arrays of a ledger."""
 
 BUCKET_WORDS = {
     Bucket.NO_SAMPLES: "without samples",
@@ -84,4 +77,20 @@ BUCKET_WORDS = {
     Bucket.IDLE: "idle",
     Bucket.UNEXPLAINED: "not explained",
 }
-"""What people read of a bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepShares:
+    """Shares, 0 to 1, of the time of ``steps`` traced steps; together they are 1.
+
+    ``communication`` is exposed, without the waits for slower ranks (``peers``). In both the GPU counts as busy, in
+    ``data``, ``host`` and ``other`` as idle.
+    """
+
+    compute: float
+    communication: float
+    peers: float
+    data: float
+    host: float
+    other: float
+    steps: int

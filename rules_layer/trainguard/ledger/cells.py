@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.node import NodeLedger
 from trainguard.ledger.spans import Span, joined, seconds_in, shares_in
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 LOW_USE = 0.5
 """Time in which the GPUs do less than this part of what they could needs a reason."""
-
 _MOST_OF = 0.5
 """A stretch is a bucket's where the bucket takes so much of it."""
 
@@ -30,17 +29,9 @@ _NO_WORK = (
 class Cells:
     """C cells of N nodes, those of a node together and in order of time.
 
-    Attributes
-    ----------
-    nodes : sequence of NodeLedger
-    edges : float64[C + N]
-        The edges of the nodes' cells, epoch seconds: one more than cells of each node.
-    inside : bool[C + N - 1]
-        Whether a cell lies between an edge and the next: both are of one node.
-    places : int64[C]
-        Which node a cell is of.
-    amounts : float64[B, C]
-        GPU-seconds by bucket, in the order of `Bucket`.
+    ``edges`` (float64[C + N]) are epoch seconds, one more than cells of each node; ``inside`` (bool[C + N - 1]) says
+    whether a cell lies between an edge and the next. ``places`` (int64[C]) are the cells' nodes, ``amounts``
+    (float64[B, C]) GPU-seconds by bucket, in the order of `Bucket`.
     """
 
     nodes: Sequence[NodeLedger]

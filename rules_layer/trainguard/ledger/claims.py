@@ -5,29 +5,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.cells import Cells
 from trainguard.ledger.spans import Span
-from trainguard.telemetry.snapshots import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a finding says it explains.
+    """A finding's claim: it takes from ``buckets``, in this order, in ``spans``, epoch seconds.
 
-    Attributes
-    ----------
-    rule : str
-    buckets : tuple of Bucket
-        From which it takes, in this order.
-    spans : tuple of Span
-        When it held, epoch seconds.
-    nodes : tuple of str
-        Where it held; empty for all nodes.
-    gpus : tuple of str
-        The GPUs on which it held, ``gpu3`` or ``algo-2/gpu3``; empty for all GPUs of the nodes.
-    at_most : float
-        GPU-seconds that all claims of the rule can explain together, on all nodes.
+    ``nodes`` and ``gpus`` (``gpu3`` or ``algo-2/gpu3``) are empty for all; ``at_most`` is in GPU-seconds of all claims
+    of the rule.
     """
 
     rule: str
@@ -51,7 +40,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim got: GPU-seconds by bucket, and its share, 0 to 1, of all that was paid for."""
+    """A claim's part: GPU-seconds by bucket, and its share, 0 to 1, of all that was paid for."""
 
     claim: Claim
     gpu_seconds: Mapping[Bucket, float]
@@ -66,7 +55,7 @@ class Claimed:
 
 
 class Remaining:
-    """What of the ledgers of N nodes no finding has claimed yet, and the lost time of each GPU."""
+    """The unclaimed rest of the ledgers of N nodes, and the lost time of each GPU."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
@@ -74,10 +63,7 @@ class Remaining:
         self._gpu_lost_s = [dict(node.gpu_lost_s) for node in cells.nodes]
 
     def take(self, claim: Claim, most: float = np.inf) -> FloatArray:
-        """Take what a claim gets: GPU-seconds of each of its buckets on each of N nodes, float64[len(buckets), N].
-
-        On no node it gets more than ``most``.
-        """
+        """Take a claim's GPU-seconds of each bucket on each of N nodes, ``most`` a node: float64[len(buckets), N]."""
         cells = self._cells
         share = cells.shares_in(claim.spans)
         if claim.nodes:

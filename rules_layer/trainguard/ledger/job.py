@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.bucket import ROWS, Bucket, StepShares
 from trainguard.ledger.cells import Cells
 from trainguard.ledger.claims import Claim, Claimed, Remaining
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.ledger.node import NodeLedger
-from trainguard.ledger.shares import StepShares
 from trainguard.ledger.spans import Span
 
 MOST_TIMES = 3
@@ -18,18 +17,10 @@ MOST_TIMES = 3
 
 @dataclass
 class Ledger:
-    """The ledgers of all nodes that have GPUs.
+    """The ledgers of all nodes that have GPUs; they change by `mark` alone.
 
-    Attributes
-    ----------
-    nodes : list of NodeLedger
-        They change by `mark` alone.
-    hourly : float or None
-        Price of one node an hour; None where it is not known.
-    left_out : tuple of str
-        Nodes of which GPUs are not in it, because nothing measures their utilization: partitioned GPUs.
-    shares : StepShares or None
-        The kernel trace that divides what was left open.
+    ``hourly`` is the price of one node; ``left_out`` are nodes with partitioned GPUs, whose utilization nothing
+    measures.
     """
 
     nodes: Sequence[NodeLedger]
@@ -52,10 +43,7 @@ class Ledger:
 
     @property
     def goodput(self) -> float | None:
-        """The share, 0 to 1, of the paid time that was compute in steps that counted.
-
-        None where nothing was paid, and where no GPU was sampled: nobody knows it then.
-        """
+        """The share, 0 to 1, of paid time that was compute in steps that counted; None without paid time or samples."""
         paid = self.paid_gpu_seconds
         return self.gpu_seconds(Bucket.COMPUTE) / paid if paid > self.gpu_seconds(Bucket.NO_SAMPLES) else None
 
@@ -153,14 +141,10 @@ class Ledger:
         return found
 
     def _number_of(self, claim: Claim) -> int:
-        """Return on how many nodes a claim can take something."""
         return max(sum(not claim.nodes or node.node in claim.nodes for node in self.nodes), 1)
 
     def rate(self, claim: Claim, since: float) -> float:
-        """Return how much of the paid time a claim takes from ``since`` on, epoch seconds, as a share, 0 to 1.
-
-        That is what goes on being lost, where the claim's last span reaches to the end. 0 where nothing was paid then.
-        """
+        """Return the share, 0 to 1, of paid time that a claim takes from ``since``, epoch seconds, on."""
         cells = self.cells
         until = float(cells.edges.max(initial=since))
         paid = float((cells.amounts.sum(axis=0) * cells.shares_in([(since, until)])).sum())

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.spans import Span, joined, shares_in
-from trainguard.telemetry.snapshots import FloatArray
 
 _KEPT = {
     Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
@@ -18,23 +18,12 @@ _KEPT = {
 
 @dataclass
 class NodeLedger:
-    """What the GPUs of one node were paid for, C cells of time in order.
+    """The paid time of one node's GPUs, in C cells in order.
 
-    Attributes
-    ----------
-    node : str
-    gpus : int
-        How many GPUs are paid for.
-    edges : float64[C + 1]
-        The beginning of each cell, and the end of the last one, epoch seconds.
-    amounts : float64[B, C]
-        GPU-seconds by bucket, in the order of `Bucket`.
-    gpu_lost_s : mapping
-        Seconds in which a GPU did not work, by its name, over the whole job.
-    sm_gpu_seconds : float or None
-        SM activity integrated over the sampled time: what the busy time was worth. None where it was not collected.
-    estimated : set of Bucket
-        Buckets that are divided by a kernel trace of a few steps, or by even pace.
+    ``edges`` (float64[C + 1]) are epoch seconds, ``amounts`` (float64[B, C]) GPU-seconds by bucket, in the order of
+    `Bucket`. ``gpu_lost_s`` are seconds without work by GPU; ``sm_gpu_seconds`` is SM activity integrated over the
+    sampled time, None where it was not collected. ``estimated`` buckets are divided by a kernel trace of a few steps,
+    or by even pace.
     """
 
     node: str
@@ -56,9 +45,9 @@ class NodeLedger:
         return row
 
     def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
-        """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.
+        """Move all in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.
 
-        A cell that lies in them in part is divided there: what is known of it is spread over it evenly.
+        A cell that lies in them in part is divided there, evenly.
         """
         spans = joined(spans)
         self._divide_at([edge for span in spans for edge in span])

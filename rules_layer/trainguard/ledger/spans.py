@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.formats.profile.snapshots import FloatArray
 
 Span = tuple[float, float]
 """From and to, epoch seconds."""

@@ -1,4 +1,4 @@
-"""A profile evaluated on this machine, with its time lines: what commands and the Python API have in common."""
+"""A profile evaluated on this machine, with its time lines."""
 
 import time
 from collections.abc import Sequence
@@ -6,24 +6,23 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.families.installed import FAMILIES
-from trainguard.families.training.naming import scalar_names
+from trainguard.engine.training.keys import scalar_names
+from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.kernels import EvaluatedKernels, evaluate_kernels
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
 from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
-from trainguard.local.training import EvaluatedTraining, evaluate_training
-from trainguard.local.training_digest import digest_training
-from trainguard.records import JobRecord, NodeRecord
-from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.profiler_coverage import CUT_FILES, UNREAD_PARTS
+from trainguard.local.training import EvaluatedTraining, digest_training, evaluate_training
+from trainguard.report.job.build import BuiltReport, build_report
+from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import TimeAxis
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.sources.run import CUT
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.series import TimeAxis
 
 
 class Progress(Protocol):
@@ -53,10 +52,7 @@ class NoProgress:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedProfile:
-    """A job that was evaluated: its time lines by node where they were wanted, its training and kernel traces if any.
-
-    ``shown`` is what a report shows of its training.
-    """
+    """A job that was evaluated: time lines by node, training and kernel traces as far as there are any."""
 
     evaluation: Evaluation
     digests: tuple[NodeDigest, ...]
@@ -80,23 +76,7 @@ class EvaluatedProfile:
 def evaluated_profile(
     profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress, *, timelines: bool = True
 ) -> EvaluatedProfile:
-    """Evaluate a profile by all rules of a plan and put it over time, in one pass.
-
-    Parameters
-    ----------
-    profile : Profile
-    job : JobRecord
-        What is known of the job beside its profile.
-    plan : RulePlan
-    progress : Progress
-    timelines : bool
-        Whether to put the profile over time.
-
-    Raises
-    ------
-    PortUnavailableError, WorkerDiedError
-        As `evaluate_profile` does.
-    """
+    """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
     known = replace(job, instance_count=job.instance_count or profile.instances)
     plan = replace(plan, by_event_time=True)
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
@@ -114,19 +94,17 @@ def evaluated_profile(
 
 
 def _kernels(job: JobRecord, plan: RulePlan, profile: Profile) -> EvaluatedKernels | None:
-    """Evaluate the kernel traces, where there are some and a rule looks at them."""
     wanted = profile.kernels is not None and plan.rules_of(KERNELS)
     return evaluate_kernels(job, plan, profile.kernels) if wanted and profile.kernels is not None else None
 
 
 def _with_records(evaluation: Evaluation, *records: NodeRecord) -> Evaluation:
-    """Return an evaluation with more streams, before the job's own item."""
     *streams, own = evaluation.records
     return replace(evaluation, records=(*streams, *records, own))
 
 
 def _with_unread(evaluation: Evaluation, profile: Profile) -> Evaluation:
-    """Count what could not be read of the profile's source at its first stream; a cut end of a file is no more."""
+    """Count what could not be read at the first stream; a cut end of a file is no more."""
     cut = profile.unread.get(CUT, 0)
     unread = {UNREAD_PARTS: sum(profile.unread.values()) - cut, CUT_FILES: cut}
     if not profile.unread:
@@ -143,7 +121,6 @@ def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[Nod
 
 
 def _pool(profile: Profile) -> WorkerPool:
-    """Return as many parsing processes as a profile is worth."""
     return WorkerPool(workers_for(sum(len(node.minutes) for node in profile.nodes.values())))
 
 

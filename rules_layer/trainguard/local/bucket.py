@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainguard.adapters.aws_errors import translated
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.errors import ObjectMissingError, PortUnavailableError, ProfileSourceError
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, only_root
-from trainguard.ports import ByteStream, ListedObject, ProfileObjects
-from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
+from trainguard.aws.aws_errors import translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.core.errors import ForeignKeyError, ObjectMissingError, PortUnavailableError, ProfileSourceError
+from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
+from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
+from trainguard.local.profile import TrainingFiles, safe_name
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, MemorySource, only_root
 
 SCHEME = "s3://"
 
@@ -66,14 +70,8 @@ class BucketSource:
 def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:
     """Find the profile at, directly in, or below ``s3://bucket/prefix``, as `open_folder` does on disk.
 
-    It is read through ``clients``; by default with the credentials and the Region of the environment.
-
-    Raises
-    ------
-    ProfileSourceError
-        When the prefix cannot be listed (no such bucket, no credentials), is empty, or lies above several profiles.
-    NoProfileError
-        When there is no profile in it.
+    ``clients`` are by default those of the environment's credentials and Region. Raises ProfileSourceError when the
+    prefix cannot be listed, is empty, or lies above several profiles; NoProfileError when there is no profile in it.
     """
     bucket, _, path = place.removeprefix(SCHEME).partition("/")
     if not bucket:
@@ -93,7 +91,7 @@ def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:
 
 
 def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
-    """Return the prefixes of the profiles among listed objects: the place itself if it is one, else those below."""
+    """Return the place itself if it is a profile, else those below."""
     found = set()
     for each in listed:
         folders = each.key.removeprefix(prefix).split("/")[:-1]
@@ -105,3 +103,51 @@ def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
                 found.add(prefix + "/".join(folders[: place + 1]) + "/")
     direct = f"{prefix}{PROFILER_OUTPUT}/"
     return {direct} if direct in found else found
+
+
+def training_beside(source: BucketSource) -> TrainingFiles | None:
+    """Return what a job saved beside its profile; None where there is nothing. Raises PortUnavailableError."""
+    above = source.prefix.rstrip("/").rpartition("/")[0]
+    return _found(source.objects, source.bucket, above) if above else None
+
+
+def open_training(place: str, clients: Clients | None = None) -> tuple[MemorySource, TrainingFiles] | None:
+    """Find the training of a job without a profile: its folder, or its debug-output. Raises PortUnavailableError."""
+    bucket, _, path = place.removeprefix(SCHEME).partition("/")
+    job = path.strip("/").removesuffix(f"/{FOLDER}")
+    objects = S3ProfileObjects(client=(clients or Clients()).s3)
+    found = _found(objects, bucket, job) if job else None
+    if found is None:
+        return None
+
+    def beside(name: str, max_bytes: int) -> bytes | None:
+        try:
+            return objects.get(bucket, f"{job}/{name}", max_bytes)
+        except ObjectMissingError:
+            return None
+
+    return MemorySource(f"{SCHEME}{bucket}/{job}", job.rpartition("/")[2], beside), found
+
+
+def _found(objects: ProfileObjects, bucket: str, job: str) -> TrainingFiles | None:
+    prefix, _, name = job.rpartition("/")
+    if safe_name(name) != name:
+        raise ProfileSourceError(f"{SCHEME}{bucket}/{job}", f"{name!r} is no name of a training job")
+    root = ProfileRoot(f"{prefix}/" if prefix else "", name)
+    tensors = ended = False
+    for listed in objects.list(bucket, run_prefix(root), ""):
+        try:
+            parsed = match_key(listed.key)
+        except ForeignKeyError:
+            continue
+        ended = ended or isinstance(parsed, EndKey)
+        tensors = tensors or isinstance(parsed, TensorKey)
+    scalars = tuple(
+        listed.key
+        for folder in SCALAR_FOLDERS
+        for listed in objects.list(bucket, f"{root.folder}{folder}/", "")
+        if isinstance(match_key(listed.key), ScalarKey)
+    )
+    if not (tensors or ended or scalars):
+        return None
+    return TrainingFiles(objects, bucket, root, tensors or ended, ended, scalars)

@@ -1,28 +1,32 @@
-"""The rules over a whole profile: the deployed evaluator's streams, order and tick, on one parse and without stores.
+"""The rules over a whole profile: the evaluator's streams, order and schedule, on one parse and without stores.
 
-What it leaves are the items that the deployed stack would hold at the job's end, so that verdicts and reports come from
-the very functions that make them there.
+It leaves the items that the deployed stack would hold at the job's end: verdicts and reports come from the same
+functions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
 from trainguard.engine.assessment import assess
+from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import NEWEST, Applied
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.family import PROFILER
+from trainguard.engine.summary import job_rows
+from trainguard.engine.verdicts.verdict import final
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead
 from trainguard.local.profile import Profile
 from trainguard.local.schedule import schedule
 from trainguard.local.sessions import AnySession, ObjectListener, open_session
-from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.pricing.cost import Account
 from trainguard.state.codec import CODEC, encode_state
 
 Watcher = Callable[[int, float | None], None]
-"""Receives each applied object: its bytes, and its stream's watermark, epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +47,22 @@ def evaluate_profile(
     *,
     tap: ObjectListener | None = None,
 ) -> Evaluation:
-    """Evaluate a job that has ended, by the ``documented`` reading.
+    """Evaluate a job that has ended, by the ``documented`` reading; ``tap`` is shown what the objects hold.
 
-    Parameters
-    ----------
-    job : JobRecord
-        What is known of the job beside its profile: instance type, start of training.
-    plan : RulePlan
-        The rules and their parameters.
-    profile : Profile
-    pool : WorkerPool
-        Parses the system metrics.
-    watch : Watcher, optional
-    tap : Tap, optional
-        Is shown what the objects hold, for example to draw time lines of it.
-
-    Raises
-    ------
-    PortUnavailableError
-        When the source did not answer.
-    WorkerDiedError
-        When a parsing process ended without an answer.
+    Raises PortUnavailableError when the source did not answer; WorkerDiedError when a parsing process ended without an
+    answer.
     """
     return _LocalEngine(job, plan, profile, pool, watch, tap).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A stream that has begun: its session, and the objects that it applies, one at a time."""
-
     session: AnySession
     applied: Iterator[Applied]
 
 
 class _LocalEngine:
-    """One evaluation under way; job and plan share the episodes, so that the tick can raise them."""
+    """One evaluation; job and plan share the episodes, so that the scheduler can raise them."""
 
     def __init__(
         self,
@@ -102,13 +87,13 @@ class _LocalEngine:
         self._state = JobState()
 
     def run(self) -> Evaluation:
-        for due, ticks in self._schedule.steps():
+        for due, runs in self._schedule.steps():
             for node, keys in due.minutes.items():
                 self._apply(node, "system", keys)
             for node, keys in due.framework.items():
                 self._apply(node, "framework", keys)
-            if ticks:
-                self._tick()
+            if runs:
+                self._schedule_run()
         for key in FAMILIES.expected(self._job, set(self._running)):
             self._stream(key)
         items = [running.session.to_record(closed=True) for running in self._running.values()]
@@ -135,8 +120,8 @@ class _LocalEngine:
     def _own(self) -> NodeRecord:
         return NodeRecord(StreamKey.own(self._job.job))
 
-    def _tick(self) -> None:
-        """Look at the job as the tick does, and raise the numbers of the episodes that end."""
+    def _schedule_run(self) -> None:
+        """Evaluate the job as the scheduler does, and raise the numbers of the episodes that end."""
         for rule, episode in assess(self._job, self._plan, self._streams()).ended.items():
             self._episodes[rule] = episode + 1
 
@@ -149,3 +134,41 @@ class _LocalEngine:
             own=self._own,
             state=self._state,
         )
+
+
+def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:
+    """Return the rows of every node, then those of the whole job; ``expires_at`` is in epoch seconds."""
+    job, plan = evaluation.job, evaluation.plan
+    streams = FAMILIES.open(job.job, plan, evaluation.records)
+    rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
+    case, _ = case_of(job, plan, streams)
+    context = RowContext(
+        job=job.job,
+        node=None,
+        plan=plan,
+        watermark_s=streams.watermark_s,
+        counters=streams.counters,
+        last_fault=streams.last_fault,
+        expires_at=expires_at,
+        account=case.account,
+        ledger=lambda: case.ledger,
+    )
+    return [*rows, *job_rows(context, case)]
+
+
+def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
+    job, plan = evaluation.job, evaluation.plan
+    stream = streams.stream_of(key)
+    context = RowContext(
+        job=job.job,
+        node=key.node,
+        plan=plan,
+        watermark_s=stream.state.watermark_s,
+        counters=streams.records[key].counters,
+        last_fault=stream.state.last_fault,
+        expires_at=expires_at,
+        account=(account := Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
+        ledger=lambda: stream.ledger(account),
+    )
+    verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
+    return [rule_row(context, verdict) for verdict in verdicts]

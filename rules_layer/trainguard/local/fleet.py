@@ -1,27 +1,26 @@
-"""The jobs below a folder, each evaluated as a whole: what a fleet page of this machine is made of."""
+"""The jobs below a folder, each evaluated as a whole."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from trainguard.errors import ProfileSourceError, TrainGuardError, UnreadableRunError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
+from trainguard.core.errors import ProfileSourceError, TrainGuardError, UnreadableRunError
+from trainguard.core.finding import Finding
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.engine.installed import FAMILIES
+from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.local.analysis import NoProgress, evaluated_profile
-from trainguard.local.job_json import described_job
+from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_job
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, safe_name
 from trainguard.local.recordings import RecordedRun, recordings_in, recordings_of
-from trainguard.local.rows import evaluation_rows
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
-from trainguard.pricing.table import PriceTable
-from trainguard.records import OUTSIDE_ARN, JobRecord, RuleRow, Status
-from trainguard.report.profiler_coverage import BAD_OBJECTS, UNREAD_PARTS
+from trainguard.local.settings import GivenSettings, described_job
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, refuse_unreadable
+from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 
 _OUTPUTS = (PROFILER_OUTPUT, DEBUG_OUTPUT)
 
@@ -36,10 +35,7 @@ class FoundJob:
 
 @dataclass(frozen=True, slots=True)
 class JudgedJob:
-    """A job with its rows. ``place`` is below the folder of a fleet; ``link`` is where its tool shows it.
-
-    ``unread`` counts the parts of its source and the objects that could not be read.
-    """
+    """A job with its rows; ``place`` is below the folder of a fleet, ``unread`` counts parts and objects."""
 
     place: str
     job: JobRecord
@@ -48,25 +44,11 @@ class JudgedJob:
     unread: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSettings:
-    """What a person gave for all the jobs; ``prices`` None stands for the packaged table."""
-
-    rule_settings: Mapping[str, str] = field(default_factory=dict)
-    instance_type: str | None = None
-    framework_expected: bool = False
-    prices: PriceTable | None = None
-
-
 def find_jobs(folder: str) -> list[FoundJob]:
     """Return the jobs at or below a folder, or in a store of many runs, in order of their places.
 
-    A job is a run that another tool recorded, or a folder with a ``profiler-output`` or a ``debug-output``.
-
-    Raises
-    ------
-    ProfileSourceError
-        When the folder cannot be read, or holds no job.
+    A job is a run of another tool, or a folder with a ``profiler-output`` or a ``debug-output``. Raises
+    ProfileSourceError when the folder cannot be read, or holds no job.
     """
     try:
         found = list(_found(folder)) if Path(folder).is_dir() else _stored(recordings_of(Path(folder)))
@@ -78,7 +60,7 @@ def find_jobs(folder: str) -> list[FoundJob]:
 
 
 def _found(folder: str) -> Iterator[FoundJob]:
-    for parent, folders, files in os.walk(folder, onerror=_refuse):
+    for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
         if any(name in _OUTPUTS for name in folders):
             yield FoundJob(parent)
         folders[:] = sorted(name for name in folders if name not in (RESULTS, *_OUTPUTS))
@@ -90,41 +72,30 @@ def _stored(recordings: Iterable[RecordedRun]) -> list[FoundJob]:
 
 
 def judged_jobs(
-    folder: str, found: Iterable[FoundJob], settings: FleetSettings, pool: WorkerPool
+    folder: str, found: Iterable[FoundJob], settings: GivenSettings, pool: WorkerPool
 ) -> Iterator[JudgedJob]:
-    """Yield each job with its rows, in order; jobs of one name get numbers.
-
-    A job that cannot be read has one row, of status ERROR, that says why.
-
-    Raises
-    ------
-    WorkerDiedError
-        When a process of the pool ended without an answer.
-    """
+    """Yield each job with its rows; one that cannot be read has one row, of status ERROR. Raises WorkerDiedError."""
     names: dict[str, int] = {}
     for each in pool.map(partial(_judged, settings, folder), [job.place for job in found]):
         names[each.job.job] = number = names.get(each.job.job, 0) + 1
         yield each if number == 1 else _renamed(each, f"{each.job.job}-{number}")
 
 
-def _judged(settings: FleetSettings, folder: str, place: str) -> JudgedJob:
+def _judged(settings: GivenSettings, folder: str, place: str) -> JudgedJob:
     shown = os.path.relpath(place, folder if Path(folder).is_dir() else Path(folder).parent)
     try:
         judged = evaluated_job(settings, open_job(place))
         return replace(judged, place=shown, job=replace(judged.job, active=False))
     except TrainGuardError as fault:
-        job = _job(settings, safe_name(Path(place).stem))
+        job = settings.job(safe_name(Path(place).stem))
         finding = Finding(rule=PROFILER_REPORT, node=None, reason=f"Not read: {fault}")
         unread = fault.parts if isinstance(fault, UnreadableRunError) else 0
         return JudgedJob(shown, replace(job, active=False), (RuleRow(job.job, finding, Status.ERROR),), unread=unread)
 
 
-def evaluated_job(settings: FleetSettings, profile: Profile) -> JudgedJob:
-    """Evaluate a job to the end of its data, with the rows of its nodes, too.
-
-    The job is active until its file says that it has ended. Raises as `evaluated_profile` does.
-    """
-    described = described_job(profile.source, _job(settings, profile.root.job))
+def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
+    """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
+    described = described_job(profile.source, settings.job(profile.root.job))
     plan = FAMILIES.plan(described.job, prices=settings.prices)
     done = evaluated_profile(profile, described.job, plan, NoProgress(), timelines=False).evaluation
     rows = tuple(evaluation_rows(done, expires_at=0))
@@ -133,23 +104,6 @@ def evaluated_job(settings: FleetSettings, profile: Profile) -> JudgedJob:
     return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread)
 
 
-def _job(settings: FleetSettings, name: str) -> JobRecord:
-    return JobRecord(
-        job=name,
-        arn=f"{OUTSIDE_ARN}{name}",
-        bucket="",
-        prefix="",
-        instance_type=settings.instance_type,
-        framework_expected=settings.framework_expected,
-        rule_settings=settings.rule_settings,
-    )
-
-
 def _renamed(judged: JudgedJob, name: str) -> JudgedJob:
     rows = tuple(replace(row, job=name) for row in judged.rows)
     return replace(judged, job=replace(judged.job, job=name), rows=rows)
-
-
-def _refuse(fault: OSError) -> None:
-    """Let a folder that cannot be read be an error: its jobs would be missing from the page."""
-    raise fault

@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
-from trainguard.kernels.listing.choice import Wanted, newest_first
-from trainguard.kernels.listing.documents import Listed, listed, read_document, traces_of
-from trainguard.kernels.listing.entries import KernelList, ListedProfile
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.ports import ByteStream
+from trainguard.core.text import one_line
+from trainguard.core.timestamps import iso_time
+from trainguard.kernels.listing import (
+    KernelList,
+    Listed,
+    ListedProfile,
+    Wanted,
+    listed,
+    newest_first,
+    read_document,
+    traces_of,
+)
 from trainguard.local.traces import DOCUMENT, S3, listed_objects
-from trainguard.plain_text import one_line
-from trainguard.ports import ByteStream
-from trainguard.timestamps import iso_time
 
 if TYPE_CHECKING:
-    from trainguard.adapters.clients import Clients
+    from trainguard.aws.clients import Clients
 
 PAGE = "kernels.html"
 MOST_BYTES = 256 * 1024 * 1024
@@ -27,7 +34,7 @@ MOST_BYTES = 256 * 1024 * 1024
 
 MOST_PROFILES = 2_000
 _FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xplane.pb": "xla", ".xplane.pb.gz": "xla"}
-"""Endings that only traces have; a trace of another name is found by its document alone."""
+"""A trace of another name is found by its document alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +47,9 @@ class Files:
 
 
 def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -> KernelList:
-    """Return the kernel profiles below a place, the newest first.
+    """Return the kernel profiles below a folder or ``s3://bucket/prefix``, the newest first.
 
-    Parameters
-    ----------
-    place : str
-        A folder, or ``s3://bucket/prefix``.
-    wanted : Wanted
-    clients : Clients, optional
-        With which S3 is read; by default with the credentials and the Region of the environment.
-
-    Raises
-    ------
-    KernelTraceError
-        When the place cannot be listed.
+    ``clients`` are by default those of the environment. Raises KernelTraceError when the place cannot be listed.
     """
     files = _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
     found = list(profiles_below(files))
@@ -99,14 +95,13 @@ def profiles_below(files: Files) -> Iterator[ListedProfile]:
 
 
 class _Judged:
-    """Where traces lie that a document names: in full, or below any folder where the document's place is relative."""
+    """Where traces lie that a document names: in full, or below any folder where its place is relative."""
 
     def __init__(self) -> None:
         self._full: set[str] = set()
         self._ends: defaultdict[str, set[str]] = defaultdict(set)
 
     def add(self, found: Listed) -> None:
-        """Add the traces of a document."""
         source = found.source.rstrip("/")
         for trace in traces_of(found):
             # A document of one trace has the trace's own path as its place.
@@ -118,7 +113,6 @@ class _Judged:
                 self._ends[kept[-1] if kept else ""].add("/" + "/".join(kept))
 
     def has(self, place: str, name: str) -> bool:
-        """Whether a document names a file below a place, which is resolved."""
         full = f"{place}/{name}"
         ends = self._ends.get(full.rpartition("/")[2], ())
         return full in self._full or any(full.endswith(end) for end in ends)
@@ -157,7 +151,6 @@ def _unreadable(files: Files, name: str, why: str) -> ListedProfile:
 
 
 def _read(files: Files, name: str) -> bytes | str:
-    """Return a document's bytes, or why it cannot be read."""
     try:
         with files.open(name) as stream:
             text = stream.read(MOST_BYTES + 1)
@@ -197,5 +190,4 @@ def _in_bucket(place: str, clients: "Clients | None") -> Files:
 
 
 def _counts(name: str) -> bool:
-    """Whether a file is a document, a page or surely a trace."""
     return name.rpartition("/")[2] in (DOCUMENT, PAGE) or name.endswith(tuple(_FRAMEWORKS))

@@ -1,41 +1,126 @@
-"""A job's newest capture of kernel traces on this machine: judged as in the stack, within bounds of bytes and files.
+"""A job's newest capture of kernel traces on this machine, within bounds of bytes and files.
 
 The session of the deployed stack asks for the verdict and takes it in; here the traces are read in its turn.
 """
 
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, ProfileSourceError
+from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
+from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.text import one_line
+from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource
+from trainguard.engine.kernels.streams import KERNEL_PROFILES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
-from trainguard.errors import KernelTraceError, ObjectMissingError
-from trainguard.families.kernels.family import KERNEL_PROFILES
-from trainguard.kernels.captures.brief import brief
 from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place
-from trainguard.kernels.captures.grouping import TraceObject
-from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
-from trainguard.kernels.captures.places import verdict_key
+from trainguard.kernels.captures.digest import brief
+from trainguard.kernels.captures.grouping import Capture, TraceObject, captures_of
+from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS, TraceKey, match_below, verdict_key
 from trainguard.kernels.captures.verdict import encode_verdict
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
-from trainguard.kernels.reading import read_any
-from trainguard.local.kernel_files import KernelFiles
-from trainguard.plain_text import one_line
-from trainguard.ports import ByteStream, ListedObject
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.rules.units import counted
+from trainguard.kernels.readers.reading import read_any
+from trainguard.local.profile import ReadOnly, safe_name
+from trainguard.local.sources import refuse_unreadable
+from trainguard.local.training_files import FolderObjects
+
+MOST_LISTED = 50_000
+"""As many as the deployed stack looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFiles:
+    """A job's kernel traces in a bucket, or in a folder that is read as one.
+
+    ``newest`` is the capture that was written last, ``key`` that of its first trace. ``is_cut`` says that there are
+    more objects than are looked at.
+    """
+
+    objects: ProfileObjects
+    bucket: str
+    root: ProfileRoot
+    newest: Capture
+    key: TraceKey
+    captures: int
+    is_cut: bool
+
+    def on_disk(self, key: str) -> Path | None:
+        """Return where a trace lies on a disk, if it does."""
+        return self.objects.files.get(key) if isinstance(self.objects, FolderObjects) else None
+
+
+def find_traces(folder: Path) -> KernelFiles | None:
+    """Find the kernel traces of a job; None where there is none. Raises ProfileSourceError."""
+    job = folder.resolve()
+    root = ProfileRoot("", safe_name(job.name))
+    try:
+        files = dict(islice(_traces(job, root), MOST_LISTED + 1))
+        listed = [_listed(key, file) for key, file in files.items()]
+    except OSError as fault:
+        raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
+    objects = FolderObjects(files, job.parent, known={root.job})
+    return _found(objects, str(folder), root, listed)
+
+
+def traces_below(objects: ProfileObjects, bucket: str, job: str) -> KernelFiles | None:
+    """Find the kernel traces of the job with key prefix ``job``, or None; raises PortUnavailableError."""
+    prefix, _, name = job.rpartition("/")
+    if safe_name(name) != name:
+        return None
+    root = ProfileRoot(f"{prefix}/" if prefix else "", name)
+    return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
+
+
+def _traces(job: Path, root: ProfileRoot) -> Iterator[tuple[str, Path]]:
+    for parent, folders, names in os.walk(job, onerror=refuse_unreadable):
+        folders[:] = sorted(name for name in folders if name != RESULTS_FOLDER)
+        for name in sorted(names):
+            file = Path(parent) / name
+            key = root.folder + file.relative_to(job).as_posix()
+            if match_below(key, root) is not None and file.is_file():
+                yield key, file
+
+
+def _listed(key: str, file: Path) -> ListedObject:
+    about = file.stat()
+    return ListedObject(key, about.st_mtime, about.st_size)
+
+
+def _found(objects: ProfileObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
+    kept = listed[:MOST_LISTED]
+    captures = [
+        capture for folder in _folders(root, kept) for capture in captures_of(root, folder, kept) if capture.traces
+    ]
+    newest = max(captures, key=lambda each: (each.at, each.name), default=None)
+    key = None if newest is None else match_below(newest.traces[0].key, root)
+    if newest is None or key is None:
+        return None
+    return KernelFiles(objects, bucket, root, newest, key, len(captures), is_cut=len(listed) > MOST_LISTED)
+
+
+def _folders(root: ProfileRoot, listed: Iterable[ListedObject]) -> list[str]:
+    """Return the folders of traces; those of one capture are below the same one."""
+    keys = (match_below(each.key, root) for each in listed)
+    return sorted({key.folder for key in keys if key is not None})
+
 
 MOST_TRACES = 64
-"""Of a capture; ranks behind them are left out, which is said."""
+"""Ranks behind them are left out, which a note says."""
 
 MOST_BYTES = 4 * 1024**3
 """Of text of all traces together; a trace of a gigabyte takes 8 s and 0.4 GB."""
 
 GZIP_GROWTH = 16
-"""How much longer the text of a compressed trace is: 12 to 40 times, of which larger ones grow least."""
+"""A compressed trace grows 12 to 40 times, larger ones least."""
 
 _LONGEST = 300
 
@@ -49,14 +134,7 @@ class EvaluatedKernels:
 
 
 def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> EvaluatedKernels:
-    """Evaluate the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted.
-
-    Parameters
-    ----------
-    job : JobRecord
-    plan : RulePlan
-    files : KernelFiles
-    """
+    """Judge the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted."""
     reader = _CaptureReader(files)
     source = ObjectSource(reader, files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
@@ -68,7 +146,7 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> Eval
     return EvaluatedKernels(session.to_record(closed=True), tuple(reader.notes))
 
 
-class _CaptureReader:
+class _CaptureReader(ReadOnly):
     """The objects of a job as its session sees them: the newest capture's traces, and, once asked for, its verdict."""
 
     def __init__(self, files: KernelFiles) -> None:
@@ -77,12 +155,11 @@ class _CaptureReader:
         self.notes: list[str] = []
 
     def judge(self, run: str) -> None:
-        """Read the traces, and have the verdict."""
         capture = self._files.newest
         traces, left_out = _chosen(capture.traces)
         ranks, unread = _read(self._files, traces)
-        said = list(_left_out(len(left_out), len(capture.traces), capture.left_out))
-        self.notes = [*said, *self._said(len(capture.traces)), *_unread(unread, len(traces))]
+        left_out_notes = list(_left_out(len(left_out), len(capture.traces), capture.left_out))
+        self.notes = [*left_out_notes, *self._notes(len(capture.traces)), *_unread(unread, len(traces))]
         head = CaptureHead(
             capture=capture.name,
             version=capture.version,
@@ -90,36 +167,28 @@ class _CaptureReader:
             folder=capture.folder,
             at=capture.at,
             traces=len(traces),
-            notes=said,
+            notes=left_out_notes,
         )
         self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread))
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return the verdict, one byte more than ``max_bytes`` at most; there is no other object."""
         if self._verdict is None or key != verdict_key(self._files.root, self._files.newest.name):
             raise ObjectMissingError(bucket, key)
         return self._verdict[: max_bytes + 1]
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of an object from offset ``start`` on."""
         return self._files.objects.get_range(bucket, key, start, length)
 
     def open_stream(self, bucket: str, key: str) -> ByteStream:
-        """Open an object to be read from the front."""
         return self._files.objects.open_stream(bucket, key)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        """Iterate over the traces of the newest capture."""
         del bucket
         for each in sorted(self._files.newest.traces, key=lambda trace: trace.key):
             if each.key.startswith(prefix) and each.key > start_after:
                 yield ListedObject(each.key, each.modified_at, each.size, each.etag)
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse: a job is only read."""
-        raise NotImplementedError(f"{key}: a local job is only read")
-
-    def _said(self, traces: int) -> Iterator[str]:
+    def _notes(self, traces: int) -> Iterator[str]:
         files = self._files
         if files.captures > 1:
             newest = f"the newest one, of {counted(traces, 'trace')},"
@@ -129,7 +198,7 @@ class _CaptureReader:
 
 
 def _read(files: KernelFiles, traces: Sequence[TraceObject]) -> tuple[list[RankProfile], dict[str, str]]:
-    """Return the brief profiles of traces by rank, one read at a time, and why others could not be read."""
+    """Return brief profiles by rank, one read at a time, and why others could not be read."""
     ranks, unread = [], {}
     for trace in traces:
         name = trace.key.removeprefix(files.newest.folder)
@@ -142,7 +211,6 @@ def _read(files: KernelFiles, traces: Sequence[TraceObject]) -> tuple[list[RankP
 
 
 def _profile(files: KernelFiles, name: str, key: str) -> RankProfile | str:
-    """Return the brief profile of a trace, or why there is none."""
     try:
         trace = read_any(name, lambda: files.objects.open_stream(files.bucket, key), files.on_disk(key))
         return brief(rank_profile(trace))
@@ -161,7 +229,6 @@ def _drain(applied: Iterator[object]) -> None:
 
 
 def _chosen(traces: Sequence[TraceObject]) -> tuple[list[TraceObject], list[TraceObject]]:
-    """Return the traces that are read, in order of their keys, and those that are left out."""
     chosen: list[TraceObject] = []
     left_out: list[TraceObject] = []
     total = 0
@@ -185,7 +252,6 @@ def _left_out(beyond: int, traces: int, behind: int) -> Iterator[str]:
 
 
 def _unread(unread: Mapping[str, str], traces: int) -> Iterator[str]:
-    """Say by kind of fault how many traces could not be read, with the first of each."""
     kinds = Counter(unread.values())
     for why, count in kinds.most_common():
         first = next(name for name, reason in unread.items() if reason == why)

@@ -4,35 +4,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trainguard.errors import NoProfileError
-from trainguard.local.kernel_files import find_traces, traces_below
-from trainguard.local.no_profile import NoProfile
+from trainguard.core.errors import NoProfileError
+from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
 from trainguard.local.recordings import RecordedRun, is_recording, recording_at
-from trainguard.local.sources import PROFILER_OUTPUT, ProfileSource, open_folder, read_beside
+from trainguard.local.sources import PROFILER_OUTPUT, MemorySource, ProfileSource, open_folder, read_beside
 from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
-    from trainguard.adapters.clients import Clients
+    from trainguard.aws.clients import Clients
 
 S3 = "s3://"
 
 
 def open_place(place: str, clients: "Clients | None" = None) -> ProfileSource:
-    """Find the profile at a place.
-
-    Parameters
-    ----------
-    place : str
-        A folder, or ``s3://bucket/prefix``.
-    clients : Clients, optional
-        With which S3 is read; by default with the credentials and the Region of the environment.
-
-    Raises
-    ------
-    ProfileSourceError, NoProfileError
-        When no single profile is there.
-    """
+    """Find the profile at a folder or ``s3://bucket/prefix``; raises ProfileSourceError, NoProfileError."""
     if not place.startswith(S3):
         return open_folder(place)
     from trainguard.local.bucket import open_bucket
@@ -41,11 +27,9 @@ def open_place(place: str, clients: "Clients | None" = None) -> ProfileSource:
 
 
 def open_job(place: str, clients: "Clients | None" = None) -> Profile:
-    """Find what a job wrote at a place: its profile, and what it saved of its training.
+    """Find what a job wrote at a place: its profile, or an empty one, and what it saved of its training.
 
-    A job without a profile has an empty one. A place may be a run that another tool recorded (docs/sources.md).
-    Parameters and errors are as in `open_place`: NoProfileError says that
-    there is neither.
+    A place may be a run that another tool recorded (docs/sources.md). NoProfileError says that there is neither.
     """
     if place.startswith(S3):
         return _job_in_bucket(place, clients)
@@ -77,7 +61,7 @@ def _job_in_folder(place: str) -> Profile:
         if found is None:
             raise
         beside = partial(read_beside, found.job)
-        empty = empty_profile(NoProfile(str(found.place), found.job.resolve().name, beside), found.files)
+        empty = empty_profile(MemorySource(str(found.place), found.job.resolve().name, beside), found.files)
         return replace(empty, kernels=find_traces(found.job))
     found = find_training(place, source.root)
     job = source.root.resolve().parent if source.root.name == PROFILER_OUTPUT else source.root
@@ -85,8 +69,7 @@ def _job_in_folder(place: str) -> Profile:
 
 
 def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
-    from trainguard.local.bucket import open_bucket
-    from trainguard.local.training_bucket import open_training, training_beside
+    from trainguard.local.bucket import open_bucket, open_training, training_beside
 
     try:
         source = open_bucket(place, clients)

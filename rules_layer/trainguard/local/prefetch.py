@@ -1,4 +1,4 @@
-"""Objects read ahead of their use: system metrics parsed by other processes, objects of a bucket fetched by threads."""
+"""Objects read ahead of their use: system metrics by other processes, objects of a bucket by threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.formats.profile.keys import SystemKey
+from trainguard.formats.profile.system import Samples, read_system_object
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile
 from trainguard.local.sources import FolderSource, ProfileSource, read_file
-from trainguard.telemetry.keys import SystemKey
-from trainguard.telemetry.system import Samples, read_system_object
 
 FETCHES = 16
-"""Objects of a bucket that are fetched at once; at 3 MB a node-minute, 48 MB."""
+"""At 3 MB a node-minute, 48 MB."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
-"""A profile's files sorted out by their names: which object of which node they are, and what is not read.
+"""A profile's files sorted out by their names.
 
-As the original's readers do, names alone are looked at: the hour folder does not matter, and a copy may be compressed
-(``.json.gz``). Each object gets the key that the grammar of the deployed stack knows.
+The hour folder does not matter, and a copy may be compressed (``.json.gz``). Each object gets the key that the grammar
+of the deployed stack knows.
 """
 
 import re
@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from trainguard.errors import ForeignKeyError, NoProfileError, ObjectMissingError
-from trainguard.layout import EndKey, ProfileRoot, hour_folder
-from trainguard.local.run_files import TrainingFiles
-from trainguard.local.sources import ProfileSource
-from trainguard.ports import ByteStream, ListedObject
-from trainguard.telemetry.keys import (
+from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissingError
+from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
+from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.formats.profile.keys import (
     FrameworkKey,
     ProfileKey,
     SystemKey,
@@ -26,9 +24,23 @@ from trainguard.telemetry.keys import (
     parse_trace_key,
     system_key,
 )
+from trainguard.local.sources import ProfileSource
 
 if TYPE_CHECKING:
-    from trainguard.local.kernel_files import KernelFiles
+    from trainguard.local.kernels import KernelFiles
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFiles:
+    """A job's files of training in a bucket; ``ended`` says whether the mark of the end is there."""
+
+    objects: ProfileObjects
+    bucket: str
+    root: ProfileRoot
+    tensors: bool
+    ended: bool
+    scalars: tuple[str, ...] = ()
+
 
 ANY_JOB = "profile"
 """The name of a job whose folder has no letter or digit in its name."""
@@ -52,31 +64,9 @@ class Node:
 class Profile:
     """A profile's objects.
 
-    Attributes
-    ----------
-    source : ProfileSource
-    root : ProfileRoot
-        Where the keys would lie in a bucket.
-    files : mapping of str to str
-        Names in the source, by key.
-    nodes : mapping of str to Node
-        In order of their names.
-    shared : tuple of str
-        Keys of TensorFlow's traces, which may be of any node, and of the metadata that says of which.
-    foreign : tuple of str
-        Names that nothing reads.
-    ended : bool
-        Whether the marks of the job's end are there.
-    training : TrainingFiles or None
-        What the job saved of its training, where somebody looked for it.
-    kernels : KernelFiles or None
-        Its kernel traces, where somebody looked for them.
-    notes : tuple of str
-        What people must know of where the profile comes from.
-    unread : mapping of str to int
-        What could not be read before there were objects, by the reason.
-    link : str or None
-        Where the tool that recorded the job shows it.
+    ``files`` are names in the source by key. ``shared`` are keys of TensorFlow's traces, which may be of any node.
+    ``training`` and ``kernels`` are None where nobody looked for them. ``unread`` counts by the reason what could not
+    be read before there were objects. ``link`` is a page of the tool that recorded the job.
     """
 
     source: ProfileSource
@@ -113,16 +103,18 @@ class Profile:
         return self.source.size(self.files[key])
 
 
-class NodeObjects:
-    """The objects of one node as a bucket, read only: what the engine's listings are made from.
+class ReadOnly:
+    """Objects that are only read."""
 
-    Parameters
-    ----------
-    profile : Profile
-    node : str
-    read : callable
-        Returns the content of a file by its name in the source.
-    """
+    __slots__ = ()
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Refuse."""
+        raise NotImplementedError(f"{key}: a local job is only read")
+
+
+class NodeObjects(ReadOnly):
+    """The objects of one node as a bucket, read only; ``read`` returns a file's content by its name in the source."""
 
     def __init__(self, profile: Profile, node: str, read: Callable[[str], bytes]) -> None:
         self._profile = profile
@@ -159,19 +151,9 @@ class NodeObjects:
                 return
             yield ListedObject(key, _COPIED_AT, self._profile.size_of(key))
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse: a profile is only read."""
-        raise NotImplementedError(f"{key}: a local profile is only read")
-
 
 def read_profile(source: ProfileSource) -> Profile:
-    """Sort out the files of a source.
-
-    Raises
-    ------
-    NoProfileError
-        When none of them is a profile object.
-    """
+    """Sort out the files of a source; raises NoProfileError when none of them is a profile object."""
     root = ProfileRoot("", safe_name(source.job))
     files: dict[str, str] = {}
     nodes: defaultdict[str, Node] = defaultdict(Node)

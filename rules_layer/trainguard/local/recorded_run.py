@@ -1,23 +1,22 @@
 """A run that another tool recorded as the profile of a job. Importing this module imports protobuf."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 
-from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError, UnreadableRunError
-from trainguard.layout import ProfileRoot
-from trainguard.local.profile import Profile, empty_profile, read_profile, safe_name
+from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError, UnreadableRunError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ByteStream, ListedObject, check_range
+from trainguard.formats.runs.managed import EVENT_FILE, event_file, job_file, system_files
+from trainguard.formats.runs.run import SeriesName, SourceRun
+from trainguard.local.profile import Profile, ReadOnly, TrainingFiles, empty_profile, read_profile, safe_name
 from trainguard.local.recordings import RecordedRun
-from trainguard.local.run_files import TrainingFiles
-from trainguard.ports import ByteStream, ListedObject, check_range
-from trainguard.sources.managed import EVENT_FILE, event_file, job_file, system_files
-from trainguard.sources.run import SeriesName, SourceRun
-
-_JOB_FILE = "job.json"
+from trainguard.local.settings import JOB_FILE
+from trainguard.local.sources import MemorySource
 
 
 @dataclass(frozen=True, slots=True)
-class RunObjects:
+class RunObjects(ReadOnly):
     """Objects in memory as a bucket, read only, by key: the scalars of a run."""
 
     bodies: Mapping[str, bytes]
@@ -43,62 +42,17 @@ class RunObjects:
             if key.startswith(prefix) and key > start_after:
                 yield ListedObject(key, self.modified_at, len(self.bodies[key]))
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse: a run is only read."""
-        raise NotImplementedError(f"{key}: a recorded run is only read")
-
     def _body(self, bucket: str, key: str) -> bytes:
         if key not in self.bodies:
             raise ObjectMissingError(bucket, key)
         return self.bodies[key]
 
 
-@dataclass(frozen=True, slots=True)
-class RunSource:
-    """The profile of a run in memory: ``files`` holds contents by their names below ``profiler-output/``."""
-
-    place: str
-    job: str
-    files: Mapping[str, bytes]
-    job_file: bytes
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all files, in order."""
-        return sorted(self.files)
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a file."""
-        return len(self.files[name])
-
-    def read(self, name: str) -> bytes:
-        """Return a file's content."""
-        return self.files[name]
-
-    def open(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
-        return BytesIO(self.files[name])
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
-        check_range(start, length)
-        return self.files[name][start : start + length]
-
-    def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return ``job.json``, made of what the run says of itself; None for any other file."""
-        return self.job_file[: max_bytes + 1] if name == _JOB_FILE else None
-
-
 def open_run(recorded: RecordedRun) -> Profile:
     """Read a run as the profile of a job, with what the run logged of its training.
 
-    Raises
-    ------
-    ProfileSourceError
-        When it cannot be read; UnreadableRunError when it is damaged and nothing is left.
-    TelemetryFormatError
-        When a file is none of its tool.
-    NoProfileError
-        When it holds neither system metrics nor scalars.
+    Raises ProfileSourceError when it cannot be read; UnreadableRunError when it is damaged and nothing is left;
+    TelemetryFormatError when a file is none of its tool; NoProfileError when it is empty.
     """
     place = recorded.place
     try:
@@ -107,7 +61,12 @@ def open_run(recorded: RecordedRun) -> Profile:
         raise ProfileSourceError(place, f"cannot be read: {fault.strerror or fault}") from fault
     name = safe_name(run.name or recorded.stem)
     files = system_files(run)
-    source = RunSource(place, name, files, job_file(run, name))
+    about = job_file(run, name)
+
+    def beside(file: str, max_bytes: int) -> bytes | None:
+        return about[: max_bytes + 1] if file == JOB_FILE else None
+
+    source = MemorySource(place, name, beside, files)
     root = ProfileRoot("", name)
     training = None
     if run.scalars:
@@ -127,7 +86,6 @@ def open_run(recorded: RecordedRun) -> Profile:
 
 
 def _notes(run: SourceRun) -> Iterator[str]:
-    """Say what people must know of a run that no profiler recorded."""
     interval_s = run.interval_s
     if interval_s is not None and run.asked_s is not None:
         yield (
@@ -167,5 +125,4 @@ _HELPFUL = {
 
 
 def _kind(name: SeriesName) -> tuple[str, str]:
-    """Return the type of a series and what it measures."""
     return name.type, name.dimension or name.name.partition(".")[2]

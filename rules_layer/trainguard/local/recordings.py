@@ -6,11 +6,91 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainguard.errors import ProfileSourceError
-from trainguard.local.recorded_files import reader_of
-from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
-from trainguard.sources.mlflow.folder import METRICS, is_run_folder, read_run_folder
-from trainguard.sources.run import SourceRun
+from trainguard.core.errors import ProfileSourceError, TelemetryFormatError
+from trainguard.formats.runs import dynolog, neuron_monitor
+from trainguard.formats.runs.mlflow.stores import (
+    METRICS,
+    database_runs,
+    is_database,
+    is_run_folder,
+    read_database_run,
+    read_run_folder,
+)
+from trainguard.formats.runs.run import SourceRun, bounded_lines
+from trainguard.formats.runs.table import (
+    MAX_BYTES,
+    NVIDIA_SMI,
+    SUFFIX,
+    columns_of,
+    is_nvidia_smi,
+    read_mapping,
+    read_table,
+)
+
+_WANDB = ".wandb"
+_TABLE = ".csv"
+_LOGS = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
+_BEGINNING = 64 * 1024
+_LONGEST = 4 * 1024 * 1024
+
+Reader = Callable[[Path], SourceRun]
+"""Reads a file as a run; raises OSError, TelemetryFormatError."""
+
+
+def reader_of(file: Path) -> Reader | None:
+    """Return how a file is read; None of one that no known tool wrote. Raises OSError."""
+    if file.suffix == _WANDB:
+        return _read_wandb
+    if file.suffix == _TABLE:
+        known = _mapping_of(file).is_file() or is_nvidia_smi(columns_of(_first_line(file)))
+        return _read_table if known else None
+    if file.suffix not in _LOGS:
+        return None
+    with file.open("rb") as opened:
+        beginning = opened.read(_BEGINNING)
+    if neuron_monitor.MARK in beginning:
+        return _read_neuron_monitor
+    return _read_dynolog if dynolog.MARK.search(beginning) else None
+
+
+def _mapping_of(table: Path) -> Path:
+    return table.with_suffix(SUFFIX)
+
+
+def _first_line(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.readline(_BEGINNING).decode("utf-8-sig", "replace")
+
+
+def _read_wandb(file: Path) -> SourceRun:
+    from trainguard.formats.runs.wandb.run_file import read_run_file
+
+    with file.open("rb") as stream:
+        return read_run_file(str(file), stream)
+
+
+def _read_neuron_monitor(file: Path) -> SourceRun:
+    with file.open("rb") as lines:
+        return neuron_monitor.read_neuron_monitor(file.stem, bounded_lines(lines, _LONGEST), file.stat().st_mtime)
+
+
+def _read_dynolog(file: Path) -> SourceRun:
+    with file.open("rb") as lines:
+        return dynolog.read_dynolog(file.stem, bounded_lines(lines, _LONGEST))
+
+
+def _read_table(file: Path) -> SourceRun:
+    beside = _mapping_of(file)
+    mapping = NVIDIA_SMI
+    if beside.is_file():
+        with beside.open("rb") as opened:
+            mapping = read_mapping(str(beside), opened.read(MAX_BYTES + 1))
+    try:
+        with file.open("r", encoding="utf-8-sig", errors="strict", newline="") as lines:
+            return read_table(str(file), bounded_lines(lines, _LONGEST), mapping, file.stem)
+    except UnicodeDecodeError as fault:
+        raise TelemetryFormatError(str(file), f"{fault}, expected UTF-8") from fault
+
 
 MARK = "#"
 SERVICES = ("mlflow+", "prometheus+")
@@ -42,10 +122,7 @@ class RecordedRun:
 def recording_at(place: str) -> RecordedRun | None:
     """Return the run at a place, or the only one below it; None where there is none.
 
-    Raises
-    ------
-    ProfileSourceError
-        When there are several, the store has no such run, or the place cannot be read.
+    Raises ProfileSourceError when there are several, the store has no such run, or the place cannot be read.
     """
     if place.startswith(SERVICES):
         from trainguard.local.services import service_run
@@ -72,13 +149,7 @@ def recording_at(place: str) -> RecordedRun | None:
 
 
 def recordings_in(parent: str, folders: list[str], files: Sequence[str]) -> Iterator[RecordedRun]:
-    """Yield the runs in a folder whose parts were listed; what belongs to a run is taken out of ``folders``.
-
-    Raises
-    ------
-    OSError
-        When something cannot be read.
-    """
+    """Yield the runs in a listed folder; what belongs to a run is taken out of ``folders``. Raises OSError."""
     folder = Path(parent)
     if METRICS in folders and is_run_folder(folder):
         folders.clear()

@@ -1,4 +1,4 @@
-"""Runs that services keep, by their places: ``mlflow+https://host#RUN`` and ``prometheus+https://host?start=…#MATCHERS``.
+"""Runs that services keep: ``mlflow+https://host#RUN`` and ``prometheus+https://host?start=…#MATCHERS``.
 
 Credentials come from the environment, by the names that the tools' own clients use.
 """
@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl
 
 from botocore.session import Session
 
-from trainguard.adapters.http_json import HttpJson, basic, bearer
-from trainguard.adapters.source_services import SERVER_ARN, host_of, mlflow_api, prometheus_api
-from trainguard.errors import ProfileSourceError
+from trainguard.aws.http_json import HttpJson, basic, bearer
+from trainguard.aws.source_services import SERVER_ARN, host_of, mlflow_api, prometheus_api
+from trainguard.core.errors import ProfileSourceError
+from trainguard.formats.runs.mlflow.server import read_server_run
+from trainguard.formats.runs.named import NODE_LABEL
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.local.recordings import SERVICES, RecordedRun
-from trainguard.sources.mlflow.server import read_server_run
-from trainguard.sources.named import NODE_LABEL
-from trainguard.sources.prometheus.job import read_job
-from trainguard.sources.prometheus.range_query import TimeRange
 
 _MLFLOW, _PROMETHEUS = SERVICES
 _STEP_S, _SHORTEST_STEP_S, _LONGEST_S = 15.0, 1.0, 92 * 24 * 3_600.0
@@ -32,19 +32,8 @@ def service_run(
 ) -> RecordedRun:
     """Return the run of a place; it is asked for when it is read.
 
-    Parameters
-    ----------
-    place : str
-        As above. A managed server of MLflow is ``mlflow+arn:aws:sagemaker:…:mlflow-tracking-server/name#RUN``.
-    environment : mapping of str to str, optional
-        By default that of the process.
-    session : botocore.session.Session, optional
-        Signs requests to AWS.
-
-    Raises
-    ------
-    ProfileSourceError
-        When the place cannot be used.
+    A managed server of MLflow is ``mlflow+arn:aws:sagemaker:…:mlflow-tracking-server/name#RUN``; ``session`` signs
+    requests to AWS. Raises ProfileSourceError when the place cannot be used.
     """
     known = os.environ if environment is None else environment
     if place.startswith(_MLFLOW):

@@ -1,23 +1,20 @@
-"""A node's streams over a local profile: the deployed sessions, whose system metrics come parsed.
-
-A tap is shown what every object of them holds, so that one read and parse serves more than the rules.
-"""
+"""A node's streams over a local profile: the deployed sessions, whose system metrics come parsed."""
 
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from trainguard.core.records import NodeRecord
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.profiler.framework_session import FrameworkSession
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.session import Applied, Parsed
 from trainguard.engine.verdicts.verdict import Fire
-from trainguard.families.profiler.framework_session import FrameworkSession
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.families.profiler.system_session import SystemSession
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.system import Samples
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
-from trainguard.records import NodeRecord
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.system import Samples
 
 AnySession = SystemSession | FrameworkSession
 

@@ -1,32 +1,46 @@
-"""Rule settings from a document of parameters, checked against the installed rules."""
+"""What a person gave for jobs that are evaluated here."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from trainguard.errors import ParameterFileError
-from trainguard.families.installed import FAMILIES
-from trainguard.records import JobRecord
-from trainguard.rules.defaults import Defaults
-from trainguard.rules.parameters import read_parameter_file
-from trainguard.rules.training.names import NAMES as TRAINING_NAMES
+from trainguard.core.errors import JobFileError, ParameterFileError, PortUnavailableError, ProfileSourceError
+from trainguard.core.records import OUTSIDE_ARN, JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
+from trainguard.engine.settings.owners import owners_of
+from trainguard.local.sources import ProfileSource
+from trainguard.pricing.table import PriceTable
+from trainguard.rules.family_rules import TRAINING_NAMES
+from trainguard.rules.parameters import Defaults, read_parameter_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSettings:
+    """What a person gave for jobs that are evaluated here; ``prices`` None stands for the packaged table."""
+
+    rule_settings: Mapping[str, str] = field(default_factory=dict)
+    instance_type: str | None = None
+    framework_expected: bool = False
+    prices: PriceTable | None = None
+
+    def job(self, name: str) -> JobRecord:
+        """Return the item of a job of which nothing else is known."""
+        return JobRecord(
+            job=name,
+            arn=f"{OUTSIDE_ARN}{name}",
+            bucket="",
+            prefix="",
+            instance_type=self.instance_type,
+            framework_expected=self.framework_expected,
+            rule_settings=self.rule_settings,
+        )
 
 
 def rule_settings(name: str, body: bytes, defaults: Defaults = "documented") -> Mapping[str, str]:
-    """Return the rule settings of a document of JSON.
+    """Return the rule settings of a JSON document; ``name`` is for messages.
 
-    A rule of training that cannot take its settings is in error alone, as in the deployed stack and in the managed
-    service; the others are evaluated.
-
-    Parameters
-    ----------
-    name : str
-        What the document is called in a message.
-    body : bytes
-    defaults : {"documented", "shipped"}
-
-    Raises
-    ------
-    ParameterFileError, RuleConfigError
-        When the document cannot be used, or a rule that is none of training cannot take one of its settings.
+    A rule of training that cannot take its settings is in error alone, as in the managed service. Raises
+    ParameterFileError or RuleConfigError when the document or a setting of another rule cannot be used.
     """
     settings = read_parameter_file(name, body)
     alone = JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings)
@@ -34,3 +48,50 @@ def rule_settings(name: str, body: bytes, defaults: Defaults = "documented") -> 
     if refused := [str(fault) for rule, fault in faults.items() if rule not in TRAINING_NAMES]:
         raise ParameterFileError(name, "; ".join(refused))
     return settings
+
+
+JOB_FILE = "job.json"
+BAD_JOB_FILES = "bad_job_files"
+"""As the deployed stack counts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedJob:
+    """A job with what its file says; ``note`` says what people must know of the file, ``bad`` that it was not used."""
+
+    job: JobRecord
+    note: str | None = None
+    bad: bool = False
+
+
+def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
+    """Fill in what is not known of a job from the file beside its profile; a person's options hold.
+
+    Parameters of rules are not taken from the file, and of its tags only whose the job is. A bad file changes nothing.
+    """
+    try:
+        body = source.beside(JOB_FILE, MAX_BYTES)
+        if body is None:
+            return DescribedJob(job)
+        described = read_job_file(JOB_FILE, body, None)
+    except JobFileError as fault:
+        return _not_used(job, str(fault))
+    except (ProfileSourceError, PortUnavailableError) as fault:
+        return _not_used(job, f"{JOB_FILE} beside the profile: {fault}")
+    filled = replace(
+        job,
+        status=described.status if described.status.is_final else job.status,
+        instance_type=job.instance_type or described.instance_type,
+        instance_count=job.instance_count or described.instance_count,
+        started_at=described.started_at if job.started_at is None else job.started_at,
+        ended_at=described.ended_at if job.ended_at is None else job.ended_at,
+        framework_expected=job.framework_expected or described.framework_profiling,
+        owners=job.owners or owners_of(described.tags, {}),
+        run_links=job.run_links or described.run_links,
+    )
+    other = f"{JOB_FILE} beside the profile is of job {described.job}, and the folder is called {source.job}."
+    return DescribedJob(filled, None if described.job == source.job else other)
+
+
+def _not_used(job: JobRecord, why: str) -> DescribedJob:
+    return DescribedJob(replace(job, file_fault=why), f"Not used: {why}.", bad=True)

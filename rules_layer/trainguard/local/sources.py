@@ -1,14 +1,15 @@
 """Where a profile lies, and the folder as such a place: finds the one ``profiler-output`` at, in or below it."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
-from trainguard.errors import NoProfileError, ProfileSourceError
-from trainguard.ports import ByteStream, check_range
-from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
+from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
+from trainguard.core.ports import ByteStream, check_range
+from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
 
 PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
@@ -54,9 +55,9 @@ class ProfileSource(Protocol):
         ...
 
     def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return what a file beside ``profiler-output`` holds, at most one byte more than ``max_bytes``.
+        """Return a file beside ``profiler-output``, up to ``max_bytes`` + 1 bytes; None without one.
 
-        None where there is no such file. Raises ProfileSourceError or PortUnavailableError where it cannot be read.
+        Raises ProfileSourceError or PortUnavailableError where it cannot be read.
         """
         ...
 
@@ -119,10 +120,7 @@ class FolderSource:
 
 
 def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
-    """Return what a file of a folder holds, at most one byte more than ``max_bytes``; None where there is none.
-
-    Raises ProfileSourceError where it cannot be read.
-    """
+    """Return a file of a folder, up to ``max_bytes`` + 1 bytes; None without one. Raises ProfileSourceError."""
     file = folder / name
     try:
         with file.open("rb") as opened:
@@ -142,17 +140,10 @@ def read_file(file: Path) -> bytes:
 
 
 def open_folder(place: str) -> FolderSource:
-    """Find the profile at a path.
+    """Find the profile at, directly in, or below a path that lies above one alone.
 
-    The path is a folder that directly holds ``system/`` or ``framework/``, or contains such a ``profiler-output``, or
-    lies above exactly one.
-
-    Raises
-    ------
-    ProfileSourceError
-        When the path does not exist, cannot be read, or lies above several profiles.
-    NoProfileError
-        When there is no profile in it.
+    Raises ProfileSourceError when the path cannot be read, or lies above several profiles; NoProfileError when there is
+    no profile in it.
     """
     folder = Path(place)
     if not folder.exists():
@@ -178,7 +169,6 @@ def _what_a_file_is(file: Path) -> str:
 
 
 def _is_report(folder: Path) -> bool:
-    """Whether a folder is one that reports were written into, or lies in the results of a job."""
     if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
         return True
     return any((folder / name).exists() for name in _REPORTS)
@@ -189,12 +179,12 @@ def _holds_streams(folder: Path) -> bool:
 
 
 def _roots_below(folder: Path) -> list[Path]:
-    """Return the ``profiler-output`` folders below one; what results hold is no profile."""
+    """Return the ``profiler-output`` folders below one; results hold none."""
     direct = folder / PROFILER_OUTPUT
     if direct.is_dir() and _holds_streams(direct):
         return [direct]
     found = []
-    for parent, folders, _ in os.walk(folder, onerror=_refuse):
+    for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
         folders[:] = sorted(name for name in folders if name != RESULTS)
         if PROFILER_OUTPUT in folders:
             folders.remove(PROFILER_OUTPUT)
@@ -203,14 +193,14 @@ def _roots_below(folder: Path) -> list[Path]:
     return found
 
 
-def _refuse(fault: OSError) -> None:
+def refuse_unreadable(fault: OSError) -> None:
     """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
     raise fault
 
 
 def _files(root: Path) -> dict[str, int]:
     sizes = {}
-    for parent, _, files in os.walk(root, onerror=_refuse):
+    for parent, _, files in os.walk(root, onerror=refuse_unreadable):
         for name in files:
             file = Path(parent) / name
             if file.is_file():
@@ -226,3 +216,40 @@ def only_root(place: str, roots: Sequence[Root]) -> Root:
         shown = ", ".join(str(root) for root in roots[:_SHOWN_ROOTS]) + (", …" if len(roots) > _SHOWN_ROOTS else "")
         raise ProfileSourceError(place, f"holds {len(roots)} profiles ({shown}), expected one: name it")
     return roots[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySource:
+    """A profile in memory, by name; ``read_beside`` returns a file in the job's folder, or None."""
+
+    place: str
+    job: str
+    read_beside: Callable[[str, int], bytes | None]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, in order."""
+        return sorted(self.files)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file."""
+        return len(self.read(name))
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content."""
+        if name not in self.files:
+            raise ObjectMissingError(self.place, name)
+        return self.files[name]
+
+    def open(self, name: str) -> ByteStream:
+        """Open a file to be read from the front."""
+        return BytesIO(self.read(name))
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        check_range(start, length)
+        return self.read(name)[start : start + length]
+
+    def beside(self, name: str, max_bytes: int) -> bytes | None:
+        """Return what a file in the job's folder holds, at most one byte more than ``max_bytes``."""
+        return self.read_beside(name, max_bytes)

@@ -1,34 +1,33 @@
-"""Time lines of a local profile: beside the rules on the same read and parse, or in a pass of their own."""
+"""Time lines of a local profile: on the rules' read and parse, or in a pass of their own."""
 
 from collections.abc import Iterator
 from statistics import median
 
-from trainguard.errors import PortUnavailableError
-from trainguard.families.profiler.listing import ProfileListing
+from trainguard.core.errors import PortUnavailableError
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey
+from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
 from trainguard.local.engine import Watcher
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
 from trainguard.local.schedule import schedule
-from trainguard.telemetry.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.keys import MINUTE_S, FrameworkKey
-from trainguard.telemetry.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
-from trainguard.timeline.axis import axis_for
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.objects import read_framework
-from trainguard.timeline.series import TimeAxis
+from trainguard.report.timeline.axis import axis_for
+from trainguard.report.timeline.digest import NodeDigest, read_framework
+from trainguard.report.timeline.series import TimeAxis
 
 _MICROSECONDS = 1_000_000
 _FIRST_OBJECT_S = 10 * MINUTE_S
 """How long before its end the first framework object of a job without system metrics is taken to begin."""
 
 _LOOKED_AT = 2
-"""Objects of a node: the first one may hold a few seconds."""
+"""The first object of a node may hold a few seconds."""
 
 
 class TimelineListener:
-    """Folds what it is shown into one digest a node; see `trainguard.local.sessions.Tap`."""
+    """Folds what it is shown into one digest a node; `trainguard.local.sessions` shows it."""
 
     def __init__(self, axis: TimeAxis) -> None:
         self._axis = axis
@@ -56,25 +55,9 @@ class TimelineListener:
 def digest_profile(
     profile: Profile, pool: WorkerPool, watch: Watcher | None = None, *, axis: TimeAxis | None = None
 ) -> list[NodeDigest]:
-    """Digest a profile without judging it.
+    """Digest a profile without judging it; unreadable objects are left out: the rules' pass counts them.
 
-    Objects of which nothing can be read are left out: the rules' pass counts them.
-
-    Parameters
-    ----------
-    profile : Profile
-    pool : WorkerPool
-        Parses the system metrics.
-    watch : Watcher, optional
-    axis : TimeAxis, optional
-        `profile_axis` by default.
-
-    Raises
-    ------
-    PortUnavailableError
-        When the source did not answer.
-    WorkerDiedError
-        When a parsing process ended without an answer.
+    ``axis`` is `profile_axis` by default. Raises PortUnavailableError; WorkerDiedError.
     """
     tap = TimelineListener(profile_axis(profile) if axis is None else axis)
     planned = schedule(profile)
@@ -95,16 +78,9 @@ def digest_profile(
 
 
 def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at: float | None = None) -> TimeAxis:
-    """Return the axis for a profile: from its first object, or the job's start, to its last, or the job's end.
+    """Return the axis from the first object, or the job's start, to the last, or the job's end, epoch seconds.
 
-    How many GPUs a node has, and how often they are sampled, is taken from the first objects of the first, the middle
-    and the last node.
-
-    Parameters
-    ----------
-    profile : Profile
-    started_at, ended_at : float, optional
-        The job's, epoch seconds, where they are known.
+    How many GPUs a node has, and how often they are sampled, is taken from the first objects of three nodes.
     """
     minutes = [key.minute for node in profile.nodes.values() for key in node.minutes.values()]
     ends = [key.end_us / _MICROSECONDS for node in profile.nodes.values() for key in node.framework.values()]

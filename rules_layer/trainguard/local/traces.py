@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainguard.errors import KernelTraceError, PortUnavailableError
+from trainguard.core.errors import KernelTraceError, PortUnavailableError
+from trainguard.core.layout import RESULTS_FOLDER
+from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.reading import REPORT_ENDINGS, read_any
-from trainguard.layout import RESULTS_FOLDER
-from trainguard.ports import ByteStream
+from trainguard.kernels.readers.reading import REPORT_ENDINGS, read_any
 
 if TYPE_CHECKING:
-    from trainguard.adapters.clients import Clients
-    from trainguard.adapters.s3_objects import S3ProfileObjects
-    from trainguard.ports import ListedObject
+    from trainguard.aws.clients import Clients
+    from trainguard.aws.s3_objects import S3ProfileObjects
+    from trainguard.core.ports import ListedObject
 
 S3 = "s3://"
 NAMED_TRACES = (
@@ -28,15 +28,11 @@ NAMED_TRACES = (
 _PERHAPS_TRACES = (".json", ".json.gz")
 DOCUMENT = "kernels.json"
 _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER, "profiler-output", "debug-output"}}
-"""Folders of a job whose files with these endings are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """Traces by their names below a place, in order.
-
-    ``open`` reads one from the front; ``folder`` is where they lie on a disk, if they do.
-    """
+    """Traces by their names below a place, in order; ``folder`` is where they lie on a disk, if they do."""
 
     place: str
     names: Sequence[str]
@@ -49,23 +45,11 @@ class TracePlace:
 
 
 def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
-    """Find the traces at a place.
+    """Find the traces at a file, a folder, or ``s3://bucket/key-or-prefix``.
 
-    In a folder or below a prefix these are the files that end as PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and
-    exports of Nsight Systems (``.sqlite``) do, each with or without ``.gz``. Where there is none, they are all that end
-    in ``.json`` or ``.json.gz``. What a job's own folders hold of results, profiles and tensors is left out.
-
-    Parameters
-    ----------
-    place : str
-        A file, a folder, or ``s3://bucket/key-or-prefix``.
-    clients : Clients, optional
-        With which S3 is read; by default with the credentials and the Region of the environment.
-
-    Raises
-    ------
-    KernelTraceError
-        When the place cannot be read, or holds no file that may be a trace.
+    Files of PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and Nsight Systems (``.sqlite``) count, with or without
+    ``.gz``; where there is none, all ``.json`` and ``.json.gz``. Results, profiles and tensors are left out. Raises
+    KernelTraceError when the place cannot be read, or holds no file that may be a trace.
     """
     return _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
 
@@ -93,10 +77,10 @@ def _opened(file: Path) -> ByteStream:
 def listed_objects(
     place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool
 ) -> tuple["S3ProfileObjects", str, str, list["ListedObject"]]:
-    """Return S3, the bucket, the key or prefix, and the wanted keys that it holds; raises KernelTraceError."""
-    from trainguard.adapters.aws_errors import translated
-    from trainguard.adapters.clients import Clients
-    from trainguard.adapters.s3_objects import S3ProfileObjects
+    """Return S3, the bucket, the key or prefix, and the wanted keys below it; raises KernelTraceError."""
+    from trainguard.aws.aws_errors import translated
+    from trainguard.aws.clients import Clients
+    from trainguard.aws.s3_objects import S3ProfileObjects
 
     bucket, _, path = place.removeprefix(S3).partition("/")
     if not bucket:

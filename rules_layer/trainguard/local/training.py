@@ -1,35 +1,39 @@
 """Training health on this machine: the deployed sessions over a job's files, by all rules at once.
 
-The rules that a job's owner did not choose are evaluated too, for the reports of each rule. They make no finding: the
-item that is returned holds their state, and a plan without them shows none of it.
+Rules that a job's owner did not choose are evaluated for their reports, and make no finding.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from trainguard.core.errors import RuleFailedError, RunMissingError
+from trainguard.core.job_policy import ALL
+from trainguard.core.records import JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
-from trainguard.errors import RuleFailedError
-from trainguard.families.training.family import TRAINING_HEALTH
-from trainguard.families.training.keys import SCALAR_FILES, SCALARS, TRAINING, match_key
-from trainguard.families.training.stream import StepStream, step_rules
-from trainguard.job_policy import ALL
-from trainguard.local.run_files import TrainingFiles
-from trainguard.records import JobRecord, NodeRecord, Status, StreamKey
+from trainguard.engine.training.family import TRAINING_HEALTH
+from trainguard.engine.training.keys import SCALAR_FILES, SCALARS, TRAINING, match_key
+from trainguard.engine.training.scalar_session import state_of
+from trainguard.engine.training.stream import StepStream, step_rules
+from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.local.profile import TrainingFiles
+from trainguard.report.document import encode_report
+from trainguard.report.training.digest import TrainingDigest, joined
+from trainguard.report.training.predictions import CONFUSION, names_of
+from trainguard.report.training.read import RunPart, ScalarPart, read_on, read_scalars_on
+from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.training.registry import AnyStepRule
+from trainguard.rules.training.registry import TRAINING_RULES, AnyStepRule
 from trainguard.rules.training.step_rule import StepState
-from trainguard.tensors.debug.keys import ALL_WORKERS, run_prefix
 
 
 @dataclass(slots=True)
 class RuleSteps:
-    """What one rule said of one stream: all steps at which it fired, its last state, and its result at the job's end.
-
-    ``state`` is None where the rule did not run, because of its parameters or a failure: ``result`` says why.
-    """
+    """What one rule found in one stream; ``state`` is None where it did not run: ``result`` says why."""
 
     rule: AnyStepRule
     parameters: Mapping[str, object]
@@ -40,10 +44,7 @@ class RuleSteps:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedTraining:
-    """A job's training that was evaluated: its items, and what each rule said of each stream.
-
-    ``notes`` are what people have to know beside that, a sentence each.
-    """
+    """A job's training that was evaluated: its items, and what each rule found in each stream."""
 
     records: tuple[NodeRecord, ...]
     streams: tuple[Sequence[RuleSteps], ...]
@@ -51,22 +52,7 @@ class EvaluatedTraining:
 
 
 def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles) -> EvaluatedTraining:
-    """Evaluate a job that has ended by all rules of training health.
-
-    Parameters
-    ----------
-    job : JobRecord
-    plan : RulePlan
-        The job's own.
-    families : Families
-        Those that made the plan.
-    files : TrainingFiles
-
-    Raises
-    ------
-    ProfileSourceError, PortUnavailableError
-        When a file cannot be read, or S3 does not answer.
-    """
+    """Evaluate an ended job by all rules of training health; raises ProfileSourceError, PortUnavailableError."""
     every = families.plan(replace(job, training_rules=(ALL,)), prices=plan.prices)
     every = replace(every, by_event_time=True, episodes=plan.episodes, interval_s=plan.interval_s)
     source = ObjectSource(
@@ -93,20 +79,19 @@ class _EvaluatedStream(NamedTuple):
 
 
 def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
-    """Yield what wakes the session, which lists the rest: the folder, and the mark of the end where it is there."""
+    """Yield the folder, which the session lists, and the mark of the end where it is there."""
     if files.ended:
         yield f"{run_prefix(files.root)}training_job_end.ts"
 
 
 def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]) -> _EvaluatedStream:
-    """Apply all steps of a stream; return its item at the job's end, and what each rule said."""
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
     rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}
     session.announce([Announced(each, match_key(each)) for each in keys])
 
     def note_step() -> None:
-        for said in rules.values():
-            _note(said, session.stream)
+        for outcome in rules.values():
+            _note(outcome, session.stream)
 
     session.stream.after_step = note_step
     for _ in session.apply(drain=True, modified_before=None):
@@ -114,23 +99,108 @@ def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Itera
     last = session.stream.finished()
     last.finish()
     for verdict in last.verdicts(closed=True):
-        said = rules[verdict.rule]
-        _note(said, last)
-        said.result = verdict.result
+        outcome = rules[verdict.rule]
+        _note(outcome, last)
+        outcome.result = verdict.result
     return _EvaluatedStream(session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes)
 
 
-def _note(said: RuleSteps, stream: StepStream[Any]) -> None:
-    """Take note of a rule's newest check: of a step that fired, where it is the stream's newest step."""
+def _note(outcome: RuleSteps, stream: StepStream[Any]) -> None:
+    """Take note of a rule's newest check, of a step that fired only where it is the stream's newest step."""
     try:
-        said.state = stream.state_of(said.rule.name)
+        outcome.state = stream.state_of(outcome.rule.name)
     except RuleFailedError:
         return
-    newest = said.state.latest
-    is_new = not said.steps or (newest is not None and newest.step != said.steps[-1])
+    newest = outcome.state.latest
+    is_new = not outcome.steps or (newest is not None and newest.step != outcome.steps[-1])
     if newest is not None and newest.fires and is_new:
-        said.steps.append(newest.step)
+        outcome.steps.append(newest.step)
 
 
 def _parameters(plan: RulePlan, rule: str) -> Mapping[str, object]:
     return plan.parameters[rule].in_force() if rule in plan.parameters else {}
+
+
+DebuggerStatus = Literal["NoIssuesFound", "IssuesFound", "Error", "NotApplicable"]
+_RANK: Mapping[DebuggerStatus, int] = {"IssuesFound": 0, "NoIssuesFound": 1, "Error": 2, "NotApplicable": 3}
+
+
+def debugger_reports(done: EvaluatedTraining) -> dict[str, bytes]:
+    """Return the report of every rule by its file's name.
+
+    Of tensors and files of scalars, the stream counts that has a finding, else one on which the rule could check a
+    step.
+    """
+    reports = {}
+    for rule in TRAINING_RULES:
+        of_rule = [_report(each) for rules in done.streams for each in rules if each.rule is rule]
+        if of_rule:
+            best = min(of_rule, key=lambda report: _RANK[report["status"]])
+            reports[f"debugger-reports/{best['rule']}.json"] = encode_report(best)
+    return reports
+
+
+def _report(outcome: RuleSteps) -> dict[str, Any]:
+    state = StepState() if outcome.state is None else outcome.state
+    shown = state.first or state.latest
+    return {
+        "rule": outcome.rule.name.rpartition("/")[2],
+        "status": _status(outcome, state),
+        "first_step": None if state.first is None else state.first.step,
+        "steps": list(outcome.steps),
+        "tensor": None if shown is None else shown.tensor,
+        "value": None if shown is None else _finite(shown.value),
+        "threshold": None if shown is None else _finite(shown.threshold),
+        "reason": outcome.result.reason if state.first is None else outcome.rule.said(state.first),
+        "parameters": {name: value for name, value in outcome.parameters.items() if name not in UNSHOWN},
+    }
+
+
+def _status(outcome: RuleSteps, state: StepState) -> DebuggerStatus:
+    if outcome.result.status is Status.ERROR:
+        return "Error"
+    if state.first is not None:
+        return "IssuesFound"
+    judged = outcome.result.status in {Status.OK, Status.FIRED}
+    return "NoIssuesFound" if judged else "NotApplicable"
+
+
+def _finite(value: float | None) -> float | None:
+    """Return None for NaN and infinity, which JSON lacks and the reason names."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def digest_training(
+    training: TrainingFiles, job: str, done: EvaluatedTraining, names: ScalarNames
+) -> TrainingDigest | None:
+    """Read what a report shows of a job's training; tensors that rules name are shown before others.
+
+    ``job`` is for errors. None of a debug-output without a readable collections file, and no scalars beside it.
+    """
+    scalars = _of_scalars(training, done, names) if training.scalars else TrainingDigest()
+    if not training.tensors:
+        return scalars
+    files = run_files(training.objects, training.bucket, training.root)
+    checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
+    wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
+    try:
+        tensors = read_on(files, job, RunPart(), wanted=wanted, confusion=_confusion(done), ended=training.ended).digest
+    except RunMissingError:
+        return scalars if scalars.steps else None
+    return joined(tensors, scalars)
+
+
+def _confusion(done: EvaluatedTraining) -> dict[str, str]:
+    given = [each.parameters for rules in done.streams for each in rules if each.rule.name == CONFUSION]
+    return names_of(given[0]) if given else {}
+
+
+def _of_scalars(training: TrainingFiles, done: EvaluatedTraining, names: ScalarNames) -> TrainingDigest:
+    source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
+    until = {
+        name: step
+        for record in done.records
+        if record.key.stream == SCALARS
+        for name, step in state_of(record).other_runs.items()
+    }
+    return read_scalars_on(source, ScalarPart(), names, until=until).digest

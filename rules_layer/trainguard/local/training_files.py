@@ -1,6 +1,6 @@
 """What a job saved of its training, in a folder: debug-output, TensorBoard's event files, files of trainers.
 
-Each file gets the key that it would have in a bucket, so that the sessions of the deployed stack read it.
+Each file gets the key that it would have in a bucket.
 """
 
 import os
@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from trainguard.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError
-from trainguard.families.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
-from trainguard.layout import EndKey, ProfileRoot
-from trainguard.local.profile import safe_name
-from trainguard.local.run_files import TrainingFiles
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
-from trainguard.ports import ByteStream, ListedObject, check_range
-from trainguard.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
-from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
-from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.trainer_files import is_training_log
+from trainguard.core.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError
+from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.core.ports import ByteStream, ListedObject, check_range
+from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
+from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
+from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.trainer_files import is_training_log
+from trainguard.local.profile import ReadOnly, TrainingFiles, safe_name
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, refuse_unreadable
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
@@ -29,7 +28,6 @@ _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
 _SHOWN = 3
 _TABLE = ".csv"
 _AS_NAMED = "metrics.csv"
-"""What a log under a name of one's own has for a name in a bucket, in a folder that has its own one."""
 
 _LONGEST_HEADER = 64 * 1024
 
@@ -44,12 +42,11 @@ class FoundFolder:
 
 
 @dataclass(frozen=True)
-class FolderObjects:
+class FolderObjects(ReadOnly):
     """Files on disk as the objects of a bucket, read only: ``files`` holds their paths by key.
 
-    Other jobs are found by their folders, or by their names below ``beside``, when they are asked for. An object is as
-    new as its file; one of debug-output is as new as this process, as a copy may be older than the time that is written
-    in it.
+    Other jobs are found by folder or name, below ``beside``. An object of debug-output is as new as this process: a
+    copy may be older than the time that is written in it; others are as new as their file.
     """
 
     files: dict[str, Path]
@@ -82,12 +79,7 @@ class FolderObjects:
             is_tensor = f"/{DEBUG_OUTPUT}/" in key
             yield ListedObject(key, self.opened_at if is_tensor else about.st_mtime, about.st_size)
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse: the files of a job are only read."""
-        raise NotImplementedError(f"{key}: a local job is only read")
-
     def _meet(self, job: str) -> None:
-        """Take in the files of another job: of a folder, or of one beside this job's that has its name."""
         if job in self.known or not job:
             return
         self.known.add(job)
@@ -108,17 +100,8 @@ class FolderObjects:
 def find_training(place: str, profile: Path | None = None) -> FoundFolder | None:
     """Find what a job saved of its training at, in or below a folder; None where there is nothing.
 
-    Parameters
-    ----------
-    place : str
-        A debug-output folder, the folder of a job, or one above a single job.
-    profile : Path, optional
-        The profile that was found there: of several jobs, the one beside it counts.
-
-    Raises
-    ------
-    ProfileSourceError
-        When the folder cannot be read, or lies above several jobs.
+    Of several jobs, the one beside ``profile`` counts. Raises ProfileSourceError when the folder cannot be read, or
+    lies above several jobs.
     """
     folder = Path(place)
     if not folder.is_dir():
@@ -147,7 +130,7 @@ def _has_ended(folder: Path) -> bool:
 
 
 def _runs_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, _ in os.walk(folder, onerror=_refuse):
+    for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
         folders[:] = sorted(name for name in folders if name != RESULTS)
         if DEBUG_OUTPUT in folders:
             folders.remove(DEBUG_OUTPUT)
@@ -155,7 +138,6 @@ def _runs_below(folder: Path) -> Iterator[Path]:
 
 
 def _of_run(folder: Path) -> FoundFolder:
-    """Return the files of a debug-output folder, which may be called after its job."""
     job = folder.resolve().parent if folder.name == DEBUG_OUTPUT else folder.resolve()
     root = ProfileRoot("", safe_name(job.name))
     return _found(folder, job, root, _tensor_files(folder, root))
@@ -192,7 +174,6 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 
 def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
-    """Return the files of scalars of a job by key, wherever below its folder they lie."""
     found: dict[str, Path] = {}
     for file in _files(folder):
         name = file.relative_to(folder).as_posix()
@@ -206,20 +187,15 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 
 def _is_training_log(file: Path) -> bool:
-    """Whether a table whose name says nothing of training is a log of it, by its first line."""
+    """Decide by the first line of a table whose name says nothing of training."""
     with file.open("rb") as opened:
         return is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames())
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder, onerror=_refuse):
+    for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
         for name in sorted(files):
             file = Path(parent) / name
             if file.is_file():
                 yield file
-
-
-def _refuse(fault: OSError) -> None:
-    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
-    raise fault

@@ -1,4 +1,4 @@
-"""What a finding has cost: the wasted share of the time that was paid for, in money."""
+"""The cost of a finding: the wasted share of the time that was paid for, in money."""
 
 import datetime
 from dataclasses import dataclass
@@ -22,17 +22,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What ``nodes`` nodes of a job have cost since it began.
-
-    Attributes
-    ----------
-    hourly : float
-        Price of one node an hour.
-    hours : float
-        Hours since the job began.
-    unpaid_hours : float
-        How many of them there were no instances, and nothing was paid for.
-    """
+    """What ``nodes`` nodes of a job have cost at ``hourly`` each; in ``unpaid_hours`` there were no instances."""
 
     hourly: float
     hours: float
@@ -67,11 +57,7 @@ class Unpriced:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What has to be paid for: ``nodes`` nodes of one type, from ``started_at`` to ``watermark_s``, epoch seconds.
-
-    ``unpaid_s`` of it there were no instances. ``prices`` is the table to look into; None stands for the packaged one,
-    which is read only when a bill is asked for.
-    """
+    """What has to be paid for, between epoch seconds, but ``unpaid_s``; ``prices`` None is the packaged table."""
 
     instance_type: str | None
     started_at: float | None

@@ -1,7 +1,4 @@
-"""Products of the AWS Price List, in the form ``aws_v1`` of GetProducts, as prices of instance types.
-
-A product that cannot be read is counted, and a type of which the list has two prices has none.
-"""
+"""Products of the AWS Price List (``aws_v1``) as prices; a type with two prices has none."""
 
 import math
 import re
@@ -17,10 +14,7 @@ _EC2_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Which products of a service are asked for, and which of their attributes names the instance type.
-
-    ``filters`` are attributes and their values; the Region is asked for besides.
-    """
+    """Which products of a service to ask for, and their attribute of the instance type; the Region comes on top."""
 
     service: str
     source: str
@@ -28,7 +22,7 @@ class Offer:
     type_pattern: re.Pattern[str]
     filters: tuple[tuple[str, str], ...]
     usage: re.Pattern[str]
-    """What a product's ``usagetype`` ends in: rates of reserved capacity have the same attributes and another one."""
+    """End of a product's ``usagetype``: rates of reserved capacity have the same attributes and another one."""
 
 
 TRAINING = Offer(
@@ -58,7 +52,7 @@ OFFERS = (TRAINING, ON_EC2)
 
 @dataclass(frozen=True, slots=True)
 class ListedPrice:
-    """What the list says of an instance type; ``gpus`` None where it does not."""
+    """A listed instance type; ``gpus`` None where the list does not say."""
 
     per_hour: float
     gpus: int | None
@@ -66,7 +60,7 @@ class ListedPrice:
 
 @dataclass(frozen=True, slots=True)
 class ListedPrices:
-    """Prices of an offer by instance type, and what of the list was not used, by its reason."""
+    """Prices of an offer by instance type, and how much of the list was not used, by reason."""
 
     prices: Mapping[str, ListedPrice]
     unused: Mapping[str, int] = field(default_factory=dict)

@@ -1,7 +1,4 @@
-"""The price table: what instances cost and which accelerators they have, each price with its source and date.
-
-Another file of the same form can replace the packaged one. The earlier form, with one date for all prices, is read too.
-"""
+"""The price table, of this form or the earlier one with one date: prices with source and date, and accelerators."""
 
 import datetime
 import math
@@ -12,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 
 PACKAGED_NAME = "prices.json"
 SCHEMA_VERSION: Literal[2] = 2
@@ -21,19 +18,7 @@ RECENT = datetime.timedelta(days=365)
 
 
 class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an instance of a type computes with beside its cores.
-
-    Attributes
-    ----------
-    count : int
-        GPUs, or chips of AWS Trainium; 0 for a type with neither.
-    kind : {"gpu", "trainium"} or None
-        None for a type with neither.
-    model : str or None
-        For example ``NVIDIA H100``.
-    cores : int or None
-        NeuronCores of all chips together; None for GPUs.
-    """
+    """Accelerators of a type: ``count`` 0 and ``kind`` None for none, ``cores`` are NeuronCores, None for GPUs."""
 
     count: int
     kind: Literal["gpu", "trainium"] | None = None
@@ -46,24 +31,11 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         return self.count if self.kind == "gpu" else 0
 
     def __str__(self) -> str:
-        """For example ``8 x NVIDIA H100``."""
         return f"{self.count} x {self.model or self.kind}" if self.count else "none"
 
 
 class InstanceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One instance type.
-
-    Attributes
-    ----------
-    per_hour : float or None
-        Price of an instance an hour, on demand; None where no source has one.
-    source : str or None
-        Whose price it is; None without a price.
-    date : datetime.date or None
-        When the source had this price; None where that is not known.
-    accelerators : Accelerators or None
-        None where they are not known.
-    """
+    """One instance type; ``per_hour`` is on demand. None stands for anything unknown."""
 
     per_hour: float | None = None
     source: str | None = None
@@ -76,10 +48,7 @@ class InstanceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On-demand prices of one Region, in ``currency`` an hour of one instance.
-
-    ``instances`` has SageMaker's training instances by their ``ml.`` name, and those of EC2 by theirs.
-    """
+    """On-demand prices of one Region, in ``currency`` an hour of one instance, also of EC2's types."""
 
     region: str
     currency: str
@@ -87,7 +56,7 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: Literal[2] = SCHEMA_VERSION
 
     def row(self, instance_type: str) -> InstanceRow | None:
-        """Return what is known of an instance type; None for one that the table does not have."""
+        """Return the row of an instance type; None for one that the table does not have."""
         return self.instances.get(instance_type)
 
     def hourly(self, instance_type: str) -> float | None:
@@ -96,15 +65,7 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if row is None else row.per_hour
 
     def origin_of(self, instance_type: str, at: datetime.date | None = None) -> str:
-        """Say whose price of a type this is, of where and of when.
-
-        Parameters
-        ----------
-        instance_type : str
-            One that has a price.
-        at : datetime.date, optional
-            The day that the price is applied to; a price that is over a year older is called by its date.
-        """
+        """Return source, Region and date of a type's price; one a year older than ``at`` is called by its date."""
         row = self.instances[instance_type]
         if row.date is None:
             return f"{row.source}, {self.region}, undated"
@@ -142,13 +103,7 @@ class _DatedAsWhole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_prices(name: str, body: bytes) -> PriceTable:
-    """Read a price table from JSON, in this form or the earlier one.
-
-    Raises
-    ------
-    PriceTableError
-        When it is not such a table, or a row cannot be used; it names the file and the field.
-    """
+    """Read a price table from JSON, in this form or the earlier one; raises PriceTableError."""
     try:
         document = msgspec.json.decode(body)
         if isinstance(document, dict) and "per_hour" in document:

@@ -1,4 +1,4 @@
-"""A price table made anew from what the price list says, and what changed against the table before."""
+"""A price table rebuilt from the price list, and its changes."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ ML = "ml."
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Instance types by what became of their price; ``kept`` are those that the list does not have."""
+    """Instance types by change of price; the list does not have ``kept``."""
 
     new: Sequence[str]
     dearer: Sequence[str]
@@ -30,12 +30,7 @@ def updated(
     currency: str,
     day: datetime.date,
 ) -> PriceTable:
-    """Return the table with the listed prices, each of ``day``.
-
-    A type that the list does not have keeps the price of the table before, with its source and its date, where that is
-    of the same Region and currency; else its accelerators alone stay. Accelerators are those of the table before, then
-    those of the packaged one, then the number of GPUs in the list.
-    """
+    """Return the table with the listed prices of ``day``; others of the same Region and currency stay."""
     same_place = (before.region, before.currency) == (region, currency)
     rows: dict[str, InstanceRow] = {}
     for table, keeps_prices in ((packaged, False), (before, same_place)):

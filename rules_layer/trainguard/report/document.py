@@ -4,21 +4,78 @@ Times are ISO 8601 in UTC unless a field says otherwise. Its JSON schema is publ
 of raises SCHEMA_VERSION.
 """
 
+import math
 from typing import Any, Literal
 
 import msgspec
 
+from trainguard.core.finding import EpisodeEntry, Fact
 from trainguard.engine.diagnosis.diagnosis import Level
-from trainguard.finding import EpisodeEntry, Fact
+from trainguard.kernels.captures.verdict import RuleVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
-from trainguard.report.captures.document import KernelReport
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.timeline.series import Timelines
 from trainguard.report.training.document import TrainingReport
-from trainguard.timeline.series import Timelines
+from trainguard.report.training.series import Series
+
+
+class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the newest judged capture of kernel traces shows.
+
+    Attributes
+    ----------
+    capture : str
+        Its name, and the folder of its files below ``kernels/``.
+    written_at : str
+        When its last trace was written.
+    sentence : str
+        How busy the GPUs are, what fires, and how much of a step the first findings explain.
+    traces, judged, unread : int
+        Traces of it; those with a GPU's work in three steps or more; those that could not be read.
+    unread_why : dict of str to str
+        The first of these and why.
+    world_size : int or None
+        Ranks of the job, as the traces say it.
+    busy_share : float or None
+        Share, 0 to 1; None without work of a GPU.
+    step_ns : int or None
+        Median over ranks of the mean step.
+    findings : list of RuleVerdict
+        What explains most of the time first, then by severity.
+    notes : list of str
+        What traces lack and what could not be compared.
+    page, document : str or None
+        Files beside the report; None where nobody wrote them, as on one's own machine.
+    captures : int
+        Captures that were judged so far.
+    waits : bool
+        Whether newer traces are there that were not judged yet.
+    """
+
+    capture: str
+    written_at: str
+    sentence: str
+    traces: int
+    judged: int
+    unread: int
+    unread_why: dict[str, str]
+    world_size: int | None
+    steps: int
+    gpus: list[str]
+    busy_share: float | None
+    step_ns: int | None
+    findings: list[RuleVerdict]
+    notes: list[str]
+    page: str | None
+    document: str | None
+    captures: int
+    waits: bool
+
 
 SCHEMA_VERSION: Literal["2"] = "2"
 
 Scope = Literal["state", "full"]
-Parameter = bool | float | int | str | list[str | float | int] | None
+Unit = Literal["money", "seconds", "share", "number"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,34 +259,37 @@ class NotCollected(msgspec.Struct, frozen=True, kw_only=True):
     how: str
 
 
-class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule's verdict with all that it was made of.
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of two runs, in seconds, as a share from 0 to 1, in the cost's currency, or a plain number."""
 
-    ``parameters`` are those in force; ``changed`` names those that are not the default. ``recommendation`` is one
-    sentence for this case: the advice of a rule that has fired, or what to know of one that has not. ``unit`` is that
-    of ``measured`` and ``threshold``; a plain number has none. ``times_fired`` counts how often it fired anew, the last
-    time at ``fired_at``; a fire may have several episodes. ``details`` are the rule's own numbers, by node where it
-    judges nodes; the rule's page says what they mean. Of a job with many nodes they are those of the worst, and
-    ``nodes_left_out`` counts the others, which are in ``profiler-reports/<rule>.json``.
+    what: str
+    unit: Unit
+    here: float | None
+    there: float | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What is other in another run, of the job ``job`` and the verdict ``level``.
+
+    Attributes
+    ----------
+    ledger : list of Change
+        Shares of the paid GPU time, that which differs most first.
+    found_here, found_there : list of str
+        The rules that found something in one of both alone.
+    losses : list of Series
+        Those of the other run.
     """
 
-    rule: str
-    status: str
-    severity: str | None
-    reason: str
-    recommendation: str | None
-    measured: float | None
-    threshold: float | None
-    unit: str | None
-    worst: str | None
-    times_fired: int
-    violations: int
-    data_points: int
-    fired_at: str | None
-    parameters: dict[str, Parameter]
-    changed: list[str]
-    details: dict[str, Any]
-    nodes_left_out: int = 0
+    job: str
+    level: Level
+    totals: list[Change]
+    ledger: list[Change]
+    steps: list[Change]
+    loss: list[Change]
+    found_here: list[str]
+    found_there: list[str]
+    losses: list[Series]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,9 +306,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     summary : str
         The findings in one sentence, and how many rules judged.
     rules : list of RuleEntry
-        Fired ones first, the gravest on top.
+        Fired ones first, the most severe on top.
     kernels : KernelReport or None
         What the newest capture of kernel traces shows; None before one was judged.
+    comparison : Comparison or None
+        With another run; None where none was asked for.
     training : TrainingReport or None
         What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
     ledger : list of LedgerEntry
@@ -279,5 +341,32 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ledger_by_node: list[NodeLedgerEntries] = msgspec.field(default_factory=list)
     goodput: float | None = None
     kernels: KernelReport | None = None
+    comparison: Comparison | None = None
     training: TrainingReport | None = None
     timelines: Timelines | None = None
+
+
+_NO_SERIES = b'"training": null,\n  "timelines": null\n}'
+
+
+def encode_document(report: Report) -> bytes:
+    """Encode a report: indented, training and time lines in a line each, NaN and infinities as null."""
+    bare = msgspec.structs.replace(report, training=None, timelines=None)
+    head = msgspec.json.format(msgspec.json.encode(bare), indent=2).removesuffix(_NO_SERIES)
+    training, timelines = msgspec.json.encode(report.training), msgspec.json.encode(report.timelines)
+    return head + b'"training": ' + training + b',\n  "timelines": ' + timelines + b"\n}"
+
+
+def encode_report(document: dict[str, Any]) -> bytes:
+    """Encode a document as JSON that every reader takes: indented, without NaN and infinities."""
+    return msgspec.json.format(msgspec.json.encode(_finite(document)), indent=2)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value

@@ -2,25 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
+from typing import cast
 
+from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.diagnosis.case import Case, case_of
 from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
-from trainguard.engine.family import Families
+from trainguard.engine.family import Families, Family
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_verdicts import unit_verdicts
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.profiler.streams import ProfilerStreams
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.records import JobRecord, NodeRecord
+from trainguard.report.document import NodeCoverage
 
 
 @dataclass(frozen=True)
 class EvaluatedJob(Case):
-    """A job, its streams, what the rules say of them, and its diagnosis.
-
-    ``by_node`` holds the nodes' own verdicts by rule and node.
-    """
+    """A job, its streams, its diagnosis, and what the rules say; ``by_node`` is by rule and node."""
 
     by_node: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict)
     families: Families = FAMILIES
@@ -93,3 +94,50 @@ def evaluate_job(
     case, _ = case_of(job, plan, streams)
     known = {each.name: getattr(case, each.name) for each in fields(case)}
     return EvaluatedJob(**known, by_node=unit_verdicts(streams), families=families)
+
+
+def shown_time(epoch_s: float | None) -> str | None:
+    """Return a time as the document has it."""
+    return None if epoch_s is None else iso_time(epoch_s)
+
+
+class FamilyCoverage:
+    """What a report says about what was collected of a family's streams; ``titles`` are what people call them."""
+
+    titles: Mapping[str, str] = {}
+
+    def title_of(self, stream: str) -> str:
+        """Return what people call a stream, for example ``system metrics``."""
+        return self.titles.get(stream, stream)
+
+    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+        """Return what was collected of one stream."""
+        return NodeCoverage(
+            node=record.key.node,
+            stream=record.key.stream,
+            first_at=None,
+            evaluated_through=shown_time(record.watermark_s),
+            closed=record.closed,
+            share=None,
+            counters=dict(record.counters),
+            last_fault=judged.streams.stream_of(record.key).state.last_fault,
+        )
+
+    def covered(self, judged: EvaluatedJob) -> Sequence[str]:
+        """Say what was collected of the job, a clause each; nothing where there was nothing."""
+        raise NotImplementedError
+
+    def missing(self, judged: EvaluatedJob) -> Sequence[str]:
+        """Say what was not collected, a sentence each."""
+        raise NotImplementedError
+
+
+@cache
+def _resolved(place: str) -> FamilyCoverage:
+    module, _, name = place.partition(":")
+    return cast("FamilyCoverage", getattr(import_module(module), name))
+
+
+def coverage_of(family: Family) -> FamilyCoverage:
+    """Return a family's half; raises ImportError or AttributeError where ``family.report`` names none."""
+    return _resolved(family.report)

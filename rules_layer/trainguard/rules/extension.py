@@ -1,12 +1,9 @@
-"""Rules that a deployment brings along in a package of its own: how they are found, and what they have to be.
+"""Rules of a deployment's own package: how they are found and checked.
 
-The package lies beside ``trainguard`` in the layer, and says in ``RULES`` which rules it has. The module MARKER, which
-is written when the layer is built, names the package and its rules: so rules of a package that cannot be imported are
-known by their names, and each says in its row why it does not run.
+The module MARKER names package and rules: those that cannot be imported are still known by name.
 """
 
 import importlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,28 +12,26 @@ from typing import Any
 
 import msgspec
 
-from trainguard.errors import RuleLoadError
+from trainguard.core.errors import RuleLoadError
 from trainguard.rules.protocol import (
-    MAX_WINDOW_POINTS,
     AnyFrameworkRule,
     AnyJobRule,
     AnySystemRule,
     FrameworkRule,
     JobRule,
-    Rule,
     RuleParameters,
     SystemRule,
+    check_clear_after,
+    check_window,
+    is_custom,
+    packed_state,
 )
 from trainguard.rules.spec import RuleSpec
 
 MARKER = "trainguard_rules"
 RULES = "RULES"
 MAX_RULES = 8
-STATE_CAP_BYTES = 4_096
-"""What one rule may keep of one stream, encoded: eight such rules leave half of an item to those of TrainGuard."""
-
 AnyRule = AnySystemRule | AnyFrameworkRule | AnyJobRule
-
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,39}")
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PLAIN = (
@@ -71,10 +66,7 @@ class Extension:
 
 
 def installed(reserved: Sequence[str]) -> Extension:
-    """Return the rules of the package that the layer holds; none where it holds no such package.
-
-    Nothing that the package does keeps the rules of TrainGuard from running.
-    """
+    """Return the rules of the package that the layer holds; none where it holds no such package."""
     try:
         marker = importlib.import_module(MARKER)
     except ModuleNotFoundError:
@@ -92,13 +84,7 @@ def installed(reserved: Sequence[str]) -> Extension:
 
 
 def rules_of(package: ModuleType, reserved: Sequence[str]) -> tuple[AnyRule, ...]:
-    """Return the rules of a package, checked; ``reserved`` are names that they may not have.
-
-    Raises
-    ------
-    RuleLoadError
-        When the package names no rules, too many, two of one name, or one that breaks the protocol.
-    """
+    """Return the rules of a package, checked; ``reserved`` are names that they may not have. Raises RuleLoadError."""
     rules = getattr(package, RULES, None)
     name = package.__name__
     if not isinstance(rules, tuple) or not 1 <= len(rules) <= MAX_RULES:
@@ -132,11 +118,6 @@ def rule_named(place: str) -> AnyRule:
     return rule  # type: ignore[no-any-return]  # what a person names can be anything; it was checked
 
 
-def is_custom(rule: Rule[Any]) -> bool:
-    """Whether a rule is not TrainGuard's own."""
-    return type(rule).__module__.partition(".")[0] != "trainguard"
-
-
 def check_rule(rule: Any) -> None:
     """Refuse what breaks the protocol of rules; raises RuleLoadError."""
     if not isinstance(rule, SystemRule | FrameworkRule | JobRule):
@@ -158,31 +139,6 @@ def check_rule(rule: Any) -> None:
         raise RuleLoadError(name, "clear_after_s or window_points", told, "an answer to the defaults") from fault
     check_clear_after(name, clear_after_s)
     check_window(name, window)
-
-
-def check_clear_after(rule: str, seconds: Any) -> float:
-    """Return what a rule says of its episodes' end; raises RuleLoadError when it is no time."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.0 <= seconds < math.inf:
-        raise RuleLoadError(rule, "clear_after_s", seconds, "a number of seconds from 0")
-    return float(seconds)
-
-
-def check_window(rule: str, points: Any) -> int:
-    """Return how many kept points a rule looks back on; raises RuleLoadError when it is no such number."""
-    if isinstance(points, bool) or not isinstance(points, int) or not 0 <= points <= MAX_WINDOW_POINTS:
-        raise RuleLoadError(rule, "window_points", points, f"a whole number from 0 to {MAX_WINDOW_POINTS:,}")
-    return points
-
-
-def packed_state(rule: str, state: Any) -> bytes:
-    """Return a rule's state as it is stored; raises RuleLoadError when it cannot be, or is too large."""
-    try:
-        data = msgspec.msgpack.encode(state)
-    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
-        raise RuleLoadError(rule, "state", f"{type(fault).__name__}: {fault}", "what msgspec can encode") from fault
-    if len(data) > STATE_CAP_BYTES:
-        raise RuleLoadError(rule, "state", f"{len(data):,} bytes", f"at most {STATE_CAP_BYTES:,}")
-    return data
 
 
 def _called(rule: Any) -> str:
@@ -209,7 +165,7 @@ def _check_spec(rule: Any, parameters: RuleParameters) -> None:
     """Refuse a spec that holds more than texts and names: what it says is used while others' reports are made."""
     spec = next((vars(kind)["spec"] for kind in type(rule).__mro__ if "spec" in vars(kind)), None)
     if spec is None or ("spec" not in vars(type(rule)) and spec.name != rule.name):
-        return  # none, or that of another rule which this one is made from
+        return
     if not isinstance(spec, RuleSpec) or spec.name != rule.name:
         raise RuleLoadError(rule.name, "spec", spec, f"a RuleSpec of the name {rule.name!r}")
     if spec.section is not None:

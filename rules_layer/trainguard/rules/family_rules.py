@@ -1,24 +1,57 @@
-"""Rules of other families than the profiler's, by name alone: who knows settings imports none of them.
-
-A family's settings are given under the bare names of its rules, without the family.
-"""
+"""Names of rules of other families than the profiler's: reading settings imports none of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from trainguard.rules.kernels import names as kernels
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
-from trainguard.rules.training import names as training
+
+TRAINING, TRAINING_TITLE = "training", "Training health"
+
+_TENSOR_RULES = (
+    "VanishingGradient",
+    "ExplodingTensor",
+    "PoorWeightInitialization",
+    "SaturatedActivation",
+    "DeadRelu",
+    "WeightUpdateRatio",
+    "AllZero",
+    "ClassImbalance",
+    "LossNotDecreasing",
+    "Overfit",
+    "Overtraining",
+    "SimilarAcrossRuns",
+    "StalledTrainingRule",
+    "TensorVariance",
+    "UnchangedTensor",
+    "CheckInputImages",
+    "NLPSequenceRatio",
+    "Confusion",
+    "FeatureImportanceOverweight",
+    "TreeDepth",
+    "CreateXgboostReport",
+)
+
+_TRUSTED_RULES = (
+    "TrainingDiverged",
+    "NotLearning",
+    "Plateau",
+    "LossSpike",
+    "GradientNormDrift",
+    "RanksOutOfSync",
+)
+
+SCALAR_NAMES = f"{TRAINING}/ScalarNames"
+TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)
+TRAINING_NAMES: tuple[str, ...] = tuple(f"{TRAINING}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRules:
     """A family's rules: their names, and the module that has them as ``PARAMETERS_TYPES`` and ``SPECS``, by name.
 
-    ``settings`` are names of groups of settings that are no rule's, which the module has as ``SETTINGS_TYPES`` and
-    ``SETTINGS_SPECS``. ``title`` is the family's name for people.
+    ``settings`` are groups that no rule owns: the module's ``SETTINGS_TYPES`` and ``SETTINGS_SPECS``.
     """
 
     family: str
@@ -39,16 +72,41 @@ class FamilyRules:
         return specs
 
     def settings_specs(self) -> Mapping[str, SettingsSpec]:
-        """Import the family's rules, and return what is said of groups of settings by name."""
+        """Import the family's rules, and return what is said about groups of settings by name."""
         specs: Mapping[str, SettingsSpec] = import_module(self.module).SETTINGS_SPECS
         return specs
 
 
-OTHER_FAMILIES: tuple[FamilyRules, ...] = (
-    FamilyRules(
-        training.FAMILY, training.TITLE, training.NAMES, "trainguard.rules.training.registry", training.SETTINGS
+KERNELS = FamilyRules(
+    "kernels",
+    "Kernel profiles",
+    (
+        "kernels/GpuBusyLow",
+        "kernels/GpuGap",
+        "kernels/LoaderBound",
+        "kernels/LaunchBound",
+        "kernels/SmallKernelStorm",
+        "kernels/SyncStall",
+        "kernels/ExposedCommunication",
+        "kernels/MemcpyBound",
+        "kernels/PageableCopy",
+        "kernels/WrongParallel",
+        "kernels/TensorCoresIdle",
+        "kernels/LowPrecisionUnused",
+        "kernels/SmUnderfilled",
+        "kernels/TraceStepOutlier",
+        "kernels/GpuMemoryFull",
+        "kernels/QueueFull",
+        "kernels/TraceQuality",
+        "kernels/LateRank",
+        "kernels/SlowRank",
     ),
-    FamilyRules(kernels.FAMILY, kernels.TITLE, kernels.NAMES, "trainguard.rules.kernels.registry"),
+    "trainguard.kernels.rules.registry",
+)
+
+OTHER_FAMILIES: tuple[FamilyRules, ...] = (
+    FamilyRules(TRAINING, TRAINING_TITLE, TRAINING_NAMES, "trainguard.rules.training.registry", TRAINING_SETTINGS),
+    KERNELS,
 )
 
 
@@ -70,7 +128,7 @@ def spec_of_other(rule: str) -> RuleSpec | None:
 
 
 def settings_spec(group: str) -> SettingsSpec | None:
-    """Return what is said of a group of settings, whose family is imported then; None of any other name."""
+    """Return what is said about a group of settings, whose family is imported then; None of any other name."""
     found = next((family for family in OTHER_FAMILIES if group in family.settings), None)
     return None if found is None else found.settings_specs()[group]
 

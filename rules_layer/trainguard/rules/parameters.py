@@ -1,61 +1,59 @@
-"""Parameters as users give them, ``<Rule>_<parameter>``, to the rules' own parameter classes.
-
-The rule's name is read in any case and the parameter in lower case, as in the managed service's rule configuration.
-The report's own settings need no prefix. A file may also give a rule's parameters as an object under its name. A rule
-of another family than the profiler's is named with its family or without.
-"""
+"""Parameters as users give them, ``<Rule>_<parameter>`` in any case, to the rules' own parameter classes."""
 
 import math
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from trainguard.errors import ParameterFileError, RuleConfigError
-from trainguard.rules.defaults import Defaults, own_defaults
+from trainguard.core.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare, parameters_type_of_other
 from trainguard.rules.family_rules import names as other_families_rules
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES
+from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES, spec_of
+
+Defaults = Literal["documented", "shipped"]
+
+
+def own_defaults(rule: str, defaults: Defaults) -> Mapping[str, float | int]:
+    """Return the values of a rule that differ from its parameter class's own, patience and window in seconds."""
+    return spec_of(rule).shipped_defaults if defaults == "shipped" else {}
+
 
 NONE_WORDS = frozenset({"none", "null", ""})
 MINUTE_US = 60_000_000
-
 UNSHOWN = frozenset({"scan_interval_us"})
-"""What every rule accepts and none uses."""
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
     PROFILER_REPORT: ReportParameters,
 }
+
 _OTHERS = tuple(other_families_rules())
 _GROUPS = tuple(name for family in OTHER_FAMILIES for name in family.settings)
+
 _CANONICAL = {
     **{spelled.lower(): name for name in _OTHERS for spelled in (name, bare(name))},
     **{name.lower(): name for name in PARAMETERS_TYPES},
 }
-_GIVEN_FOR = {**{spelled.lower(): name for name in _GROUPS for spelled in (name, bare(name))}, **_CANONICAL}
-"""Whose parameters settings are: rules', or those of a group that is no rule."""
 
+_GIVEN_FOR = {**{spelled.lower(): name for name in _GROUPS for spelled in (name, bare(name))}, **_CANONICAL}
 _INVOKED = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _NAMES = ", ".join((*PARAMETERS_TYPES, *map(bare, _OTHERS)))
 _A_RULE = f"<Rule>_<parameter> with a rule of {_NAMES}"
-
 Given = dict[str, tuple[str, str]]
-"""A rule's settings by parameter: the setting and its value, both as written."""
 
 
 def resolve_parameters(
     settings: Mapping[str, str], defaults: Defaults = "documented"
 ) -> tuple[dict[str, RuleParameters], dict[str, RuleConfigError]]:
-    """Parameters of every profiler rule, defaults where nothing is set, and the first fault of each that has one.
+    """Return every profiler rule's parameters, and in their place the first fault of each rule that has one.
 
-    A rule with a fault is in the second mapping and not in the first; the others stay usable. A setting of a rule that
-    does not exist is a fault under the rule's name as written. The report's settings are among them. Rules of other
-    families are left to `parameters_of`, but for a parameter that has two values.
+    A setting of an unknown rule is a fault under the rule's name as written. Rules of other families are left to
+    `parameters_of`, but for a parameter that has two values.
     """
     parameters, found = _resolve(settings, defaults, PARAMETERS_TYPES)
     return parameters, {rule: faults[0] for rule, faults in found.items()}
@@ -86,7 +84,7 @@ def parameters_of(rule: str, parameters_type: type[RuleParameters], settings: Ma
 
 
 def parameters_type_of(name: str) -> type[RuleParameters] | None:
-    """Return the parameter class of a rule of any family, or of a group of settings; None where nobody knows it."""
+    """Return the parameter class of a rule of any family, or of a group of settings; None where it is unknown."""
     return PARAMETERS_TYPES.get(name) or parameters_type_of_other(name)
 
 
@@ -101,17 +99,10 @@ def canonical_rule(written: str) -> str | None:
 
 
 def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ()) -> dict[str, str]:
-    """Read settings from JSON: ``{"Rule": {"p": v}}``, ``{"Rule_p": v}``, or both mixed.
+    """Read settings from JSON: ``{"Rule": {"p": v}}``, ``{"Rule_p": v}``, or both mixed; ``others`` are further rules.
 
-    ``others`` are names of rules beside those of the registry. Returns the settings as ``resolve_parameters`` takes
-    them.
-
-    Raises
-    ------
-    ParameterFileError
-        When the file is no JSON object.
-    RuleConfigError
-        When a value is neither a number, a text, true, false nor null, or a parameter has two values.
+    Raises ParameterFileError when the file is no JSON object, and RuleConfigError when a value is neither a number, a
+    text, true, false nor null, or a parameter has two values.
     """
     try:
         document = msgspec.json.decode(body)
@@ -137,10 +128,7 @@ def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ())
 
 
 def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
-    """Return ``settings`` with those of ``by`` in place of theirs, in whatever spelling.
-
-    A parameter in seconds and the same one in data points take each other's place.
-    """
+    """Return ``settings`` with those of ``by`` in their place, in whatever spelling, in points or in seconds."""
     replaced = {_place_of(setting) for setting in by}
     return {**{each: value for each, value in settings.items() if _place_of(each) not in replaced}, **by}
 
@@ -159,7 +147,6 @@ def _as_text(setting: str, value: Any) -> str:
 
 
 def _rule_of(setting: str) -> tuple[str, str | None, str]:
-    """Split a setting: the rule as written, its name or None when there is no such rule, and the parameter."""
     if setting.lower() in _UNPREFIXED:
         return PROFILER_REPORT, PROFILER_REPORT, setting.lower()
     written, _, parameter = setting.partition("_")
@@ -210,7 +197,6 @@ def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, l
 def _values(
     rule: str, parameters_type: type[RuleParameters], given: Given, defaults: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[RuleConfigError]]:
-    """Return a rule's arguments, and what is wrong with each that was given and cannot be used."""
     values, faults = dict(defaults), []
     known, ignored = parameters_type.settable(), []
     for parameter, (setting, _) in given.items():
@@ -270,7 +256,6 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
 
 
 def _spelled(word: str, kind: Any) -> str:
-    """Return a word as a parameter of few words spells it, where it differs in case alone."""
     literals = [item.values for item in _types(kind) if isinstance(item, msgspec.inspect.LiteralType)]
     spellings = {str(value).lower(): str(value) for values in literals for value in values}
     return spellings.get(word.lower(), word)
@@ -293,7 +278,6 @@ def _types(kind: Any) -> tuple[msgspec.inspect.Type, ...]:
 
 
 def _describe(kind: msgspec.inspect.Type) -> str:
-    """Say in words what a type accepts, for example ``a number from 0 to 100``."""
     if isinstance(kind, msgspec.inspect.NoneType):
         return "None"
     if isinstance(kind, msgspec.inspect.BoolType):

@@ -1,13 +1,8 @@
-"""ProfilerReport: the rule that runs all others and takes their parameters.
+"""ProfilerReport: the rule that runs all others and takes their parameters. Source: AWS documentation of it."""
 
-Source: AWS documentation of ProfilerReport (it invokes all rules and aggregates their findings in one report). It
-judges nothing of its own: its row says what the report says, and it alerts nobody, because the rules' own fires do.
-"""
-
-from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
+from trainguard.rules.spec import ParameterHelp, RuleSpec
 
 SPEC = RuleSpec(
     name="ProfilerReport",

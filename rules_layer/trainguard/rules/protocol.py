@@ -1,27 +1,26 @@
-"""What a rule is: validated parameters, bounded state, and a pure judgement of it.
+"""The protocol of rules: validated parameters, bounded state, and a pure judgement.
 
-The engine owns ordering, snapshots, kept points and episodes; a rule folds what it is shown into its own state and
-says, from state alone, whether its condition holds now. So a verdict is a function of the state, and the state a
-function of the set of applied objects.
+The engine owns ordering, snapshots, kept points and episodes; a rule judges from its state alone. So a verdict is a
+function of the state, and the state a function of the set of applied objects.
 """
 
+import inspect
+import math
 import re
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
+from trainguard.core.errors import RuleLoadError
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.spec import RuleSpec
-from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.rules.rule_result import RuleResult, Text
+from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 
 MIN_WINDOW_POINTS = 20
 MAX_WINDOW_POINTS = 2_500
-"""250 s at 100 ms, the shortest interval of the managed service; with eight GPUs about 85 kB of an item before it is
-compressed, which holds 400 kB afterwards."""
-
-
+"""250 s at 100 ms, the managed service's shortest interval; with eight GPUs about 85 kB before compression."""
 Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0)]
@@ -37,7 +36,7 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     ignores_unknown: ClassVar[bool] = False
-    """Whether a parameter that nobody knows is passed over and said, in place of a fault."""
+    """Whether an unknown parameter is passed over and said, in place of a fault."""
 
     accepted: ClassVar[re.Pattern[str]] = re.compile("")
     """What is passed over without a word, of a rule that passes over anything."""
@@ -88,27 +87,41 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Rule(ABC, Generic[P]):
-    """What the three kinds of rules share.
+    """The base of all rules.
 
-    ``spec`` is what is said of the rule elsewhere, its name included; a class that gives only ``name`` gets one by
-    `trainguard.rules.registry.spec_of`. ``parameters_type`` is its parameter class, whose defaults are the documented
-    ones.
+    A class that gives only ``name`` gets a ``spec`` by `trainguard.rules.registry.spec_of`. ``parameters_type`` and
+    ``state_type`` are those that its base is parametrised with, unless it names others.
     """
 
     spec: ClassVar[RuleSpec]
     name: ClassVar[str]
     parameters_type: type[P]
+    clear_s: ClassVar[float] = 180.0
+    """Three evaluations, once a minute, for any parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take the name from the spec."""
+        """Take the name from the spec, and the types of parameters and state from the base."""
         super().__init_subclass__(**kwargs)
         spec = vars(cls).get("spec")
         if isinstance(spec, RuleSpec) and "name" not in vars(cls):
             cls.name = spec.name
+        for of in (of for base in vars(cls).get("__orig_bases__", ()) for of in get_args(base)):
+            if isinstance(of, type) and issubclass(of, msgspec.Struct):
+                field = "parameters_type" if issubclass(of, RuleParameters) else "state_type"
+                if field not in vars(cls):
+                    setattr(cls, field, of)
 
-    @abstractmethod
+    @property
+    def text(self) -> Text:
+        """What makes the words of its judgements; TypeError of a rule whose spec has none."""
+        if self.spec.text is None:
+            raise TypeError(f"{self.name} has no text")
+        return self.spec.text
+
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Seconds of event time without violation after which an episode of firing has ended: three windows."""
+        del parameters, interval_s
+        return self.clear_s
 
 
 class SystemRule(Rule[P], Generic[P, S]):
@@ -116,9 +129,10 @@ class SystemRule(Rule[P], Generic[P, S]):
 
     state_type: type[S]
 
-    @abstractmethod
     def window_points(self, parameters: P, interval_s: float) -> int:
         """How many kept points the rule looks back on; 0 when it looks at none. Raises RuleConfigError over 2,500."""
+        del parameters, interval_s
+        return 0
 
     @abstractmethod
     def observe(self, state: S, minute: NodeMinute, parameters: P) -> None:
@@ -172,3 +186,73 @@ AnyFrameworkRule = FrameworkRule[Any, Any]
 AnyJobRule = JobRule[Any]
 AnyJoinedRule = JoinedRule[Any, Any]
 AnyRule = Rule[Any]
+_FIRES = "fires when "
+_OWN_CONDITION = "its own condition holds"
+
+
+def spec_of_rule(rule: Rule[Any]) -> RuleSpec:
+    """Return a rule's own spec, or one that is derived from its kind and the first sentence of its class."""
+    given = getattr(rule, "spec", None)
+    if isinstance(given, RuleSpec) and given.name == rule.name:
+        return given
+    looks_at, inputs = "the job", frozenset[Any]()
+    if isinstance(rule, SystemRule):
+        looks_at, inputs = "each node", SYSTEM
+    elif isinstance(rule, FrameworkRule | JoinedRule):
+        looks_at, inputs = "each node's framework events", FRAMEWORK
+    condition = _condition(type(rule).__doc__)
+    return RuleSpec(
+        name=rule.name,
+        looks_at=looks_at,
+        fires_when=condition,
+        # Braces would stand for parameters.
+        condition=condition.replace("{", "{{").replace("}", "}}"),
+        inputs=inputs,
+    )
+
+
+def spec_of_unknown(name: str) -> RuleSpec:
+    """Return the spec of a rule of which only the name is known."""
+    return RuleSpec(name=name, looks_at="", fires_when=_OWN_CONDITION, condition=_OWN_CONDITION)
+
+
+def _condition(docstring: str | None) -> str:
+    """Return when a rule fires, by the first sentence of its class: ``Fires when …``."""
+    sentence = " ".join(inspect.cleandoc(docstring or "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    if sentence.lower().startswith(_FIRES):
+        return sentence[len(_FIRES) :]
+    return f"{_OWN_CONDITION} ({sentence})" if sentence else _OWN_CONDITION
+
+
+STATE_CAP_BYTES = 4_096
+"""What one rule may keep of one stream, encoded: eight such rules leave half of an item to those of TrainGuard."""
+
+
+def is_custom(rule: Rule[Any]) -> bool:
+    """Whether a rule is not TrainGuard's own."""
+    return type(rule).__module__.partition(".")[0] != "trainguard"
+
+
+def check_clear_after(rule: str, seconds: Any) -> float:
+    """Return what a rule says about its episodes' end; raises RuleLoadError when it is no time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.0 <= seconds < math.inf:
+        raise RuleLoadError(rule, "clear_after_s", seconds, "a number of seconds from 0")
+    return float(seconds)
+
+
+def check_window(rule: str, points: Any) -> int:
+    """Return how many kept points a rule looks back on; raises RuleLoadError when it is no such number."""
+    if isinstance(points, bool) or not isinstance(points, int) or not 0 <= points <= MAX_WINDOW_POINTS:
+        raise RuleLoadError(rule, "window_points", points, f"a whole number from 0 to {MAX_WINDOW_POINTS:,}")
+    return points
+
+
+def packed_state(rule: str, state: Any) -> bytes:
+    """Return a rule's state as it is stored; raises RuleLoadError when it cannot be, or is too large."""
+    try:
+        data = msgspec.msgpack.encode(state)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise RuleLoadError(rule, "state", f"{type(fault).__name__}: {fault}", "what msgspec can encode") from fault
+    if len(data) > STATE_CAP_BYTES:
+        raise RuleLoadError(rule, "state", f"{len(data):,} bytes", f"at most {STATE_CAP_BYTES:,}")
+    return data

@@ -1,14 +1,14 @@
 """What the engine shows to rules: of a node's system stream, of its framework stream, of a whole job."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
+from trainguard.formats.profile.snapshots import NO_DEVICES, BoolArray, DeviceSamples, FloatArray, IntArray, Snapshots
 from trainguard.state.gpu_time import GpuTime, GpuUse, StepsOfUse
-from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +18,17 @@ class IdleTime:
     Attributes
     ----------
     samples, paused, chance : int
-        Snapshots in idle runs; those of them that were left out as pauses; those in runs as long that were kept,
-        because the kept points make them likely by chance.
+        Snapshots in idle runs; those of them left out as pauses; those in runs as long that chance explains.
     breaks_s : float
         Seconds in idle runs of 10 s and three snapshots, or more, that are no chance.
     breaks : tuple of (float, float)
         The newest of them: start, epoch seconds, and length in seconds.
     quiet_s : float
-        For how long, up to the watermark, every GPU has been nearly idle on average, start-up included; 0 where one was
-        not over the newest 20 minutes, or over all samples where they are fewer.
+        For how long, up to the watermark, every GPU has been nearly idle on average; 0 where one was not.
     highest_mean, newest_mean : float
         The busiest GPU's mean utilization over the newest 20 to 24 minutes, and over the newest 4 at most, percent.
     run_mean : float
-        The same over the idle run that is open at the watermark, or over its newest 24 minutes, percent: GPUs at 9 %
-        are never active, and work.
+        The same over the idle run that is open at the watermark, or over its newest 24 minutes.
     """
 
     samples: int = 0
@@ -47,7 +44,7 @@ class IdleTime:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What the engine knows of a node's system stream, up to its watermark.
+    """A node's system stream, up to its watermark.
 
     Kept points are the snapshots after start-up (before the work in which the node has been active for 60 s) and
     outside pauses (idle runs of three snapshots and over 60 s) and the idle tail; an idle run is kept only once it has
@@ -57,30 +54,22 @@ class NodeView:
     ----------
     watermark_s : float or None
         Event time of the last completed snapshot, epoch seconds; None before the first.
-    first_sample_at : float or None
     first_active_at : float or None
         The end of start-up; None while it lasts.
-    interval_s : float
-        Sampling interval.
     gpu_names : tuple of str, length G
     ever_active : bool[G]
     kept_total : int
         Kept points since the job's start.
     kept_times : float64[K]
-        Event times of the newest K kept points. A judgement may look back on its own window of them; those beyond
-        the largest window of all rules are there only while the minute that added them is observed.
+        Event times of the newest K kept points; those beyond the largest window of all rules last for one minute.
     kept_gpu_utilization, kept_gpu_memory : float64[K, G]
     kept_cpu_mean : float64[K]
     idle_run_s : float
-        Length of the idle run that is open at the watermark; 0 while active. During start-up, while no work goes on:
-        the time since the first sample, or since samples were last missing.
+        Length of the idle run that is open at the watermark; during start-up, the time without work so far.
     gpu_histogram : int64[G, 101]
         Counts of GPUUtilization over all kept points, bin = floor(value).
-    closed : bool
-        Whether the stream has ended.
     detailed : bool
         Whether anybody reads the judgement's details; where nobody does, a rule may leave them out.
-    idle_time : IdleTime
     mig_names : tuple of str
         Instances of partitioned GPUs, such as ``gpu0.mig1``. Such a GPU has no utilization, and is none of the G.
     """
@@ -104,32 +93,25 @@ class NodeView:
     idle_time: IdleTime = IdleTime()
     mig_names: tuple[str, ...] = ()
 
-    @property
-    def through(self) -> float | None:
-        """Former name of ``watermark_s``, which custom rules may read."""
-        return self.watermark_s
-
 
 @dataclass(frozen=True, slots=True)
 class NodeMinute:
-    """What one applied object added to a node's system stream.
+    """One applied object's addition to a node's system stream.
 
     Attributes
     ----------
     snapshots : Snapshots
         The T snapshots that were completed, start-up and idle ones included.
-    active : bool[T]
-        Whether some GPU of the node was active.
-    started : bool[T]
-        Whether the snapshot is one of work, as far as that is known now, and not of start-up.
+    active, started : bool[T]
+        Whether some GPU was active, and whether the snapshot is one of work, as far as known now.
     fresh : int
-        How many kept points were added: the newest of ``view.kept_times``, which holds all of them beside the window.
+        How many kept points were added: the newest of ``view.kept_times``.
     view : NodeView
         The node after this minute.
-    started_anew : bool
-        Whether what was shown as work before this minute turned out to be start-up.
+    restarted : bool
+        Whether earlier work turned out to be start-up.
     devices : DeviceSamples
-        Further series of the node and its devices in this minute's object; empty of a managed profile, but for disks.
+        Further series of this minute's object; empty of a managed profile, but for disks.
     """
 
     snapshots: Snapshots
@@ -137,17 +119,13 @@ class NodeMinute:
     started: BoolArray
     fresh: int
     view: NodeView
-    started_anew: bool = False
+    restarted: bool = False
     devices: DeviceSamples = NO_DEVICES
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkView:
-    """What the engine knows of a node's framework stream: its watermark and whether the stream has ended.
-
-    ``first_step_at`` is the start of the node's earliest step, epoch seconds; None before one was seen. ``detailed`` is
-    as in `NodeView`.
-    """
+    """A node's framework stream; ``first_step_at`` is in epoch seconds, None before a step was seen."""
 
     node: str
     watermark_s: float | None
@@ -155,33 +133,23 @@ class FrameworkView:
     first_step_at: float | None = None
     detailed: bool = True
 
-    @property
-    def through(self) -> float | None:
-        """Former name of ``watermark_s``, which custom rules may read."""
-        return self.watermark_s
-
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What the tick knows of one node of a job, from both its streams; ``system`` is None before its first sample.
+    """One node of a job, from both its streams; ``system`` is None before its first sample.
 
     Attributes
     ----------
-    node : str
-    system : NodeView or None
     cores : int
         Logical cores: distinct names with CPUUtilization; 0 when none was seen.
-    framework : FrameworkView or None
     collected : mapping of str to msgspec.Struct
-        What the joined rules have collected from the framework events, by rule; and the node's state of each rule that
-        is completed by one over the job and collects nothing.
+        By rule, collections of joined rules, and node states of rules over the job that collect nothing.
     watched : mapping of str to msgspec.Struct
-        The node's state of each rule over its system metrics that is completed by one over the job.
+        By rule, node states of rules over system metrics that a rule over the job completes.
     waiting : int
         Framework objects that are known and not applied yet.
     use : function
-        Returns how busy each GPU of the node was over the whole job, start-up and pauses included; empty before its
-        first step. Few looks ask for it.
+        Returns each GPU's use over the whole job, start-up and pauses included; empty before its first step.
     """
 
     node: str
@@ -207,7 +175,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What the tick knows of a job; times in epoch seconds.
+    """A job; times in epoch seconds.
 
     Attributes
     ----------
@@ -215,21 +183,14 @@ class JobView:
         Training start as SageMaker says, or the first sample's time if that is earlier.
     system_through : float or None
         The furthest watermark of the nodes' system streams.
-    first_step_at : float or None
-        Start of the earliest step seen so far.
     framework_expected : bool
         Whether the configuration or a tag asks for framework metrics.
     framework_seen : bool
         Whether any framework object exists.
-    closed : bool
-        Whether every stream has ended.
-    nodes : mapping of str to NodeFacts
     interruptions : tuple of (float, float)
         Times in which no node had samples: the job had no instances.
     step_runs : tuple of (float, float)
         The newest times in which a node had steps, first start to last end, in no order.
-    detailed : bool
-        As in `NodeView`.
     evaluation_every_s : float
         How often nodes are evaluated: the samples of one may be shown so much later than those of another.
     """
@@ -245,3 +206,84 @@ class JobView:
     step_runs: tuple[tuple[float, float], ...] = ()
     detailed: bool = True
     evaluation_every_s: float = 60.0
+
+
+ALARMING_WASTE = 0.15
+"""A smaller wasted share is reported, and neither alerts anybody nor stops the job."""
+
+
+def share_of_paid(view: NodeView, lost_s: float) -> float | None:
+    """Return ``lost_s`` seconds of the whole node as a share, 0 to 1, of its time; None before its first sample."""
+    if view.watermark_s is None or view.first_sample_at is None:
+        return None
+    return min(max(lost_s / (view.watermark_s - view.first_sample_at + view.interval_s), 0.0), 1.0)
+
+
+def idle_share_of_paid(view: NodeView, gpus: BoolArray, seen: float = 1.0) -> float | None:
+    """Return the loss of ``gpus`` (bool[G]) in kept points, as a share of paid time; None without any.
+
+    A GPU at 30 % loses 70 %. What was found in a share ``seen``, 0 to 1, of the points costs no more than that share.
+    """
+    counts = view.gpu_histogram[gpus]
+    active = int(np.count_nonzero(view.ever_active))
+    if not active or not counts.any():
+        return None
+    undone = float((counts * (100 - np.arange(counts.shape[1]))).sum()) / 100.0 / active
+    return share_of_paid(view, min(undone, seen * view.kept_total) * view.interval_s)
+
+
+_READ_LATE = frozenset({"kept_times", "kept_gpu_utilization", "kept_gpu_memory", "kept_cpu_mean", "gpu_histogram"})
+
+
+class LateView(NodeView):
+    """A view without kept points, for jobs whose nodes do not all fit into memory; its arrays are read-only.
+
+    ``again`` returns the whole view once more; it is called at each access to kept points.
+    """
+
+    __slots__ = ("_again", "counts")
+
+    _again: Callable[[], NodeView]
+    counts: IntArray
+
+    def __init__(self, view: NodeView, *, closed: bool, again: Callable[[], NodeView]) -> None:
+        held = {each.name: getattr(view, each.name) for each in fields(NodeView) if each.name not in _READ_LATE}
+        counts = view.counts if isinstance(view, LateView) else view.gpu_histogram.astype(np.uint32)
+        held |= {"ever_active": _fixed(view.ever_active), "closed": closed, "_again": again, "counts": counts}
+        for name, value in held.items():
+            object.__setattr__(self, name, value)
+
+    def as_of(self, *, closed: bool) -> "LateView":
+        """Return the view for a stream that has ended, or not."""
+        return self if closed is self.closed else LateView(self, closed=closed, again=self._again)
+
+    @property
+    def kept_times(self) -> FloatArray:
+        """As of `NodeView`."""
+        return _fixed(self._again().kept_times)
+
+    @property
+    def kept_gpu_utilization(self) -> FloatArray:
+        """As of `NodeView`."""
+        return _fixed(self._again().kept_gpu_utilization)
+
+    @property
+    def kept_gpu_memory(self) -> FloatArray:
+        """As of `NodeView`."""
+        return _fixed(self._again().kept_gpu_memory)
+
+    @property
+    def kept_cpu_mean(self) -> FloatArray:
+        """As of `NodeView`."""
+        return _fixed(self._again().kept_cpu_mean)
+
+    @property
+    def gpu_histogram(self) -> IntArray:
+        """As of `NodeView`."""
+        return _fixed(self.counts.astype(np.int64))
+
+
+def _fixed(values: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> "np.ndarray":
+    view = values.view()
+    view.flags.writeable = False
+    return view

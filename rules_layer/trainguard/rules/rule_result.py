@@ -1,20 +1,69 @@
-"""What a rule says of the state that it was shown."""
+"""A rule's result: a status, a kind and facts; only the rule's text makes sentences of them, and no code reads one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from trainguard.finding import Fact, Progress
-from trainguard.records import Status
-from trainguard.rules.details import Details, plain
-from trainguard.rules.words import FactSheet, Text, Words
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.render.details import Details, plain
 
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a judgement.
+
+    ``advice``: what to do about it; None where nothing was found. ``clause``: the finding as a clause in the past
+    tense, for a report's first sentence; empty where nothing was found.
+    """
+
+    reason: str
+    advice: str | None = None
+    clause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FactSheet:
+    """All that a text may describe; with ``past`` the condition holds no more, and verbs are in the past tense."""
+
+    status: Status
+    kind: str
+    facts: tuple[Fact, ...] = ()
+    past: bool = False
+
+    def __getitem__(self, name: str) -> Fact:
+        """Return the first fact of a name; KeyError when there is none."""
+        for fact in self.facts:
+            if fact.name == name:
+                return fact
+        raise KeyError(name)
+
+    def get(self, name: str) -> Fact | None:
+        """Return the first fact of a name; None when there is none."""
+        return next((fact for fact in self.facts if fact.name == name), None)
+
+    def all(self, name: str) -> tuple[Fact, ...]:
+        """Return all facts of a name, in their order."""
+        return tuple(fact for fact in self.facts if fact.name == name)
+
+    def number(self, name: str) -> float:
+        """Return the value of the first fact of a name as a number; KeyError when there is none."""
+        return float(self[name].value)
+
+    def name(self, name: str) -> str:
+        """Return the value of the first fact of a name as a text; KeyError when there is none."""
+        return str(self[name].value)
+
+
+Text: TypeAlias = Callable[[FactSheet], Words]
 IdleNode = Literal["never used", "idle"]
+_WORDS = ("reason", "advice", "clause", "past_reason", "past_advice")
+"""The fields that a rule's text makes when one of them is read: of most judgements none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a number is, and its unit; a number of things, or without a dimension, has an empty one."""
+    """A number's meaning and its unit; a number of things, or without a dimension, has an empty one."""
 
     what: str
     unit: str = ""
@@ -22,43 +71,27 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What a rule says of the state it was shown.
+    """A rule's judgement of the state that it was shown.
 
-    ``status`` FIRED says that the firing condition holds now; whether that is a new fire is the engine's to know.
-    ``reason`` is one sentence with the job's own numbers, and ``advice`` one on what to do about it, with them too;
-    a judgement that has not fired needs none. ``worst`` names the series or process that is worst, for example
-    ``gpu3``. ``measure`` says what ``measured`` and ``threshold`` are where that is not the first of the rule's
-    measures. ``details`` goes into the report's JSON: of one node, or of a job that of nodes by their names; a rule of
-    a deployment's own may give finite numbers, strings, lists and dicts as they are.
+    ``status`` FIRED says that the condition holds now; whether that is a new fire, the engine decides. ``reason`` and
+    ``advice`` are a sentence each, ``past_reason`` and ``past_advice`` theirs once the condition holds no more.
+    ``worst`` is a series or process such as ``gpu3``. ``measure`` is of ``measured`` and ``threshold``, None for the
+    rule's first. ``details`` are of one node, or of a job's nodes by name; custom rules may give finite numbers,
+    strings, lists and dicts.
 
-    ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
-    share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
-    start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet. ``pooled``, of a
-    rule that counts points, is in how many the condition was seen and how many were judged; nodes' counts add up.
-    ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
-    one; None of a rule that has no doubt. ``idle_node`` says that the finding is of a node that does nothing at all.
-    ``oversized`` says that what runs would do with a smaller instance.
+    ``affected_share``, 0 to 1, is of the judged time; None takes the share of evaluations in violation.
+    ``wasted_share``, 0 to 1, is the cost in the node's paid time since the job's start; None for a risk that has cost
+    nothing yet. ``pooled`` is in how many points the condition was seen, and how many were judged; nodes' counts add
+    up. ``confidence``, 0 to 1, is how sure the named reason is; None of a certain rule. ``idle_node`` says that the
+    node does nothing at all, ``oversized`` that a smaller instance would do.
 
-    ``onset`` is when the condition that holds now began, epoch seconds, as the data show it; None leaves it to the
-    first evaluation at which it held. ``until`` is when it was over, epoch seconds, of a rule whose finding stands
-    although its condition is past. ``gpus`` are the GPUs on which it holds.
+    ``onset`` is the condition's start, epoch seconds; None takes the first evaluation at which it held. ``until`` is
+    when it was over, of a finding that stands. ``score``, 0 to 100, is how much it matters; None derives it from the
+    loss. With ``near_threshold`` the node is evaluated each minute. ``time_left_s`` is when a risk comes true; None
+    where unknown.
 
-    ``past_reason`` and ``past_advice`` are what to say of it once the condition holds no more, where ``reason`` and
-    ``advice`` would not be true then.
-
-    ``score``, 0 to 100, is how much the finding matters, of a rule that knows it; None leaves it to what was lost.
-
-    ``near`` says that the condition does not hold, and may within the next minutes: the node is evaluated each minute
-    then.
-
-    ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
-    None where nobody can say.
-
-    ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made
-    of these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of
-    a finding that is over, beside those of now; the engine sets them. ``facts_now`` are then what the words of now
-    rest on. ``progress`` is how far its patience is, in every status. ``needs_longer`` says, of a judgement that is
-    none yet, that a job as short cannot have what the rule looks for: it leaves no doubt that the job is healthy.
+    ``found`` are the words of a finding that is over, set by the engine. ``progress`` is that of patience, in every
+    status. ``needs_longer`` says that a job as short cannot have the condition: it is healthy without reservation.
     """
 
     status: Status
@@ -73,6 +106,7 @@ class RuleResult:
     affected_share: float | None = None
     wasted_share: float | None = None
     pooled: tuple[int, int] | None = None
+    pooled_by: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     confidence: float | None = None
     idle_node: IdleNode | None = None
     oversized: bool = False
@@ -81,7 +115,7 @@ class RuleResult:
     gpus: tuple[str, ...] = ()
     time_left_s: float | None = None
     score: float | None = None
-    near: bool = False
+    near_threshold: bool = False
     past_reason: str | None = None
     past_advice: str | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
@@ -89,28 +123,37 @@ class RuleResult:
     facts: tuple[Fact, ...] = ()
     clause: str = ""
     found: Words | None = None
-    facts_now: tuple[Fact, ...] = ()
     needs_longer: bool = False
+    text: Text | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, text: Text, status: Status, kind: str, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
-        """Return what a rule says by its facts, in the words that its ``text`` makes of them.
+        """Return a rule's result by its facts, in the words that ``text`` makes of them when they are read."""
+        result = cls(status, "", kind=kind, facts=facts, text=text, **more)
+        for name in _WORDS:
+            object.__delattr__(result, name)
+        return result
 
-        ``kind`` is one of the rule's enumeration. ``more`` are the other fields, none of which holds a sentence.
-        """
-        now = text(FactSheet(status, kind, facts))
-        past = text(FactSheet(status, kind, facts, past=True)) if status is Status.FIRED else None
-        return cls(
-            status,
-            now.reason,
-            advice=now.advice,
-            clause=now.clause,
-            past_reason=None if past is None else past.reason,
-            past_advice=None if past is None else past.advice,
-            kind=kind,
-            facts=facts,
-            **more,
-        )
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field of words that is read for the first time."""
+            if name not in _WORDS:
+                raise AttributeError(f"{type(self).__name__} has no {name!r}")
+            sheet = FactSheet(self.status, self.kind, self.facts)
+            now, past = self.text(sheet), None
+            if self.status is Status.FIRED:
+                past = self.text(replace(sheet, past=True))
+            object.__setattr__(self, "reason", now.reason)
+            object.__setattr__(self, "advice", now.advice)
+            object.__setattr__(self, "clause", now.clause)
+            object.__setattr__(self, "past_reason", None if past is None else past.reason)
+            object.__setattr__(self, "past_advice", None if past is None else past.advice)
+            return object.__getattribute__(self, name)
+
+    def pooled_as(self, kind: str) -> tuple[int, int] | None:
+        """Return in how many points a kind was seen, and how many were judged; None of no points."""
+        return self.pooled_by.get(kind, self.pooled)
 
     @property
     def patience(self) -> str | None:

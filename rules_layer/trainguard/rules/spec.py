@@ -1,16 +1,52 @@
-"""All that is said about a rule beside its verdicts: one declaration, which stands in the rule's own file."""
+"""A rule's declaration beside its verdicts, which stands in the rule's own file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NewType
 
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.details import Details
-from trainguard.rules.parameter_help import POINTS, ParameterHelp
-from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.symptoms import Symptom
-from trainguard.rules.words import Text
+from trainguard.render.details import Details
+from trainguard.rules.rule_result import Measure, RuleResult, Text
 
+POINTS, LOADER_SECONDS, STEPS = "points", "seconds with loader events", "steps"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterHelp:
+    """A parameter: its unit, and what it does in one line."""
+
+    unit: str
+    meaning: str
+
+
+def span_help(name: str, meaning: str, units: Sequence[str] = (POINTS, "seconds")) -> Mapping[str, ParameterHelp]:
+    """Return the help of a parameter in points and of the same one in seconds, by their names."""
+    points, seconds = units
+    return {
+        name: ParameterHelp(points, f"{meaning}, in {POINTS} in place of {name}_s"),
+        f"{name}_s": ParameterHelp(seconds, f"{meaning}, at any sampling interval"),
+    }
+
+
+WAITED = "how much is waited for before the first verdict"
+PATIENCE_HELP = span_help("patience", WAITED)
+WINDOW_HELP = span_help("window", "how much of the newest time is looked at")
+SCAN_INTERVAL_HELP = ParameterHelp(
+    "microseconds", "accepted, and rounded up to whole minutes; evaluation is once a minute"
+)
+UNSAID = ParameterHelp("", "")
+Symptom = NewType("Symptom", str)
+LOW_GPUS = Symptom("GPUs are not busy")
+NO_REASON = "for no reason that the profile shows"
+TAKEN_GPU = Symptom("a GPU has held memory all along and never worked")
+UNEVEN = Symptom("some GPUs do less than the others")
+DATA_WAITS = Symptom("GPUs wait for batches")
+SMALL_WORK = Symptom("the work leaves CPU, GPUs and GPU memory unused")
+SLOW_STEPS = Symptom("some training steps are slow")
+UNUSED_NODE = Symptom("never used")
+"""No GPU of a node ever worked: a matter of the node's start and no matter of load, batches or balance."""
+IDLE_NODE = Symptom("idle")
+"""Every GPU of a node stopped working: no other rule says why a node hangs."""
 Input = Literal["system", "framework"]
 SYSTEM: frozenset[Input] = frozenset({"system"})
 FRAMEWORK: frozenset[Input] = frozenset({"framework"})
@@ -27,15 +63,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsSpec:
-    """What is said of a group of settings that no rule owns.
-
-    Attributes
-    ----------
-    name, family : str
-    looks_at, fires_when : str
-        What the settings are about, and that they never fire: the words of a rule's spec.
-    parameters : mapping of str to ParameterHelp
-    """
+    """A group of settings that no rule owns; ``looks_at`` and ``fires_when`` are the words of a rule's spec."""
 
     name: str
     family: str
@@ -46,16 +74,12 @@ class SettingsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
-    """A rule's name, its help, and what ranking and reports have to know about it.
-
-    A rule of a deployment's own may give one of texts alone: no function and no section.
+    """A rule's name, its help, and its part in ranking and reports; a custom rule may give texts alone.
 
     Attributes
     ----------
     name : str
         As in the managed service's documentation.
-    family : str
-        The kind of profile that the rule judges.
     title : str
         Title of its section in a report; empty stands for the name.
     looks_at, fires_when : str
@@ -63,50 +87,35 @@ class RuleSpec:
     condition : str
         The condition with ``{parameter}`` where a parameter's value belongs.
     measures : tuple of Measure
-        What ``RuleResult.measured`` may be: the first unless a judgement says another; empty where nothing is measured.
+        Possible meanings of ``RuleResult.measured``: the first unless a judgement says another.
     counts : str
-        What patience is counted in.
+        Unit of patience.
     at_patience : bool
         Whether a verdict comes with as many as patience needs; else with one more.
-    parameters : mapping of str to ParameterHelp
     shipped_defaults : mapping of str to float or int
         Defaults of the managed service's container that differ from the documented ones.
     managed_parameters : tuple of str
-        The parameters that the managed service's report shows, in its order: who reads it takes them by position.
+        The parameters that the managed service's report shows, in its order: readers take them by position.
     managed_aliases : mapping of str to str
         Those of them that are another parameter under a second name, with that one's name.
     inputs : frozenset of {"system", "framework"}
         The streams that the rule needs; none where it judges other rules' verdicts.
     metrics : tuple of str
         The system metrics without which it cannot judge, beside GPU utilization.
-    informs_only : bool
-        Whether it sums up and never fires.
-    symptom : Symptom or None
-        What its finding looks like, for rules that name a reason; None where it is no mere look.
-    looks : mapping of str to Symptom
-        By kind of finding, what it looks like where that is something else than ``symptom``.
-    explains : tuple of Symptom
-        The symptoms that it names a reason for.
-    explains_as : mapping of str to tuple of Symptom
-        By kind of finding, those that a finding of this kind names a reason for besides.
+    symptom, looks : Symptom or None, mapping of str to Symptom
+        The symptom that its finding looks like, and by kind where another one; None where it is no mere look.
+    explains, explains_as : tuple of Symptom, mapping of str to tuple of Symptom
+        The symptoms that it names a reason for, and by kind those that it explains besides.
     seen_with : tuple of Symptom
         Symptoms that are a part of its own condition.
-    text : function or None
-        Makes the words of a judgement from its facts.
     claims : mapping of str to tuple of Bucket
-        By kind of finding, the buckets of the ledger whose time in the finding's episodes the finding explains, in the
-        order in which it takes from them. The kind ``""`` stands for all others.
+        By kind (``""`` for all others), the ledger's buckets whose time in the episodes it explains, in order.
     measures_loss : bool
-        Whether a judgement's ``wasted_share`` bounds what its finding claims: it is measured, and the ledger's buckets
-        hold more than that.
+        Whether ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
     too_short : str or None
-        What to say about a job that was too short, where no patience can be lowered.
-    details : type or None
-        The class of its details; None of a rule that shows none.
-    chart_lines : tuple of ChartLine
-        The thresholds that the report draws into its charts.
+        The words on a job that was too short, where no patience can be lowered.
     section : str or None
-        The report's section, as ``module:function``: text, as who evaluates must not import reports.
+        The report's section, as ``module:function``: text, as evaluators must not import reports.
     """
 
     name: str
@@ -139,7 +148,7 @@ class RuleSpec:
     section: str | None = None
 
     def measure_of(self, result: RuleResult) -> Measure | None:
-        """Return what a judgement has measured; None where it has measured nothing, or nobody says what."""
+        """Return the measure of a judgement's number; None without one."""
         if result.measured is None:
             return None
         return result.measure or next(iter(self.measures), None)

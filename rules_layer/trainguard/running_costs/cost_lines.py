@@ -17,12 +17,12 @@ class CostLine:
 
     @property
     def cost(self) -> float:
-        """What the line comes to at list price."""
+        """The line at list price."""
         return self.amount * self.price
 
     @property
     def cost_beyond_free(self) -> float:
-        """What the line comes to in an account that uses its free tier for nothing else."""
+        """The line in an account that uses its free tier for nothing else."""
         return max(self.amount - self.free, 0.0) * self.price
 
 

@@ -1,20 +1,19 @@
-"""How large the items of NodeState are, by measurement: for costs, and for the table of settings.
+"""Measured sizes of the items of NodeState: for costs, and for the table of settings.
 
 `python -m tests.scale.replay 1 1440` prints the state of a node with 8 GPUs and 96 cores that is sampled at 500 ms:
-9,517 bytes after 24 hours. A node with one GPU has some 640 bytes less for each of the others.
+9,517 bytes after 24 hours; a GPU has some 640 bytes.
 """
 
 import math
 
 UNIT_BYTES = 1_024
-"""A write unit writes so much."""
+"""Written by a write unit."""
 
 READ_BYTES = 4_096
-"""A read unit reads so much, consistently."""
+"""Read by a read unit, consistently."""
 
 STATE_BYTES, STATE_BYTES_A_GPU = 4_440, 640
 _BESIDE_STATE_BYTES = 200
-"""Names, key, cursors, counters and version."""
 
 _OWN_BYTES, _OWN_BYTES_A_NODE = 650, 4
 

@@ -1,38 +1,38 @@
-"""What it costs to operate TrainGuard: a model of what the stack uses, multiplied by unit prices.
+"""A model of what it costs to operate TrainGuard: use of the stack, multiplied by unit prices.
 
-A model and no measurement. The sizes and times in it are those that `make bench` prints, in round numbers; where the
-stack shares work between nodes the model takes the dearer case.
+The sizes and times in it are those that `make bench` prints, in round numbers; where the stack shares work between
+nodes the model takes the dearer case.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units, own_bytes, own_units
 from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
+from trainguard.stack.report.keys import FEWEST_NODES, MOST_KEYS
 
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
 ALARM_METRICS = 6
-"""Metrics that the stack's alarms read."""
 
 CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
-"""Canaries that the stack plants."""
 
 _FRAMEWORK_STATE_UNITS = 4
 _ROW_UNITS, _ROW_UNITS_WITHOUT_FACTS = 3, 1
 """A row with a rule's facts has up to 2.6 KB; one of a rule that waits or does not apply has none, and less than 1 KB.
-The report's has the ledger as facts."""
+The report's has the ledger as facts.
+"""
 
 _REPORT_ROW_UNITS = 1
 _SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 2, 12
-"""A row that does not change is written every 30 minutes where nothing is found, and hourly where the rule does not
-apply; the report's, by which people see how far the job is judged, every five."""
+"""A row that does not change is written every 30 minutes where nothing is found, hourly where the rule does not apply;
+the report's, by which people see how far the job is judged, every five.
+"""
 
 _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 """Rows of rules over series that the managed profile does not have: of a job, and of each node."""
@@ -44,10 +44,9 @@ _EARLY_ROW_UNITS = _ROW_UNITS_WITHOUT_FACTS + _ROW_UNITS
 """Each row is written twice in the first minutes beside those of any hour: begun, and judged."""
 
 _JOB_WRITES = 5
-"""A job's item and its index entry when it is registered, and three when it becomes calm."""
+"""A job's item and its index entry when it is registered, and three when it becomes slowly polled."""
 
 _CLOSE_WRITES = 4
-"""Its status, its end, and the index entry that goes."""
 
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
@@ -63,9 +62,9 @@ _FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
 _LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
 """An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
 
-_TICK_S = 0.05
-_TICK_READ_UNITS = 2 * 0.5
-"""The index is asked for urgent jobs, and for the others."""
+_SCHEDULE_S = 0.05
+_SCHEDULER_READ_UNITS = 2 * 0.5
+"""The index is asked for jobs that are polled fast, and for the others."""
 
 _LOOK_WAIT_S, _LOOK_CORE_S_A_NODE = 0.1, 0.001
 _GIB_A_CORE = 1_769 / 1_024
@@ -75,43 +74,29 @@ _LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_LOOK = 1_500, 500
 """An invocation that drops its messages has the platform's lines alone."""
 
 _IDLE_LOG_BYTES = 400
-"""Of a tick without jobs: Lambda's three lines, and none of its own."""
+"""Of a run of the scheduler without jobs: Lambda's three lines, and none of its own."""
 
 _CANARY_METRICS = 8
 """Metrics of the functions that have a value within the hour of a canary."""
 
 _POLLERS = 5
 _MOST_EVALUATORS = 20
-"""The default of ``evaluator_concurrency``."""
 
 _BUSY_METRICS = 4
-_REPORT_TRANSITIONS, _FIRE_TRANSITIONS = 12, 27
-_FIRE_WRITES = 4
-_FIRE_COMPUTE_GIB_S = 8.0
+_REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
+FIRE_INVOCATIONS = 7
+_FIRE_WRITES, _CLAIM_WRITES = 4, 6
+"""Of a row, and of an alert's item before and after it goes out on each of three channels."""
+
+_FIRE_COMPUTE_GIB_S = 11.0
+"""About, with a cold start of five functions."""
+
 _GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job and its deployment cost.
-
-    Attributes
-    ----------
-    hourly : sequence of CostLine
-        What an hour of the job costs while it runs.
-    at_start : sequence of CostLine
-        What the job's beginning costs beside that, once.
-    at_end : sequence of CostLine
-        What the full report at the job's end costs, once.
-    fire : sequence of CostLine
-        What one alert costs, with its report.
-    idle : sequence of CostLine
-        What a month of the deployment costs without any job.
-    busy : sequence of CostLine
-        What a month in which jobs run adds to that, however many.
-    profile : sequence of CostLine
-        What the job's profile itself costs in S3, for each hour of the job: any profiler's would.
-    """
+    """Costs of an hour (``hourly``, ``profile``), once (``at_start``, ``at_end``, ``fire``), and a month."""
 
     workload: Workload
     hourly: Sequence[CostLine]
@@ -134,7 +119,7 @@ class Estimate:
 
     @property
     def a_month(self) -> float:
-        """Cost of a month in which such jobs follow each other without a break, and of the deployment."""
+        """Cost of a month of such jobs without a break, and of the deployment."""
         return self.the_job * HOURS_A_MONTH / self.workload.hours + total(self.idle) + total(self.busy)
 
     @property
@@ -174,7 +159,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
     evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
     evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
-    looks = job.looks * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
+    looks = job.looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
     brief = max(invocations - _evaluations(job), 0.0)
     logs = (
         (invocations - brief) * _LOG_BYTES_AN_INVOCATION
@@ -196,8 +181,8 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             evaluator_s * memory.evaluator_memory_mb / 1_024,
             prices.compute_gib_s,
         ),
-        CostLine("Lambda", "invocations of look_after_job", job.looks, prices.invocation),
-        CostLine("Lambda", "GiB-s of look_after_job", looks, prices.compute_gib_s),
+        CostLine("Lambda", "invocations of reconcile_job", job.looks, prices.invocation),
+        CostLine("Lambda", "GiB-s of reconcile_job", looks, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
@@ -210,7 +195,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 
 
 def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
-    """Return what EventBridge asks for objects of an existing bucket: once when they come, and once when they go."""
+    """Return the cost of EventBridge for objects of an existing bucket: once when they come, and once when they go."""
     return (
         CostLine("EventBridge", "events of S3", objects, prices.event),
         CostLine("EventBridge", "events of S3 when objects expire", objects, prices.event),
@@ -218,17 +203,14 @@ def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
 
 
 def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    """Return what a job's beginning adds: its registration, its rows, and the minutes that are all evaluated.
-
-    The index ActiveJobs has an entry for the job. An urgent job that becomes calm has its entry deleted and written.
-    """
+    """Return the cost of a job's beginning: registration, rows, and minutes that are all evaluated."""
     evaluations, looks = job.nodes * job.early_evaluations, job.early_looks
     compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
-    compute += looks * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
+    compute += looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
     states = evaluations * node_units(job.gpus) + looks * own_units(job.nodes)
     rows = _EARLY_ROW_UNITS * _rows(job)
     return (
-        CostLine("Lambda", "invocations of look_after_job", looks, prices.invocation),
+        CostLine("Lambda", "invocations of reconcile_job", looks, prices.invocation),
         CostLine("Lambda", "GiB-s", compute, prices.compute_gib_s),
         CostLine("DynamoDB", "write units of NodeState", states, prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", rows, prices.write_unit),
@@ -239,7 +221,6 @@ def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tupl
 
 
 def _rows(job: Workload) -> int:
-    """Return how many rows of RuleState a job has."""
     return len(RULE_NAMES) + job.nodes * _rows_of_a_node(job)
 
 
@@ -256,33 +237,27 @@ def _reads(job: Workload, invocations: float) -> float:
 
 
 def _look_reads(job: Workload) -> int:
-    """Return the read units of one look: the job's item, and those of all nodes in one query."""
     framework = _FRAMEWORK_STATE_UNITS * 1_024 if job.framework else 0
     return 1 + math.ceil((own_bytes(job.nodes) + job.nodes * (node_bytes(job.gpus) + framework)) / READ_BYTES)
 
 
 def _look_gib_s(nodes: int, gib: float) -> float:
-    """Return what one look at a job takes: it waits for its stores, and judges each node on its share of a core."""
+    """Return the GiB-seconds of one look: it waits for its stores, and judges each node on its share of a core."""
     return _LOOK_WAIT_S * gib + nodes * _LOOK_CORE_S_A_NODE * max(gib, _GIB_A_CORE)
 
 
 def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
-    """Return how many pages evaluators list in an hour, each for itself.
-
-    There are as many of them as have pollers, or twice as many as work all the time, as far as they may.
-    """
+    """Return how many pages evaluators list in an hour, each of those at work for itself."""
     evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
     keys = job.nodes * job.framework_objects * _MINUTES_LISTED
     return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)
 
 
 def _batches_a_minute(objects: float) -> float:
-    """Return how many batches the objects of a minute come in: with few, one a window; with many, batches fill up."""
     return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
 
 
 def _state_writes(job: Workload) -> float:
-    """Return the write units of NodeState an hour: a node's item for each evaluation, the job's own for each look."""
     framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
     of_nodes = job.evaluations * node_units(job.gpus) + MINUTES_AN_HOUR * framework
     return job.nodes * of_nodes + job.looks * own_units(job.nodes)
@@ -293,7 +268,6 @@ def _rows_of_a_node(job: Workload) -> int:
 
 
 def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    """Return the lines of the full report."""
     objects = job.objects * job.hours
     items = job.nodes * math.ceil(job.hours / 24)
     pages, lists = _listings(job)
@@ -316,7 +290,7 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 
 
 def _messages_of(written: float, job: Workload, prices: UnitPrices) -> CostLine:
-    """Return what the stack's own objects cost: its bucket sends a message of each, which the evaluator drops."""
+    """Return the cost of the stack's own objects: its bucket sends a message of each, which the evaluator drops."""
     if job.existing_bucket:
         return CostLine("EventBridge", "events of the report's objects", 2 * written, prices.event)
     requests = written * (1 + 2 / _REQUEST_BATCH)
@@ -324,10 +298,7 @@ def _messages_of(written: float, job: Workload, prices: UnitPrices) -> CostLine:
 
 
 def _listings(job: Workload) -> tuple[float, int]:
-    """Return how many pages of keys a full report lists, and how many lists its plan leaves for the digests.
-
-    The plan lists a day once for all nodes. With few nodes each digest lists it.
-    """
+    """Return how many pages of keys a full report lists, and how many lists its plan leaves."""
     days, keys = math.ceil(job.hours / 24), job.objects * min(job.hours, 24.0)
     pages = _FOLDERS_LISTED + keys / _KEYS_A_PAGE
     if job.nodes < FEWEST_NODES:
@@ -337,9 +308,10 @@ def _listings(job: Workload) -> tuple[float, int]:
 
 def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
     return (
-        CostLine("Step Functions", "transitions", _FIRE_TRANSITIONS, prices.transition),
+        CostLine("Step Functions", "transitions", FIRE_TRANSITIONS, prices.transition),
+        CostLine("Lambda", "invocations", FIRE_INVOCATIONS, prices.invocation),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
-        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES + _CLAIM_WRITES, prices.write_unit),
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
         CostLine("EventBridge", "events", 1, prices.event),
@@ -348,18 +320,18 @@ def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
 
 
 def _idle(job: Workload, prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    runs = MINUTES_AN_HOUR * HOURS_A_MONTH
     canary_metrics = _CANARY_METRICS * CANARIES_A_MONTH / HOURS_A_MONTH
-    polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * memory.tick_memory_mb / 1_024
+    polls, compute = runs * _POLLERS * _WINDOWS_A_MINUTE, runs * _SCHEDULE_S * memory.scheduler_memory_mb / 1_024
     return (
         CostLine(
             "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics
         ),
         CostLine("SQS", "requests of Lambda's pollers", polls, prices.queue_request, free.queue_requests),
-        CostLine("Lambda", "invocations of tick", ticks, prices.invocation, free.invocations),
-        CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
-        CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
-        CostLine("DynamoDB", "read units", ticks * _TICK_READ_UNITS, prices.read_unit),
+        CostLine("Lambda", "invocations of scheduler", runs, prices.invocation, free.invocations),
+        CostLine("Lambda", "GiB-s of scheduler", compute, prices.compute_gib_s, free.compute_gib_s),
+        CostLine("CloudWatch", "GB of logs", runs * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
+        CostLine("DynamoDB", "read units", runs * _SCHEDULER_READ_UNITS, prices.read_unit),
         CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(job, prices))),
         CostLine("CloudWatch", "metrics in the canaries' hours", canary_metrics, prices.metric_month),
     )

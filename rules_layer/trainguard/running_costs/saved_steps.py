@@ -1,9 +1,6 @@
-"""What steps add that a job saves as debug-output: a model, compared with counts of the real engine in a test.
+"""Cost of steps that a job saves: a model, compared with counts of the real engine in a test."""
 
-A saved step is two objects of the first worker: its event file, and then its index, which the evaluator acts on.
-"""
-
-from trainguard.families.training.family import DEFAULT_NAMES
+from trainguard.engine.training.family import DEFAULT_NAMES
 from trainguard.running_costs.cost_lines import CostLine
 from trainguard.running_costs.unit_prices import UnitPrices
 from trainguard.running_costs.workload import MINUTES_AN_HOUR, FunctionMemory, Workload
@@ -19,17 +16,14 @@ _REQUESTS_A_MESSAGE = 3
 _ROWS_A_RULE, _SHOWS_AN_HOUR = 2, 4
 _STEP_S = 0.25
 """A listing, three reads and a write wait some 15 ms each. The rules over 600 tensors with six reductions each compute
-for 0.1 s, on the share of a core that comes with 1,024 MiB."""
+for 0.1 s, on the share of a core that comes with 1,024 MiB.
+"""
 
 
 def saved_step_lines(
     job: Workload, prices: UnitPrices, memory: FunctionMemory, *, look_gib_s: float, look_reads: int
 ) -> tuple[CostLine, ...]:
-    """Return what saved steps add to an hour; nothing for a job that saves none.
-
-    A job with such steps is looked at in each minute, as a missing step is found by the clock: ``look_gib_s`` and
-    ``look_reads`` are what one look takes, GiB-seconds and read units.
-    """
+    """Return the cost an hour of saved steps; ``look_gib_s`` and ``look_reads`` are of one look, each minute."""
     steps = job.saved_steps
     if not steps:
         return ()

@@ -1,27 +1,16 @@
-"""Which settings of a deployment its jobs need: a table by the number of nodes that run at once.
-
-`tests/scale/drain.py` simulates each row at the minute's edge against the documented limits of AWS's services.
-"""
+"""Settings of a deployment by number of nodes; `tests/scale/drain.py` simulates each row against AWS's limits."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Settings for deployments of up to so many nodes.
-
-    Attributes
-    ----------
-    nodes : int
-        Nodes of all jobs that run at once.
-    evaluator_concurrency, evaluator_memory_mb, look_after_memory_mb, max_write_units : int
-        Settings of the deployment, by their names in its context; each is the least that is enough.
-    """
+    """Least settings, by their names in the deployment's context, for up to so many nodes of all running jobs."""
 
     nodes: int
     evaluator_concurrency: int
     evaluator_memory_mb: int
-    look_after_memory_mb: int
+    reconcile_memory_mb: int
     max_write_units: int
 
     @property
@@ -30,7 +19,7 @@ class Size:
         return {
             "evaluator_concurrency": self.evaluator_concurrency,
             "evaluator_memory_mb": self.evaluator_memory_mb,
-            "look_after_memory_mb": self.look_after_memory_mb,
+            "reconcile_memory_mb": self.reconcile_memory_mb,
             "max_write_units": self.max_write_units,
         }
 
@@ -40,28 +29,28 @@ SIZES = (
         nodes=1_000,
         evaluator_concurrency=20,
         evaluator_memory_mb=1_024,
-        look_after_memory_mb=512,
+        reconcile_memory_mb=512,
         max_write_units=2_000,
     ),
     Size(
         nodes=2_000,
         evaluator_concurrency=40,
         evaluator_memory_mb=1_024,
-        look_after_memory_mb=1_024,
+        reconcile_memory_mb=1_024,
         max_write_units=2_000,
     ),
     Size(
         nodes=5_000,
         evaluator_concurrency=80,
         evaluator_memory_mb=1_024,
-        look_after_memory_mb=1_769,
+        reconcile_memory_mb=1_769,
         max_write_units=4_000,
     ),
     Size(
         nodes=10_000,
         evaluator_concurrency=120,
         evaluator_memory_mb=1_024,
-        look_after_memory_mb=1_769,
+        reconcile_memory_mb=1_769,
         max_write_units=4_000,
     ),
 )

@@ -1,4 +1,4 @@
-"""What AWS asks for a unit of what the stack uses: a dated data file, which another of the same form can replace."""
+"""Prices of AWS by unit: a dated data file, which another of the same form can replace."""
 
 import math
 from functools import cache
@@ -6,34 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 
 PACKAGED_NAME = "unit_prices.json"
 
 
 class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Prices of one unit each, in the table's currency.
-
-    Attributes
-    ----------
-    event : float
-        One S3 event through EventBridge.
-    queue_request : float
-        One request to a standard SQS queue.
-    invocation, compute_gib_s : float
-        One Lambda invocation; one GiB held for one second (arm64).
-    object_get, object_put, object_gb_month : float
-        One S3 GET; one PUT or LIST; one GB stored for a month (Standard).
-    write_unit, read_unit : float
-        One DynamoDB request unit, on demand.
-    transition : float
-        One state transition of a Standard workflow.
-    message : float
-        One message published to SNS.
-    log_gb, trace, metric_month, alarm_metric_month, dashboard_month : float
-        One GB of log events taken in; one X-Ray trace recorded, where the deployment sends any; a month of one metric,
-        of one metric that an alarm reads, of one dashboard, where the deployment has one.
-    """
+    """Prices of one unit each: requests, GB, a GiB-second of Lambda (arm64), and a month of what stays."""
 
     event: float
     queue_request: float
@@ -54,15 +33,7 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an account has for nothing every month, not only in its first year.
-
-    Attributes
-    ----------
-    queue_requests, invocations, compute_gib_s, traces, log_gb : float
-        Requests to SQS, Lambda invocations and GiB-s, X-Ray traces recorded, GB of log events taken in.
-    alarm_metrics, dashboards : float
-        Metrics that alarms read, and dashboards.
-    """
+    """What an account has for nothing every month, not only in its first year."""
 
     queue_requests: float = 0.0
     invocations: float = 0.0
@@ -81,10 +52,7 @@ class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Unit prices with whose, of when and of which Regions they are.
-
-    ``confirmed`` names for a price a later public source that has the same.
-    """
+    """Unit prices with source, date and Regions; ``confirmed`` names later public sources of the same price."""
 
     source: str
     date: str
@@ -99,13 +67,7 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.source}, {region}, {self.date}"
 
     def of_region(self, name: str, region: str) -> UnitPrices:
-        """Return the prices that hold in a Region; ``name`` is the table's file.
-
-        Raises
-        ------
-        PriceTableError
-            When the table has none of it.
-        """
+        """Return the prices of a Region; raises PriceTableError. ``name`` is the table's file."""
         if region not in self.regions:
             known = ", ".join(self.regions)
             raise PriceTableError(name, f"it has no prices of {region}, only of {known}; give a file of that Region's")
@@ -113,13 +75,7 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_unit_prices(name: str, body: bytes) -> UnitPriceTable:
-    """Read a table from JSON.
-
-    Raises
-    ------
-    PriceTableError
-        When it is not such a table, or a price is below zero or no number; it names the file and the field.
-    """
+    """Read a table from JSON; raises PriceTableError, also for a price below zero."""
     try:
         table = msgspec.json.decode(body, type=UnitPriceTable)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:

@@ -1,9 +1,9 @@
-"""What the cost of operating TrainGuard depends on: the job that is watched, and the functions' memory."""
+"""Input of the model of operating costs: the job, and the functions' memory."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from trainguard.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
 CORES_A_GPU = 12
@@ -16,35 +16,15 @@ _BYTES_A_LINE = 121
 _LINES_OF_A_NODE = 3
 _BYTES_A_FRAMEWORK_OBJECT = 40_000
 _LOOKS_AN_HOUR = 20
-"""A job is looked at in every third tick while no rule is near a change."""
+"""A job is evaluated in every third run of the scheduler while no rule is near a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A job whose profile is watched.
+    """A job whose profile is watched; a node has twelve cores for each of ``gpus``.
 
-    Attributes
-    ----------
-    nodes : int
-        Nodes that write a profile, at least 1.
-    hours : float
-        Length of the job, above 0.
-    gpus : int
-        GPUs a node; the node has twelve cores for each.
-    interval_ms : int
-        Sampling interval of the system metrics.
-    framework : bool
-        Whether each GPU's process writes framework events.
-    saved_steps : float
-        Steps an hour of which the job's first worker saves tensors or scalars as debug-output.
-    evaluation_every_s : float
-        How often a node's system metrics are evaluated while no rule is near a change, seconds.
-    retention_days : int
-        Age at which profiles expire.
-    existing_bucket : bool
-        Whether the profile lies in a bucket that is not the stack's own.
-    profile_notifications : {"eventbridge", "queue"}
-        How such a bucket announces objects: by events, which EventBridge bills, or by messages of S3.
+    ``interval_ms`` is of system metrics. ``saved_steps`` an hour are the first worker's. ``existing_bucket`` is not the
+    stack's own; ``profile_notifications`` says whether EventBridge bills its events.
     """
 
     nodes: int = 1
@@ -112,8 +92,8 @@ class FunctionMemory:
     """The memory of functions in MiB, by their names in the deployment's context; the defaults are those there."""
 
     evaluator_memory_mb: int = 1_024
-    tick_memory_mb: int = 512
-    look_after_memory_mb: int = 512
+    scheduler_memory_mb: int = 512
+    reconcile_memory_mb: int = 512
     report_memory_mb: int = 2_048
 
 

@@ -1,25 +1,35 @@
-"""How state becomes the bytes of an item, and comes back to the bit.
-
-Two layers. A window's columns are packed losslessly into as few bits as their values allow: whole percents into one
-byte a value, values with two decimals and integers into byte planes, anything else as it is; each candidate is taken
-only if unpacking it gives the same bits. The state as a whole is MessagePack, compressed by zlib in blocks of 3 KiB:
-the values of a block are alike, and each block has a code of its own, which takes a twentieth less than zlib as it is.
-The codec's number travels beside it in the item (``Codec``). State of an earlier codec is migrated as it is read, and
-is written as of this one; state of a later codec is refused, so that after a rollback it lies as it is until the later
-version is back.
-"""
+"""Bounded state as bytes: MessagePack of the stored struct, compressed, and packed columns of numbers."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from trainguard.errors import StateCodecError, StateDamagedError
-from trainguard.state import migrations
-from trainguard.telemetry.snapshots import FloatArray
-from trainguard.telemetry.unpack import UNREADABLE
+from trainguard.core.errors import StateCodecError, StateDamagedError
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.formats.profile.unpack import DECODE_ERRORS
+
+Document = dict[str, Any]
+Migration = Callable[[str, Document], Document]
+"""Takes the name of the stored struct (``SystemState``, ``FrameworkState``, ``JobState``) and its document."""
+MIGRATIONS: Mapping[int, Migration] = {}
+
+
+def migrate(kind: str, document: Document, *, codec: int, newest: int) -> Document:
+    """Take a document from ``codec`` to ``newest``, step by step."""
+    for step in range(codec, newest):
+        document = MIGRATIONS[step](kind, document)
+    return document
+
+
+def rule_state(document: Document, rule: str, change: Callable[[Any], Any]) -> None:
+    """Replace a rule's own state in ``document`` by what ``change`` makes of it, where there is one."""
+    stored = document.get("slots", {}).get(rule)
+    if stored and stored.get("data"):
+        stored["data"] = msgspec.msgpack.encode(change(msgspec.msgpack.decode(stored["data"])))
+
 
 CODEC = 1
 OLDEST_CODEC = 1
@@ -27,13 +37,11 @@ _LEVEL, _MEMORY_LEVEL = 9, 9
 _BLOCK_BYTES = 3 * 1_024
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard."""
-
 _WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
 _VALUE_BYTES = {_WHOLE: 1, _HUNDREDTHS: 2, _INTEGER: 8, _RAW: 8}
 _WHOLE_MISSING = 255
 _HUNDREDTHS_MISSING = 65_535
 _LARGEST_EXACT = 2.0**53
-
 T = TypeVar("T")
 
 
@@ -120,13 +128,7 @@ def encode_state(state: object) -> bytes:
 
 
 def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
-    """Decode a state of ``state_type``, migrated from ``codec`` where that is an earlier one.
-
-    Raises
-    ------
-    StateCodecError
-        When ``codec`` is none that this version reads; StateDamagedError when the bytes are damaged.
-    """
+    """Decode a state; StateCodecError for an unknown ``codec``, StateDamagedError for damaged bytes."""
     if codec > CODEC:
         raise StateCodecError(item, codec, f"this version reads {CODEC} and earlier: a later version wrote it")
     if codec < OLDEST_CODEC:
@@ -135,11 +137,9 @@ def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
         packed = decompress(data)
         if codec < CODEC:
             document = msgspec.msgpack.decode(packed, type=dict[str, Any])
-            packed = msgspec.msgpack.encode(
-                migrations.migrate(state_type.__name__, document, codec=codec, newest=CODEC)
-            )
+            packed = msgspec.msgpack.encode(migrate(state_type.__name__, document, codec=codec, newest=CODEC))
         return msgspec.msgpack.decode(packed, type=state_type)
-    except (zlib.error, *UNREADABLE) as fault:
+    except (zlib.error, *DECODE_ERRORS) as fault:
         raise StateDamagedError(item, codec, f"damaged ({fault})") from fault
 
 
@@ -163,3 +163,39 @@ def _as_counts(values: FloatArray, scale: float, missing: int) -> FloatArray:
 
 
 _PACKERS = {_WHOLE: _pack_whole, _HUNDREDTHS: _pack_hundredths, _INTEGER: _pack_integers}
+
+
+def gpus_of(columns: Sequence[PackedColumn]) -> int:
+    """Return of how many GPUs a window's columns are; raises ValueError where their number or lengths do not fit."""
+    if len(columns) % 2 or len({each.points for each in columns}) > 1:
+        lengths = sorted({each.points for each in columns})
+        raise ValueError(f"{len(columns)} columns of {lengths} points, expected two and two for each GPU, alike")
+    return max(len(columns) // 2 - 1, 0)
+
+
+def empty_matrix(gpus: int) -> FloatArray:
+    """Return the matrix of no point: float64[0, 2 + 2G]."""
+    return np.empty((0, 2 + 2 * gpus))
+
+
+def packed(matrix: FloatArray) -> list[PackedColumn]:
+    """Pack float64[K, 2 + 2G]: times as steps, then the other columns."""
+    if len(matrix) == 0:
+        return []
+    steps = np.diff(matrix[:, 0], prepend=0.0)
+    return [pack_column(steps), *(pack_column(np.ascontiguousarray(column)) for column in matrix[:, 1:].T)]
+
+
+def unpacked(columns: list[PackedColumn], gpus: int) -> FloatArray:
+    """Return the matrix, float64[K, 2 + 2G]; GPUs that appeared since it was packed are missing in its points."""
+    if not columns:
+        return empty_matrix(gpus)
+    time, cpu = (unpack_column(column) for column in columns[:2])
+    devices = unpack_columns(columns[2:], len(time))
+    before = len(devices) // 2
+    matrix = np.full((time.size, 2 + 2 * gpus), np.nan)
+    matrix[:, 0] = np.cumsum(time)
+    matrix[:, 1] = cpu
+    matrix[:, 2 : 2 + before] = devices[:before].T
+    matrix[:, 2 + gpus : 2 + gpus + before] = devices[before:].T
+    return matrix

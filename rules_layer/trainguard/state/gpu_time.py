@@ -1,8 +1,7 @@
-"""What a node's GPUs did with the whole job's time: seconds sampled, busy and idle, in few numbers.
+"""A node's GPUs over the whole job: seconds sampled, busy and idle, in few numbers.
 
-A sample stands for the time until the next one. A distance of over twice what is usual there is a gap: the sample then
-stands for the usual distance, and what follows is time that nobody sampled. What is usual is the distance after it,
-the newest ones before it, and the node's sampling interval; so the time of a sample is known two samples later.
+A sample stands for the time until the next one; over twice the usual distance is a gap, and the sample then stands for
+the usual one. What is usual is known two samples later.
 """
 
 import copy
@@ -11,26 +10,19 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainguard.state.gpu_levels import GpuLevels
+from trainguard.formats.profile.snapshots import SM_ACTIVITY, BoolArray, DeviceSamples, FloatArray, IntArray
 from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
-from trainguard.state.time_grid import MOST_STEPS, TimeGrid, by_unit
-from trainguard.telemetry.devices import SM_ACTIVITY, DeviceSamples
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
+from trainguard.state.time_grid import MOST_STEPS, GpuLevels, TimeGrid, by_unit
 
 SAMPLED, BUSY, IDLE = range(3)
 """Each GPU's sums, GPU-milliseconds."""
-
 NOTHING_PERCENT = 1.0
-"""A GPU below it did nothing."""
-
 HUNDREDTHS = 100
 _GRID_SAMPLED, _GRID_IDLE = range(2)
 _GRID_COLUMNS = 2
 _MISSING = -1
 _GAP = 2.1
 _LONGEST_MS = 2 * 3_600_000
-"""No sample stands for more than two hours."""
-
 _NEWEST = 2
 
 
@@ -38,9 +30,8 @@ _NEWEST = 2
 class GpuUse:
     """How busy each of G GPUs was from ``start`` to ``end``, epoch seconds: ``means`` is float64[G], percent.
 
-    A mean is over all samples of that time, each weighted by the time for which it stands (until the next one): at
-    irregular distances it is the share of the time, not of the samples. It is NaN without a sample. Over K steps of the
-    grid it is within 0.5 / K points of the truth (`GpuLevels.mean`).
+    Samples are weighted by the time for which they stand; NaN without one. Over K steps of the grid a mean is within
+    0.5 / K points of the truth (`GpuLevels.mean`).
     """
 
     start: float
@@ -50,10 +41,7 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class StepsOfUse:
-    """How busy each of G GPUs was in S steps of time.
-
-    ``starts`` and ``ends`` are epoch seconds, float64[S]; ``sampled`` is milliseconds of all GPUs together, int64[S].
-    """
+    """How busy each of G GPUs was in S steps: ``starts``, ``ends`` float64[S] epoch s, ``sampled`` int64[S] GPU-ms."""
 
     starts: FloatArray
     ends: FloatArray
@@ -61,11 +49,7 @@ class StepsOfUse:
     levels: GpuLevels
 
     def between(self, begin: float, end: float, until: float) -> GpuUse | None:
-        """Return how busy each GPU was from ``begin`` to ``end``, as far as whole steps tell; None without a sample.
-
-        It is over the steps whose middle lies there, or else over the one step in which that time lies. Samples reach
-        up to ``until``; all times are epoch seconds.
-        """
+        """Return each GPU's use from ``begin`` to ``end`` by whole steps, samples up to ``until``; None without any."""
         starts, ends = self.starts, np.minimum(self.ends, until)
         middles, used = (starts + ends) / 2.0, self.sampled > 0.0
         chosen = np.flatnonzero((begin <= middles) & (middles <= end) & used)
@@ -94,28 +78,20 @@ class GpuTime(msgspec.Struct, array_like=True):
 
     Attributes
     ----------
-    grid : TimeGrid
-        GPU-milliseconds sampled and idle (below 1 %), of all GPUs together.
-    levels : GpuLevels
-        How busy each GPU was in the steps of the grid.
-    gpus : list of [sampled, busy, idle]
-        GPU-milliseconds of each over the whole job; busy is utilization times time.
+    grid, gpus : TimeGrid, list of [sampled, busy, idle]
+        GPU-milliseconds sampled and idle (below 1 %) of all GPUs by step, and of each over the job.
     first_ms, last_ms : int
         When the sampled time begins, and ends so far, epoch milliseconds; 0 without samples.
     times_ms, percents : list
         The newest samples, whose time is not known yet: in hundredths of a percent by GPU, -1 for none.
     usual_ms : int
         The longest of the newest distances that were no gap; it fades with each sample.
-    start : Mark or None
-        At the beginning of the work, as far as that is known.
-    end : Mark or None
-        At the end of the last sample in which some GPU was active.
-    starts_active : bool
-        Whether some GPU was active in the first sample.
+    start, end : Mark or None
+        At the beginning of the work, as far as known, and at the end of the last sample with an active GPU.
     sm_percents, sm_samples : int
         Sum and number of all samples of SM activity, percent.
     rests : list of int
-        By how much each GPU's busy time is longer than the sum of it, 1/10,000 ms: short samples round to nothing.
+        Each GPU's busy time beyond its sum, 1/10,000 ms: short samples round to nothing.
     """
 
     grid: TimeGrid = msgspec.field(default_factory=TimeGrid)
@@ -148,18 +124,10 @@ class GpuTime(msgspec.Struct, array_like=True):
     def add(
         self, times: FloatArray, utilization: FloatArray, *, interval_s: float, working_since: float | None = None
     ) -> None:
-        """Take in snapshots.
+        """Take in snapshots: ``times`` float64[T] epoch seconds, ``utilization`` float64[T, G] percent, NaN for none.
 
-        Parameters
-        ----------
-        times : float64[T]
-            Epoch seconds; what is not after the newest one is left out.
-        utilization : float64[T, G]
-            Percent, NaN where there is no sample; for one that is missing the next one stands.
-        interval_s : float
-            The usual distance of snapshots.
-        working_since : float or None
-            Where the work begins, as far as that is known.
+        For a missing sample the next one stands. ``interval_s`` is the usual distance; ``working_since`` is where the
+        work begins, None while unknown.
         """
         self._widen(utilization.shape[1])
         if not self.gpus:
@@ -200,11 +168,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         return done
 
     def sums(self) -> FloatArray:
-        """Return GPU-seconds sampled, busy and idle in each step of the grid, float64[3, S].
-
-        Busy time is known to half a percent of each closed step, and over several ones to as much of one of them; what
-        rounding adds to the job, or leaves out, is made up for in all of them alike, so that its total is exact.
-        """
+        """Return GPU-seconds sampled, busy and idle in each step of the grid, float64[3, S]; the total is exact."""
         sampled, idle = self.grid.column(_GRID_SAMPLED), self.grid.column(_GRID_IDLE)
         busy = np.zeros(sampled.size)
         if sampled.size:
@@ -250,7 +214,6 @@ class GpuTime(msgspec.Struct, array_like=True):
         return [sum(gpu[column] for gpu in self.gpus) for column in range(IDLE + 1)]
 
     def _settle(self, times_ms: IntArray, covered_ms: IntArray, values: IntArray) -> None:
-        """Add N samples of which it is known for how long they stand."""
         if not times_ms.size:
             return
         active: BoolArray = np.logical_or.reduce(values >= ACTIVE_PERCENT * HUNDREDTHS, axis=1)
@@ -276,10 +239,7 @@ class GpuTime(msgspec.Struct, array_like=True):
             self.end = Mark(end_ms, _added(before, so_far))
 
     def _note(self, units: IntArray, parts: IntArray) -> None:
-        """Add what each GPU did, int64[3, N, G], in units of 15 s, int64[N], which are in order.
-
-        Step by step, so that steps are rounded and widened at the same units in whatever portions these come.
-        """
+        """Add each GPU's work, int64[3, N, G], in ordered units of 15 s, int64[N]."""
         begin, grid = 0, self.grid
         while begin < units.size:
             first = units[begin : begin + 1]
@@ -302,10 +262,7 @@ def _without_holes(values: IntArray) -> IntArray:
 
 
 def _parts(values: IntArray, lengths: IntArray, rests: list[int]) -> tuple[IntArray, list[int]]:
-    """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G], and what each GPU's rest is then.
-
-    Whole milliseconds are those of the busy time so far: rounding piece by piece adds up, where pieces are short.
-    """
+    """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G], and each GPU's new rest."""
     whole = 100 * HUNDREDTHS
     sampled = np.where(values >= 0, lengths[:, None], 0)
     so_far = np.cumsum(np.vstack([np.array(rests, dtype=np.int64), np.maximum(values, 0) * lengths[:, None]]), axis=0)
@@ -318,11 +275,7 @@ def _parts(values: IntArray, lengths: IntArray, rests: list[int]) -> tuple[IntAr
 
 
 def _covered(distances: IntArray, usual: int, interval: int) -> tuple[IntArray, list[int]]:
-    """Return for how long samples stand that are ``distances``, int64[N], before the next, in milliseconds.
-
-    ``usual`` is what was usual before the first one, and ``interval`` the sampling interval. The list says what was
-    usual after each.
-    """
+    """Return for how long samples stand that are ``distances``, int64[N] ms, before the next, and the usual."""
     covered, usuals = [], []
     following = [*distances[1:].tolist(), 0]
     for distance, later in zip(distances.tolist(), following, strict=False):

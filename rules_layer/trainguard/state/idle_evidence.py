@@ -1,41 +1,29 @@
-"""What is known of a node's idle time: how its GPUs were used over the newest twenty minutes, and how they paused.
-
-One active sample among many idle ones is no work, and one idle sample no pause: the mean over a stretch tells, and how
-many samples in a row there were.
-"""
+"""Evidence of a node's idle time: its GPUs' use over the newest twenty minutes, and their pauses."""
 
 import math
 
 import msgspec
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.formats.profile.snapshots import FloatArray
 
 PAUSE_SAMPLES = 3
 """Fewer idle samples in a row may be chance: a counter that is read once a minute shows zero in any busy job."""
-
 CHANCE = 0.001
 """A run of idle samples that the node's other samples make this likely is chance: no pause, and no end of work."""
-
 MOST_BY_CHANCE = 60
 """More idle samples in a row are never taken for chance: a node that waits nine tenths of its time shows as many."""
-
 QUIET_S = 1_200.0
 QUIET_PERCENT = 5.0
 """GPUs below this mean are nearly idle, whatever single samples show."""
-
 PART_S = 240.0
 """Use is summed over so long: few numbers a GPU, for an item that is written every minute."""
-
 MIN_BREAK_S = 10.0
 REMEMBERED_BREAKS = 8
 
 
 def is_chance(run: float, idle: int, seen: int) -> bool:
-    """Tell whether a ``run`` of idle samples is likely by chance, where ``idle`` of ``seen`` others were idle.
-
-    Each sample is taken as independent of the others, as single readings of a counter a minute are.
-    """
+    """Tell whether a ``run`` of idle samples is likely by chance, where ``idle`` of ``seen`` others were idle."""
     return run * math.log((idle + 1.0) / (seen + 2.0)) > math.log(CHANCE)
 
 
@@ -48,11 +36,7 @@ class UsedPart(msgspec.Struct, array_like=True):
 
 
 class RecentUse(msgspec.Struct, array_like=True):
-    """Utilization over the newest twenty minutes, and since when every GPU has been nearly idle.
-
-    ``begun_at`` is the first sample since the node was last not observed.
-    ``highest_mean`` is the busiest GPU's over that time, ``newest_mean`` over its newest part.
-    """
+    """Utilization over the newest twenty minutes, and since when every GPU has been nearly idle."""
 
     parts: list[UsedPart] = msgspec.field(default_factory=list)
     begun_at: float | None = None
@@ -75,11 +59,7 @@ class RecentUse(msgspec.Struct, array_like=True):
         self._look(self.begun_at)
 
     def mean_since(self, since: float) -> float:
-        """Return the busiest GPU's mean over the parts that are remembered and begin no earlier than ``since``.
-
-        The part in which samples begin counts where they do not begin before. Without such a part it is that of the
-        newest one.
-        """
+        """Return the busiest GPU's mean over the parts from ``since`` on; without one that of the newest."""
         begun_at = since if self.begun_at is None else self.begun_at
         parts = [each for each in self.parts if max(PART_S * each.part, begun_at) >= since] or self.parts[-1:]
         gpus = max((len(each.sums) for each in parts), default=0)
@@ -90,7 +70,7 @@ class RecentUse(msgspec.Struct, array_like=True):
         return _highest(sums, counts)
 
     def forget(self) -> None:
-        """Begin anew, after time that nobody observed."""
+        """Start again, after time that nobody observed."""
         self.parts, self.begun_at, self.quiet_since = [], None, None
         self.highest_mean = self.newest_mean = 0.0
 
@@ -125,9 +105,8 @@ def _highest(sums: FloatArray, counts: FloatArray) -> float:
 class IdleTime(msgspec.Struct, array_like=True):
     """How a node's GPUs idled between their activity, in runs that are over.
 
-    ``samples`` of idle runs since the first work, ``paused`` those of them that were left out as pauses, ``chance``
-    those that are as long, and kept. ``breaks`` are the newest runs of 10 s or more that are no chance, start and
-    length in whole seconds, ``breaks_s`` the seconds of all of them.
+    ``samples`` are since the first work, ``paused`` those left out as pauses, ``chance`` as long ones that were kept.
+    ``breaks`` are the newest runs of 10 s or more that are no chance, start and length in whole seconds.
     """
 
     samples: int = 0

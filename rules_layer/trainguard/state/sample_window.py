@@ -1,50 +1,34 @@
 """Kept points of a node: what its rules look back on, without start-up, pauses and the idle tail.
 
-A GPU is active at 10 % or more, a node when some GPU is. A run of three or more idle snapshots that is longer than 60 s
-is a pause (evaluation, checkpoint, upload) and is left out, but not where the kept points make it likely by chance: of
-GPUs that wait most of their time a reading a minute shows zeros in a row. A run that is no pause is kept once an active
-snapshot has ended it; one that is unfinished at the job's end is the tail, and never kept. Time of which there are no
-samples (a node that was interrupted and came back) is no idle time: an idle run does not go on across it.
-
-Start-up lasts until the node works: until it has been active for 60 s in all, and in three snapshots at least. It ends
-at the beginning of the work, uninterrupted by a pause, in which that is reached. So a model's first touch of the GPUs,
-and the compilation that follows it, are start-up. Until the work is known as such its points wait.
+An idle run of three snapshots over 60 s is a pause, unless likely by chance. Start-up lasts until the node has been
+active for 60 s, and in three snapshots: the first touch of the GPUs, and the compilation after it, belong to it.
 """
 
 import msgspec
 import numpy as np
 
-from trainguard.state.codec import PackedColumn, quantise_column
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray, Snapshots
+from trainguard.state.codec import PackedColumn, empty_matrix, gpus_of, packed, quantise_column, unpacked
 from trainguard.state.idle_evidence import MOST_BY_CHANCE, PAUSE_SAMPLES, IdleTime, RecentUse, is_chance
-from trainguard.state.window_columns import empty_matrix, gpus_of, packed, unpacked
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 ACTIVE_PERCENT = 10.0
 KEPT_IDLE_S = 60.0
 HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
-
 WORK_S = 60.0
 WORK_SAMPLES = 3
 """So long, and in so many snapshots, a node is active until its start-up has ended."""
-
 MAX_WAITING_POINTS = 2_500
 """Of work that goes on but is hardly active, the newest points wait."""
-
 REMEMBERED_GAPS = 16
-
 INTERRUPTED_S = 120.0
 """A shorter time without samples may be a lost object, or a slow sampler."""
-
 MISSING_S = 5.0
 """A shorter time between two samples is the sampler's jitter, and counts as sampled."""
 
 
 class IdleRun(msgspec.Struct):
-    """The idle run that is open: its start, and its points while it can still be kept (G + G + 2 packed columns).
-
-    ``samples`` is how many snapshots it has; one that an earlier version stored is judged by its time alone.
-    """
+    """The open idle run: its start, and its points while it can still be kept (G + G + 2 packed columns)."""
 
     since: float
     points: list[PackedColumn]
@@ -52,10 +36,7 @@ class IdleRun(msgspec.Struct):
 
 
 class StartUp(msgspec.Struct):
-    """What start-up has seen of work: ``active`` snapshots in all, and the work that is going on.
-
-    That began ``since``, None while there is none; ``points`` are its packed columns.
-    """
+    """Work seen during start-up: ``active`` snapshots in all, and packed points of the work that goes on ``since``."""
 
     active: int = 0
     since: float | None = None
@@ -65,14 +46,11 @@ class StartUp(msgspec.Struct):
 class SampleWindowState(msgspec.Struct, omit_defaults=True):
     """Kept points in the form in which they are stored.
 
-    ``first_active_at`` is the end of start-up, None before; ``start_up`` is there until then.
-
-    ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
-    the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``last_seen_at`` is the last
-    snapshot of GPUs, ``observed_since`` the first one since they were last missing; ``gaps`` are the newest long times
-    without samples of any kind. ``missing_s`` sums the times without samples between the first and the last one: of
-    GPUs, or of anything on a node without GPUs. ``quantised`` and ``limit`` say how the window was degraded to stay
-    under the item's cap.
+    ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories;
+    ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``last_seen_at`` is the last snapshot of GPUs,
+    ``observed_since`` the first since they were last missing; ``gaps`` are the newest long times without any samples,
+    ``missing_s`` the sum of those without samples of GPUs. ``quantised`` and ``limit`` say how the window was degraded
+    to stay under the item's cap.
     """
 
     first_sample_at: float | None = None
@@ -121,26 +99,14 @@ class SampleWindow:
             self._start_up = StartUp() if state.start_up is None else state.start_up
         self._waiting = unpacked([] if self._start_up is None else self._start_up.points, gpus)
         self.fresh = 0
-        self.started_anew = False
+        self.restarted = False
         self._added = 0
 
     def extend(self, snapshots: Snapshots, *, capacity: int, interval_s: float) -> tuple[BoolArray, BoolArray]:
-        """Sort completed snapshots into kept and left out.
+        """Sort completed snapshots into kept and left out; return ``active`` and ``started``, bool[T] each.
 
-        Parameters
-        ----------
-        snapshots : Snapshots
-            With as many GPUs as this object.
-        capacity : int
-            How many of the newest kept points to hold.
-        interval_s : float
-            Distance of snapshots when none is missing; three of them, and 60 s, are time that nobody observed.
-
-        Returns
-        -------
-        active, started : bool[T]
-            Whether some GPU was active, and whether the snapshot is one of work, as far as that is known now. Where
-            the next calls show that it was start-up still, ``started_anew`` is true after them.
+        ``capacity`` is how many kept points to hold. Three ``interval_s``, and 60 s, without samples are unobserved
+        time.
         """
         state = self._state
         if len(snapshots) and state.first_sample_at is None:
@@ -152,7 +118,7 @@ class SampleWindow:
         used = np.flatnonzero(seen)
         unobserved = self._unobserved(snapshots.times, used, interval_s)
         self._note_use(snapshots, used, unobserved)
-        self.started_anew = False
+        self.restarted = False
         self._sort(snapshots, active, used, unobserved, capacity, interval_s)
         since = state.first_active_at if self._start_up is None else self._start_up.since
         started: BoolArray = snapshots.times >= (np.inf if since is None else since)
@@ -167,14 +133,7 @@ class SampleWindow:
     def note_gaps(self, times: FloatArray, *, since: float | None, interval_s: float) -> None:
         """Remember the times in which there was no snapshot at all.
 
-        Parameters
-        ----------
-        times : float64[T]
-            Of the completed snapshots, epoch seconds.
-        since : float or None
-            The last snapshot before them; None when they are the node's first.
-        interval_s : float
-            Distance of snapshots when none is missing.
+        ``times`` is float64[T], epoch seconds; ``since`` is the snapshot before them, None for the node's first.
         """
         at = times if since is None else np.concatenate([[since], times])
         if not self._gpus:
@@ -184,7 +143,6 @@ class SampleWindow:
         self._state.gaps = [*self._state.gaps, *gaps][-REMEMBERED_GAPS:]
 
     def _count_missing(self, times: FloatArray, interval_s: float) -> None:
-        """Add up the times between snapshots, beyond one interval each, in which others are missing."""
         distances = np.diff(times)
         lacking = distances[distances > max(MISSING_S, 3.0 * interval_s)]
         self._state.missing_s = round(self._state.missing_s + float((lacking - interval_s).sum()), 3)
@@ -229,7 +187,7 @@ class SampleWindow:
             elif self._start_up is None or self._start_up.since is not None:
                 self._idle_on(run, start, end)
         since = self._state.first_active_at if self._start_up is None else self._start_up.since
-        self.started_anew = before is not None and since != before
+        self.restarted = before is not None and since != before
         self._keep(added, capacity)
 
     def _work_on(self, points: list[FloatArray], start: float, active: int, interval_s: float) -> list[FloatArray]:
@@ -247,7 +205,6 @@ class SampleWindow:
         return [self._started(start_up)]
 
     def _started(self, start_up: StartUp) -> FloatArray:
-        """End start-up, and return the points that have waited for that."""
         self._state.idle_time.samples += self._idle_waiting()
         waited, self._waiting = self._waiting, empty_matrix(self._gpus)
         self._state.first_active_at, self._start_up = start_up.since, None
@@ -274,7 +231,6 @@ class SampleWindow:
             self._idle = np.concatenate([self._idle, run])
 
     def _is_chance(self, idle: IdleRun) -> bool:
-        """Tell whether the kept points, or in start-up those that wait, make an idle run likely by chance."""
         if not PAUSE_SAMPLES <= idle.samples <= MOST_BY_CHANCE:
             return False
         if self._start_up is not None:
@@ -328,10 +284,7 @@ class SampleWindow:
         return np.column_stack([milliseconds, snapshots.cpu_mean, snapshots.gpu_utilization, snapshots.gpu_memory])
 
     def degrade(self) -> str | None:
-        """Make the state smaller: first hold whole percents, then half as many points.
-
-        Returns the name under which the degradation is counted, or None when the window is at its smallest.
-        """
+        """Hold whole percents, then half as many points; return the degradation's name, None at the smallest."""
         state = self._state
         if not state.quantised:
             state.quantised = True

@@ -1,7 +1,6 @@
-"""Where the time of a node's training processes went, as they say it: steps, waits for data, checkpoints, evaluation.
+"""A node's training processes' time by their own events: steps, waits for data, checkpoints, evaluation.
 
-Of the events of one object those that overlap count once, and each moment counts for one kind: a wait for data in an
-evaluation is a wait for data.
+Events that overlap count once, and each moment for one kind: a wait for data in an evaluation is a wait for data.
 """
 
 from collections.abc import Sequence
@@ -9,25 +8,23 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.snapshots import BoolArray, IntArray
 from trainguard.state.time_grid import TimeGrid, by_unit
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 DATA, CHECKPOINT, EVALUATION, TRAIN = range(4)
 """Columns of the grid: milliseconds of all processes together. The first three exclude each other."""
-
 MOST_PROCESSES = 128
 _DATA_PHASES = ("DataLoaderIter", "DataLoaderIterInitialize")
 _PHASES = {DATA: _DATA_PHASES, CHECKPOINT: ("Checkpoint",), EVALUATION: ("Evaluation",)}
 _TRAIN = "TRAIN"
 _LONGEST_MS = 24 * 3_600_000
 """What lasts longer, or begins so long before the newest event of its object, has no time that could be used."""
-
 _DIGITS = 15
 
 
 class ProcessTime(msgspec.Struct, array_like=True):
-    """One process: its first and last event, epoch milliseconds, its training steps, and what it does at all.
+    """One process: its first and last event, epoch milliseconds, its training steps, and whether it saves or evaluates.
 
     ``first_number`` and ``last_number`` are the lowest and the highest number of a training step, -1 without one.
     """
@@ -143,5 +140,4 @@ def _covers(stretches: IntArray, points: IntArray) -> BoolArray:
 
 
 def _numbers(written: Sequence[str]) -> list[int]:
-    """Return the step numbers that are whole numbers."""
     return [int(each) for each in written if each.isascii() and each.isdecimal() and len(each) <= _DIGITS]

@@ -1,8 +1,8 @@
-"""A kit for testing rules of one's own: synthetic training jobs, judged by the engine that is deployed.
+"""A kit for testing custom rules: synthetic training jobs, judged by the engine that is deployed.
 
 Examples
 --------
->>> from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+>>> from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 >>> from trainguard.testing import SyntheticJob, run_rule
 >>> job = SyntheticJob(minutes=30).with_series("gpu_utilization", 30.0, device=1)
 >>> outcome = run_rule(LowGPUUtilization(), job, {"patience": 60, "window": 60})

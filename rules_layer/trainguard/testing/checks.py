@@ -18,18 +18,7 @@ def assert_boundary(
     fires_at: float,
     parameters: Parameters = None,
 ) -> None:
-    """Check where a rule begins to fire: not at ``quiet_at``, and at ``fires_at``, which should be next to it.
-
-    Parameters
-    ----------
-    rule : SystemRule, FrameworkRule, JoinedRule or JobRule
-    job_at : callable
-        Returns the job for a value, of a threshold or of a patience for example.
-    quiet_at, fires_at : float
-        The last value at which the rule is quiet, and the first at which it fires.
-    parameters : mapping or RuleParameters, optional
-        As `run_rule` takes them.
-    """
+    """Check where a rule begins to fire: not at ``quiet_at``, but at ``fires_at``, on the job of ``job_at(value)``."""
     for value, fires in ((quiet_at, False), (fires_at, True)):
         outcome = run_rule(rule, job_at(value), parameters)
         try:
@@ -41,21 +30,11 @@ def assert_boundary(
 def assert_delivery_makes_no_difference(
     rule: AnyRule, job: SyntheticJob, parameters: Parameters = None, *, seeds: int = 3
 ) -> Outcome:
-    """Check that a rule says the same, however late, often and disordered messages arrive; return what it says.
-
-    Parameters
-    ----------
-    rule : SystemRule, FrameworkRule, JoinedRule or JobRule
-    job : SyntheticJob
-    parameters : mapping or RuleParameters, optional
-        As `run_rule` takes them.
-    seeds : int
-        How many deliveries are compared with the one in order.
-    """
+    """Check that a rule says the same in ``seeds`` late and disordered deliveries; return that outcome."""
     expected = run_rule(rule, job, parameters)
     for seed in range(seeds):
         found = run_rule(rule, job, parameters, seed=seed)
-        for was, now in zip(_told(expected), _told(found), strict=True):
+        for was, now in zip(_shown(expected), _shown(found), strict=True):
             if was != now:
                 raise AssertionError(f"{rule.name} says {now} when messages are late (seed {seed}), and else {was}")
     return expected
@@ -66,8 +45,7 @@ def check_package(package: ModuleType) -> tuple[str, ...]:
     return tuple(rule.name for rule in rules_of(package, RESERVED_NAMES))
 
 
-def _told(outcome: Outcome) -> tuple[object, ...]:
-    """Return what must not depend on delivery."""
+def _shown(outcome: Outcome) -> tuple[object, ...]:
     rows = tuple(
         (
             row.target,

@@ -1,29 +1,29 @@
-"""A deployment in memory that runs one rule: the evaluator, the tick and the stores, on a clock that the kit moves."""
+"""A deployment in memory that runs one rule: evaluator, scheduler and stores, on a clock that the kit moves."""
 
 import json
 import random
 from dataclasses import replace
 
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.ports import Timing, TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, RuleRow
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message, encode_task
+from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.plan import RulePlan, only
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import Timing, TrainingJobDescription
+from trainguard.engine.reconcile.at_once import scheduler_at_once
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, JobStatus, RuleRow
-from trainguard.rules.defaults import Defaults
+from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import RuleParameters
 from trainguard.testing.job import SyntheticJob
+from trainguard.testing.memory.world import MemoryWorld
 from trainguard.testing.objects import JobObject, objects_of
 from trainguard.testing.watched import Watch
-from trainguard.timestamps import iso_time
 
 BUCKET = "profiles"
 NAME = "synthetic-job"
-_TICK_S = 60
+_SCHEDULE_S = 60
 _AFTER_THE_END_S = 900
 _MOST_DELAY_S = 150.0
 _TWICE = 0.2
@@ -44,19 +44,7 @@ class _OneRule(Families):
 
 
 class Deployment:
-    """Runs a rule over a job, minute by minute.
-
-    Parameters
-    ----------
-    watch : Watch
-        The rule.
-    parameters : RuleParameters
-        In force on the job.
-    job : SyntheticJob
-    seed : int or None
-        None lets messages arrive at once and in order. A number draws delays and repeats from it: messages overtake
-        one another, and some come twice.
-    """
+    """Runs a rule over a job, minute by minute; ``seed`` draws late, disordered and repeated messages, None none."""
 
     def __init__(self, watch: Watch, parameters: RuleParameters, job: SyntheticJob, *, seed: int | None) -> None:
         self._watch = watch
@@ -69,22 +57,22 @@ class Deployment:
         self._sent = 0
 
     def run(self, *, ended: bool) -> None:
-        """Let the job write what it writes, and end where ``ended`` says so; evaluate all of it."""
+        """Let the job write its objects, and end where ``ended`` says so; evaluate all of it."""
         services = self._world.services
         timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
         families = _OneRule(self._watch, self._parameters)
         batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET, families=families)
-        tick = tick_at_once(services=services, timing=timing, families=families)
+        scheduler = scheduler_at_once(services=services, timing=timing, families=families)
         self._describe(JobStatus.IN_PROGRESS)
         *written, end = objects_of(self._job, NAME)
         objects = [*written, end] if ended else written
         until = int(end.at) + _AFTER_THE_END_S
-        for minute in range(self._job.start, until + _TICK_S, _TICK_S):
+        for minute in range(self._job.start, until + _SCHEDULE_S, _SCHEDULE_S):
             for item in objects:
-                if minute - _TICK_S < item.at <= minute:
+                if minute - _SCHEDULE_S < item.at <= minute:
                     self._appear(item, is_end=item is end)
             self._deliver(minute, batches)
-            tick.run()
+            scheduler.run()
             self._take_tasks()
 
     @property
@@ -96,13 +84,13 @@ class Deployment:
 
     @property
     def alerts(self) -> tuple[dict[str, object], ...]:
-        """What alerts were started with, in the order of their starts."""
+        """Inputs of alerts, in the order of their starts."""
         return tuple(self._world.executions.started.values())
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What failed in the engine itself, which nothing that a rule does should make fail."""
-        counted = {"evaluation_failures", "tick_failures", "port_failures"}
+        """Failures of the engine itself, which no rule should cause."""
+        counted = {"evaluation_failures", "reconcile_failures", "port_failures"}
         return tuple(str(each.where.get("reason")) for each in self._world.journal.entries if each.what in counted)
 
     def _describe(self, status: JobStatus) -> None:
@@ -152,7 +140,7 @@ class Deployment:
             failed = set(batches.process([message for _, _, message in due]).failed)
             again = [message for _, _, message in due if message.message_id in failed]
             for message in again:
-                self._send(message.body, self._now + 2 * _TICK_S)
+                self._send(message.body, self._now + 2 * _SCHEDULE_S)
             self._take_tasks()
         self._now = max(self._now, float(until))
 

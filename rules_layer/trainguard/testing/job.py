@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trainguard.errors import SyntheticJobError
-from trainguard.telemetry.assemble import SAMPLING_INTERVALS_S
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.core.errors import SyntheticJobError
+from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S
+from trainguard.formats.profile.snapshots import FloatArray
 
 SeriesName = Literal["gpu_utilization", "gpu_memory", "cpu", "io_wait", "host_memory", "network"]
 FileKind = Literal["pythontimeline", "model_timeline", "horovod_timeline", "smdataparallel_timeline"]
@@ -30,7 +30,7 @@ HEALTHY: Mapping[SeriesName, float] = {
     "host_memory": 40.0,
     "network": 1_000_000.0,
 }
-"""What a series has where nothing else was asked for; percent, and bytes per second of the network."""
+"""Default of each series; percent, and bytes per second of the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,6 @@ class SyntheticJob:
     ----------
     nodes, gpus, cores : int
         How many nodes, named ``algo-1`` and so on, with how many GPUs and logical cores each.
-    minutes : int
-        How long the job runs.
     interval_s : float
         Sampling interval: 0.1, 0.2, 0.5, 1, 5 or 60 s. A node has ``minutes * 60 / interval_s`` snapshots.
     instance_type : str
@@ -95,7 +93,7 @@ class SyntheticJob:
     Raises
     ------
     SyntheticJobError
-        When a field or a change cannot be used; the message names field and value, and says what would be right.
+        When a field or a change cannot be used.
     """
 
     nodes: int = 1
@@ -196,11 +194,8 @@ class SyntheticJob:
             Seconds between two steps.
         start_s, end_s : float
             The first step begins at ``start_s``; none ends after ``end_s``, which is the job's end by default.
-        node : str, optional
         process : int
             Process id; call it once for each process.
-        mode : str
-            Name of the steps.
         """
         last_s = self.duration_s if end_s is None else end_s
         steps: list[tuple[float, float]] = []
@@ -276,13 +271,7 @@ class SyntheticJob:
 
 
 def chosen_values(change: SeriesChange, times_s: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Return which snapshots a change is about, and their values: bool[T], float64[M].
-
-    Raises
-    ------
-    SyntheticJobError
-        When there are not as many values as snapshots, or one lies outside its range.
-    """
+    """Return a change's snapshots and values: bool[T], float64[M]; raises SyntheticJobError."""
     chosen = (times_s >= change.start_s - 1e-9) & (times_s < change.end_s - 1e-9)
     given = change.values(times_s[chosen]) if callable(change.values) else change.values
     values = np.asarray(given, dtype=np.float64)

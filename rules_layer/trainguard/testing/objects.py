@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.telemetry.keys import system_key
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.core.layout import ProfileRoot, hour_folder
+from trainguard.formats.profile.keys import system_key
+from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.testing.job import HEALTHY, Event, SeriesName, SyntheticJob, chosen_values
 
 __all__ = ["JobObject", "job_file", "objects_of", "write_profile"]
@@ -39,10 +39,7 @@ class JobObject:
 
 
 def write_profile(job: SyntheticJob, folder: Path | str) -> Path:
-    """Write a job's profile as files, as ``trainguard analyze`` reads them, and return the job's folder.
-
-    The folder's name is the job's name: letters, digits and hyphens.
-    """
+    """Write a job's profile as files for ``trainguard analyze``; return its folder, whose name is the job's."""
     target = Path(folder).resolve()
     for item in objects_of(job, target.name):
         file = target.parent / item.key
@@ -53,7 +50,7 @@ def write_profile(job: SyntheticJob, folder: Path | str) -> Path:
 
 
 def objects_of(job: SyntheticJob, name: str) -> tuple[JobObject, ...]:
-    """Return the objects of a job of a name, in the order in which they appear; the mark of the end is the last."""
+    """Return the objects of a job in the order in which they appear; the mark of the end is the last."""
     root = ProfileRoot("", name)
     written = [*_metrics(job, root), *_timelines(job, root)]
     end = JobObject(
@@ -63,7 +60,7 @@ def objects_of(job: SyntheticJob, name: str) -> tuple[JobObject, ...]:
 
 
 def job_file(job: SyntheticJob, name: str) -> bytes:
-    """Return the job.json that says of a job what SageMaker would of one that it knows."""
+    """Return the job.json that describes a job as SageMaker would."""
     about = {
         "schema_version": 1,
         "name": name,
@@ -92,7 +89,6 @@ def _metrics(job: SyntheticJob, root: ProfileRoot) -> Iterator[JobObject]:
 
 
 def _columns(job: SyntheticJob, node: str) -> Iterator[tuple[tuple[SeriesName, int | None], FloatArray]]:
-    """Return the values of each series of each device: float64[T]."""
     for series, healthy in HEALTHY.items():
         devices = job.devices(series)
         if devices == 0 and series in {"gpu_utilization", "gpu_memory"}:

@@ -1,24 +1,14 @@
-"""What a rule said of a synthetic job: its rows, its alerts, and what it raised."""
+"""The outcome of a rule on a synthetic job: its rows, its alerts, and its exceptions."""
 
 from dataclasses import dataclass
 
-from trainguard.finding import Episode, Finding
-from trainguard.records import AlertKind, RuleRow, Status
+from trainguard.core.finding import Episode, Finding
+from trainguard.core.records import AlertKind, RuleRow, Status
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert that people would get.
-
-    Attributes
-    ----------
-    kind : AlertKind
-        ``fire``; ``escalation`` when a finding grew graver; ``cleared`` when it is over.
-    at_s : float
-        Event time, seconds since the job's start.
-    finding : Finding
-        What it says; of a fire, with the episode that it begins.
-    """
+    """An alert to people at ``at_s``, seconds since the job's start; a fire's ``finding`` has the new episode."""
 
     kind: AlertKind
     at_s: float
@@ -27,18 +17,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule said of a job; the checks return the outcome, or raise AssertionError and say what it said instead.
-
-    Attributes
-    ----------
-    rule : str
-    rows : tuple of RuleRow
-        The job's row first, then a row of each node where the rule judges nodes.
-    alerts : tuple of Alert
-        In the order in which they went out.
-    raised : tuple of BaseException
-        What the rule itself raised, each once, with its traceback.
-    """
+    """The outcome of a rule; checks return it or raise AssertionError. ``rows`` begin with the job's."""
 
     rule: str
     rows: tuple[RuleRow, ...]
@@ -79,9 +58,9 @@ class Outcome:
         self._check_no_error()
         fired = self.row if node is None else self.row_of(node)
         if fired.times_fired == 0:
-            raise AssertionError(f"{self.rule} did not fire{_on(node)}. {self._said()}")
+            raise AssertionError(f"{self.rule} did not fire{_on(node)}. {self._text()}")
         if times is not None and fired.times_fired != times:
-            raise AssertionError(f"{self.rule} fired {fired.times_fired} times{_on(node)}, not {times}. {self._said()}")
+            raise AssertionError(f"{self.rule} fired {fired.times_fired} times{_on(node)}, not {times}. {self._text()}")
         return self
 
     def assert_not_fired(self, *, node: str | None = None) -> "Outcome":
@@ -89,23 +68,23 @@ class Outcome:
         self._check_no_error()
         quiet = self.row if node is None else self.row_of(node)
         if quiet.times_fired:
-            raise AssertionError(f"{self.rule} fired{_on(node)}. {self._said()}")
+            raise AssertionError(f"{self.rule} fired{_on(node)}. {self._text()}")
         return self
 
     def assert_status(self, status: Status, *, node: str | None = None) -> "Outcome":
-        """Check what the row of the job, or of a node, says in the end."""
+        """Check the final status of the job's row, or of a node's."""
         if status is not Status.ERROR:
             self._check_no_error()
         row = self.row if node is None else self.row_of(node)
         if row.status is not status:
-            raise AssertionError(f"{self.rule} is {row.status.value}{_on(node)}, not {status.value}. {self._said()}")
+            raise AssertionError(f"{self.rule} is {row.status.value}{_on(node)}, not {status.value}. {self._text()}")
         return self
 
     def assert_error(self, text: str) -> "Outcome":
         """Check that the rule is in ERROR, for a reason that contains ``text``."""
         reasons = [row.finding.reason for row in self.rows if row.status is Status.ERROR]
         if not any(text in reason for reason in reasons):
-            found = f"its errors: {reasons}" if reasons else f"it has no error. {self._said()}"
+            found = f"its errors: {reasons}" if reasons else f"it has no error. {self._text()}"
             raise AssertionError(f"{self.rule} is not in ERROR for {text!r}; {found}")
         return self
 
@@ -115,9 +94,9 @@ class Outcome:
             cause = self.raised[0] if self.raised else None
             raise AssertionError(f"{self.rule} is in ERROR{_on(failed.node)}: {failed.finding.reason}") from cause
 
-    def _said(self) -> str:
+    def _text(self) -> str:
         rows = (f"{row.node or 'the job'}: {row.status.value}, {row.finding.reason}" for row in self.rows)
-        return "It says of " + " Of ".join(rows)
+        return "It says about " + " About ".join(rows)
 
 
 def _on(node: str | None) -> str:

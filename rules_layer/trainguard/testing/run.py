@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainguard.errors import SyntheticRunError
-from trainguard.execution_input import entry_in
+from trainguard.core.errors import SyntheticRunError
+from trainguard.core.execution_input import entry_in
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.protocol import RuleParameters
@@ -21,13 +21,11 @@ def run_rule(
 ) -> Outcome:
     """Run one rule over a job, through the engine that is deployed, on stores in memory.
 
-    Objects appear as the job writes them, the tick runs each minute, and at the end the job is closed. From one
+    Objects appear as the job writes them, the scheduler runs each minute, and at the end the job is closed. From one
     evaluation to the next the rule keeps nothing but its state.
 
     Parameters
     ----------
-    rule : SystemRule, FrameworkRule, JoinedRule or JobRule
-    job : SyntheticJob
     parameters : mapping or RuleParameters, optional
         By name, for example ``{"threshold": 80.0}``; a mapping is read as settings are. Else the rule's defaults.
     ended : bool

@@ -1,4 +1,4 @@
-"""A rule under watch: what it raises is kept with its traceback, of which the engine keeps a sentence."""
+"""A rule under watch: its exceptions are kept with their tracebacks, of which the engine keeps a sentence."""
 
 import copy
 import functools
@@ -15,11 +15,7 @@ _METHODS = ("clear_after_s", "window_points", "observe", "judge")
 
 @dataclass
 class Watch:
-    """Hands out copies of a rule, and keeps what they raise, one exception of each type and text.
-
-    Every evaluation gets a copy of its own: what a rule keeps anywhere but in its state is gone with the next object,
-    as it is when another function instance takes over.
-    """
+    """Hands out copies of a rule, so that it keeps its state alone, and keeps one exception of each type and text."""
 
     rule: AnyRule
     raised: list[BaseException] = field(default_factory=list)
@@ -29,7 +25,7 @@ class Watch:
         kind = type(self.rule)
         found = {name: inspect.getattr_static(kind, name, None) for name in _METHODS}
         methods = {name: self._noting(each) for name, each in found.items() if isinstance(each, FunctionType)}
-        # Whether a rule is a deployment's own is told by its module.
+        # A rule's module says whether it is a deployment's own.
         watched = type(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__, **methods})
         copied = copy.deepcopy(self.rule)
         object.__setattr__(copied, "__class__", watched)

@@ -1,13 +1,14 @@
-"""Rules over captures: what they say of a verdict, and that they are the rules that see traces."""
+"""Rules over captures: what they say about a verdict, and that they are the rules that see traces."""
 
 import json
 
 import pytest
 from msgspec.structs import replace
 
-from trainguard.engine.verdicts.severity import severity_of
-from trainguard.errors import TelemetryFormatError
-from trainguard.finding import MOST_FACTS, Fact, Severity
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.finding import MOST_FACTS, Fact, Severity
+from trainguard.core.records import Status
+from trainguard.engine.verdicts.losses import severity_of
 from trainguard.kernels.captures.verdict import (
     MOST_BYTES,
     CaptureVerdict,
@@ -16,19 +17,16 @@ from trainguard.kernels.captures.verdict import (
     decode_verdict,
     encode_verdict,
 )
-from trainguard.kernels.findings.rules import RULES
-from trainguard.kernels.findings.text import KernelKind, words
-from trainguard.records import Status
-from trainguard.rules.kernels.capture_rule import score_of
-from trainguard.rules.kernels.capture_text import text
-from trainguard.rules.kernels.names import NAMES
-from trainguard.rules.kernels.registry import KERNEL_RULES
-from trainguard.rules.words import FactSheet
+from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES
+from trainguard.kernels.rules.rule import score_of
+from trainguard.kernels.rules.text import SAYINGS, text, words
+from trainguard.rules.family_rules import KERNELS
+from trainguard.rules.rule_result import FactSheet
 
 FOUND = RuleVerdict(
     rule="kernels/GpuGap",
     severity=Severity.MEDIUM,
-    kind=KernelKind.GPU_GAP,
+    kind="gpu_gap",
     facts=[
         Fact(name="longest_gap", value=600.0, unit="ms", threshold=500.0),
         Fact(name="gaps", value=2),
@@ -71,27 +69,27 @@ def _counts(*names: str) -> list[Fact]:
 
 
 FACTS_OF = {
-    KernelKind.GPU_BUSY_LOW: _shares("busy_share", "least_busy_share") + _counts("gpus"),
-    KernelKind.GPU_GAP: _counts("longest_gap", "gaps"),
-    KernelKind.LOADER_BOUND: _shares("loader_share"),
-    KernelKind.LAUNCH_BOUND: _counts("launch_delay", "queued_launches") + _shares("host_share"),
-    KernelKind.SMALL_KERNEL_STORM: _shares("short_share") + _counts("kernels_per_step", "gpus"),
-    KernelKind.SYNC_STALL: _shares("waiting_share", "idle_share") + _counts("after_wait"),
-    KernelKind.EXPOSED_COMMUNICATION: _shares("exposed_share", "overlap_share"),
-    KernelKind.MEMCPY_BOUND: _shares("copy_share"),
-    KernelKind.PAGEABLE_COPY: _shares("pageable_share"),
-    KernelKind.DATA_PARALLEL: _counts("gpus") + _shares("least_busy_share", "most_busy_share"),
-    KernelKind.WITHOUT_NCCL: _counts("library") + _shares("collective_share", "idle_share"),
-    KernelKind.TENSOR_CORES_IDLE: _shares("tensor_core_share"),
-    KernelKind.LOW_PRECISION_UNUSED: _shares("fp32_share"),
-    KernelKind.SM_UNDERFILLED: _shares("underfilled_share"),
-    KernelKind.SLOW_STEPS: _counts("slowest_step", "median_step", "slow_steps", "steps"),
-    KernelKind.GPU_MEMORY_FULL: _shares("reserved_share"),
-    KernelKind.QUEUE_FULL: _shares("full_queue_share") + _counts("queued_launches"),
-    KernelKind.TRACE_QUALITY: _counts("faults", "fault"),
-    KernelKind.LATE_RANK: _shares("lateness_share")
+    "gpu_busy_low": _shares("busy_share", "least_busy_share") + _counts("gpus"),
+    "gpu_gap": _counts("longest_gap", "gaps"),
+    "loader_bound": _shares("loader_share"),
+    "launch_bound": _counts("launch_delay", "queued_launches") + _shares("host_share"),
+    "small_kernel_storm": _shares("short_share") + _counts("kernels_per_step", "gpus"),
+    "sync_stall": _shares("waiting_share", "idle_share") + _counts("after_wait"),
+    "exposed_communication": _shares("exposed_share", "overlap_share"),
+    "memcpy_bound": _shares("copy_share"),
+    "pageable_copy": _shares("pageable_share"),
+    "data_parallel": _counts("gpus") + _shares("least_busy_share", "most_busy_share"),
+    "without_nccl": _counts("library") + _shares("collective_share", "idle_share"),
+    "tensor_cores_idle": _shares("tensor_core_share"),
+    "low_precision_unused": _shares("fp32_share"),
+    "sm_underfilled": _shares("underfilled_share"),
+    "slow_steps": _counts("slowest_step", "median_step", "slow_steps", "steps"),
+    "gpu_memory_full": _shares("reserved_share"),
+    "queue_full": _shares("full_queue_share") + _counts("queued_launches"),
+    "trace_quality": _counts("faults", "fault"),
+    "late_rank": _shares("lateness_share")
     + _counts("late_rank", "collective", "last_steps", "steps", "ranks_compared", "compute_ratio"),
-    KernelKind.SLOW_RANK: _counts("compute_ratio", "slow_rank", "like_ranks"),
+    "slow_rank": _counts("compute_ratio", "slow_rank", "like_ranks"),
 }
 SUMMARY, RECOMMENDATION = words(FOUND.kind, FOUND.facts)
 RULE = next(rule for rule in KERNEL_RULES if rule.name == FOUND.rule)
@@ -101,15 +99,19 @@ def _facts(verdict: CaptureVerdict) -> dict[str, object]:
     return {fact.name: fact.value for fact in RULE.judge(verdict).facts}
 
 
-def test_given_the_rules_of_a_job_when_compared_with_those_over_traces_then_they_are_the_same() -> None:
-    named = {f"kernels/{''.join(part.capitalize() for part in rule.__name__.split('_'))}" for rule in RULES}
-    renamed = {"kernels/StepOutlier": "kernels/TraceStepOutlier"}
-    over_traces = {renamed.get(name, name) for name in named}
-    assert over_traces | {"kernels/LateRank", "kernels/SlowRank"} == set(NAMES)
-    assert tuple(rule.name for rule in KERNEL_RULES) == NAMES
+def test_rules_have_the_names_that_settings_know() -> None:
+    assert tuple(rule.name for rule in KERNEL_RULES) == KERNELS.names
+    over_ranks = {rule.name for rule in CAUSES_FIRST}
+    assert over_ranks | {"kernels/LateRank", "kernels/SlowRank"} == set(KERNELS.names)
+    assert len(CAUSES_FIRST) == len(over_ranks) == len(KERNEL_RULES) - 2
 
 
-def test_given_a_finding_on_some_ranks_when_judged_then_the_rule_fires_and_says_where_and_how_much() -> None:
+def test_no_two_rules_share_a_kind_of_finding() -> None:
+    kinds = [saying.kind for rule in KERNEL_RULES for saying in rule.says]
+    assert sorted(kinds) == sorted(SAYINGS) == sorted(set(kinds))
+
+
+def test_finding_on_some_ranks_fires_with_place_and_size() -> None:
     result = RULE.judge(VERDICT)
     assert result.status is Status.FIRED
     assert result.reason == f"On 2 of 4 ranks (rank 1, rank 3), at worst: {SUMMARY}"
@@ -130,14 +132,12 @@ def test_given_a_finding_on_some_ranks_when_judged_then_the_rule_fires_and_says_
     ],
     ids=["no capture", "not there", "not judged", "low confidence", "sure on one rank"],
 )
-def test_given_a_verdict_when_judged_then_only_what_is_sure_fires(
-    verdict: CaptureVerdict | None, status: Status
-) -> None:
+def test_only_certain_findings_of_a_verdict_fire(verdict: CaptureVerdict | None, status: Status) -> None:
     assert RULE.judge(verdict).status is status
 
 
 @pytest.mark.parametrize("name", ["kernels/QueueFull", "kernels/TraceQuality"])
-def test_given_a_rule_that_informs_when_its_condition_holds_then_it_does_not_fire(name: str) -> None:
+def test_informing_rule_does_not_fire_on_its_condition(name: str) -> None:
     rule = next(each for each in KERNEL_RULES if each.name == name)
     result = rule.judge(replace(VERDICT, rules=[replace(FOUND, rule=name)]))
     assert (result.status, result.reason) == (Status.OK, SUMMARY)
@@ -145,13 +145,11 @@ def test_given_a_rule_that_informs_when_its_condition_holds_then_it_does_not_fir
 
 @pytest.mark.parametrize("severity", list(Severity))
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0, 7.0])
-def test_given_a_severity_when_scored_then_the_score_is_of_its_level_whatever_can_be_won(
-    severity: Severity, share: float
-) -> None:
+def test_score_follows_severity_whatever_the_gain(severity: Severity, share: float) -> None:
     assert severity_of(score_of(replace(FOUND, severity=severity, gain_share=share))) is severity
 
 
-def test_given_a_verdict_when_judged_then_rows_have_its_framework_and_traces_and_what_a_finding_can_win() -> None:
+def test_rows_have_framework_traces_and_possible_gain() -> None:
     made_with = replace(VERDICT, framework="jax")
     facts = _facts(made_with)
     assert facts.items() >= {"framework": "jax", "traces": 4, "gain_share": 0.2, "gain_per_step": 2_000_000}.items()
@@ -166,14 +164,14 @@ def test_given_a_verdict_when_encoded_then_it_is_read_back() -> None:
     assert decode_verdict("key", encode_verdict(VERDICT)) == VERDICT
 
 
-def test_given_a_verdict_of_an_earlier_version_when_read_then_its_framework_is_not_known() -> None:
+def test_earlier_verdict_version_has_unknown_framework() -> None:
     earlier = json.loads(encode_verdict(VERDICT))
     del earlier["framework"]
     facts = _facts(decode_verdict("key", json.dumps(earlier).encode()))
     assert (facts["traces"], facts["gain_share"], "framework" in facts) == (4, 0.2, False)
 
 
-def test_given_a_verdict_with_too_much_to_say_when_encoded_then_evidence_goes_first_and_then_the_last_rules() -> None:
+def test_large_verdict_drops_evidence_before_the_last_rules() -> None:
     told = [Fact(name="fault", value="x" * 400)]
     long = replace(FOUND, facts=told, evidence=[Proof(what="y" * 120, duration_ns=1)] * 3)
     without_evidence = decode_verdict("key", encode_verdict(replace(VERDICT, rules=[long] * 64)))
@@ -190,24 +188,24 @@ def test_given_a_verdict_with_too_much_to_say_when_encoded_then_evidence_goes_fi
     [b"", b"[]", b"{}", b"\xff", b" " * (MOST_BYTES + 1), json.dumps({"format": 3}).encode()],
     ids=["empty", "list", "no fields", "no text", "too large", "other version"],
 )
-def test_given_a_hostile_verdict_when_read_then_it_is_refused_by_name(body: bytes) -> None:
+def test_hostile_verdict_is_refused_by_name(body: bytes) -> None:
     with pytest.raises(TelemetryFormatError, match="key"):
         decode_verdict("key", body)
 
 
 def test_a_finding_that_is_over_speaks_of_an_earlier_capture() -> None:
     result = RULE.judge(VERDICT)
-    assert result.kind == KernelKind.GPU_GAP
+    assert result.kind == "gpu_gap"
     assert result.past_reason == f"In an earlier capture: {result.reason}"
     assert len(result.facts) <= MOST_FACTS
 
 
-@pytest.mark.parametrize("kind", list(KernelKind))
-def test_each_kind_has_words_and_each_that_fires_a_clause(kind: KernelKind) -> None:
+@pytest.mark.parametrize("kind", [saying.kind for rule in KERNEL_RULES for saying in rule.says])
+def test_each_kind_has_words_and_each_that_fires_a_clause(kind: str) -> None:
     facts = tuple(FACTS_OF[kind])
     summary, advice = words(kind, facts)
     assert summary.endswith(".")
     assert advice.endswith(".")
     gain = (Fact(name="gain_share", value=0.2, unit="share"), Fact(name="gain_per_step", value=5, unit="ns"))
     said = text(FactSheet(Status.FIRED, kind, (*facts, *gain)))
-    assert said.clause or kind in {KernelKind.QUEUE_FULL, KernelKind.TRACE_QUALITY}
+    assert said.clause or kind in {"queue_full", "trace_quality"}

@@ -10,18 +10,16 @@ from msgspec.structs import replace
 from tests.families.kernels.test_capture_rules import FOUND, VERDICT
 from tests.support.captures import KEY, ROOT, trace_key
 from tests.support.small_job import BUCKET, JOB
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import ObjectSource
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.kernels.session import CaptureRun, CaptureSession, CaptureState
+from trainguard.engine.kernels.streams import KERNEL_PROFILES
 from trainguard.engine.streams.session import Announced, Applied
-from trainguard.families.installed import FAMILIES
-from trainguard.families.kernels.family import KERNEL_PROFILES
-from trainguard.families.kernels.session import CaptureSession
-from trainguard.families.kernels.stream import CaptureRun, CaptureState
-from trainguard.kernels.captures.keys import match_key
-from trainguard.kernels.captures.places import verdict_key
+from trainguard.kernels.captures.keys import match_key, verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
-from trainguard.records import JobRecord, NodeRecord
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 PLAN = FAMILIES.plan(JobRecord(JOB, "arn", BUCKET, ""))
 T0 = 1_795_249_200.0
@@ -84,9 +82,7 @@ def folders(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(1, 0), (32, 0), (33, 1), (35, 3)])
-def test_given_traces_of_many_folders_when_announced_then_the_newest_32_are_listed_and_the_rest_is_counted(
-    count: int, left_out: int
-) -> None:
+def test_newest_32_trace_folders_are_listed_and_rest_counted(count: int, left_out: int) -> None:
     bucket = Bucket()
     keys = [bucket.trace(T0, folder=folder) for folder in folders(count)]
     session, _ = bucket.turn(None, *keys, *keys)
@@ -96,7 +92,7 @@ def test_given_traces_of_many_folders_when_announced_then_the_newest_32_are_list
     assert bucket.open().has_changes is False
 
 
-def test_given_messages_of_no_trace_or_of_a_folder_that_waits_when_announced_then_there_is_nothing_new() -> None:
+def test_non_traces_and_waiting_folders_announce_nothing_new() -> None:
     bucket = waiting()
     session = bucket.open()
     session.announce([Announced("other", None), Announced("again", match_key(trace_key(1, T0 + 1.0)))])
@@ -105,7 +101,7 @@ def test_given_messages_of_no_trace_or_of_a_folder_that_waits_when_announced_the
     assert session.has_changes
 
 
-def test_given_no_flush_and_no_end_when_applied_then_nothing_is_asked_for() -> None:
+def test_nothing_is_requested_without_flush_or_end() -> None:
     bucket = Bucket()
     session, applied = bucket.turn(None, bucket.trace(T0))
     assert (applied, session.requests, bucket.state.run) == ([], (), None)
@@ -113,9 +109,7 @@ def test_given_no_flush_and_no_end_when_applied_then_nothing_is_asked_for() -> N
 
 
 @pytest.mark.parametrize(("before", "drain", "asked"), [(T0 - 1.0, False, 0), (T0, False, 1), (None, True, 1)])
-def test_given_a_capture_when_its_newest_trace_is_old_enough_or_the_job_has_ended_then_it_is_asked_for(
-    before: float | None, drain: bool, asked: int
-) -> None:
+def test_settled_capture_or_ended_job_is_requested(before: float | None, drain: bool, asked: int) -> None:
     bucket = Bucket()
     session, _ = bucket.turn(before, bucket.trace(T0), drain=drain)
     assert (session.stream.state.asked, len(session.requests)) == (asked, asked)
@@ -139,14 +133,14 @@ def test_given_a_capture_when_its_newest_trace_is_old_enough_or_the_job_has_ende
     }
 
 
-def test_given_an_execution_when_named_then_it_is_the_same_in_each_version_and_another_for_each_attempt() -> None:
+def test_execution_name_is_stable_and_distinct_by_attempt() -> None:
     bucket = waiting()
     assert bucket.run().name == "kernels-f1df471683fe2358e184-small-job"
     bucket.turn(T0 + 7_500.0)
     assert (bucket.run().attempt, bucket.run().name) == (2, "kernels-8dde9da4d423c65d0cc5-small-job")
 
 
-def test_given_a_run_that_was_asked_for_when_nothing_else_is_due_then_its_folder_waits_since_then() -> None:
+def test_folder_of_a_requested_run_waits_since_then() -> None:
     bucket = waiting()
     run = bucket.run()
     bucket.objects.remove(BUCKET, trace_key(0, T0))
@@ -155,7 +149,7 @@ def test_given_a_run_that_was_asked_for_when_nothing_else_is_due_then_its_folder
     assert bucket.record.pending == {run.folder: int(run.asked_at)}
 
 
-def test_given_a_verdict_when_taken_in_then_the_rules_fire_and_nothing_waits() -> None:
+def test_taken_verdict_fires_rules_and_nothing_waits() -> None:
     bucket = waiting()
     run = bucket.run()
     bucket.answer(run)
@@ -169,7 +163,7 @@ def test_given_a_verdict_when_taken_in_then_the_rules_fire_and_nothing_waits() -
 
 
 @pytest.mark.parametrize("other", ["another-run", ""])
-def test_given_a_verdict_of_another_execution_when_read_then_the_stream_waits_on(other: str) -> None:
+def test_verdict_of_another_execution_keeps_the_stream_waiting(other: str) -> None:
     bucket = waiting()
     run = bucket.run()
     bucket.answer(run, run=other)
@@ -178,9 +172,7 @@ def test_given_a_verdict_of_another_execution_when_read_then_the_stream_waits_on
 
 
 @pytest.mark.parametrize(("after_s", "attempt"), [(7_499.0, 1), (7_500.0, 2)])
-def test_given_no_verdict_when_its_execution_must_have_ended_then_another_is_asked_for(
-    after_s: float, attempt: int
-) -> None:
+def test_missing_verdict_requests_another_execution(after_s: float, attempt: int) -> None:
     bucket = waiting()
     first = bucket.run()
     session, applied = bucket.turn(T0 + after_s)
@@ -191,7 +183,7 @@ def test_given_no_verdict_when_its_execution_must_have_ended_then_another_is_ask
     assert bucket.run().asked_at == T0 + WAIT_S + (after_s if attempt == 2 else 0.0)
 
 
-def test_given_verdicts_that_cannot_be_read_when_three_executions_left_them_then_the_capture_is_given_up() -> None:
+def test_capture_is_abandoned_after_three_unreadable_verdicts() -> None:
     bucket = waiting()
     key = verdict_key(ROOT, bucket.run().capture)
     bucket.objects.put(BUCKET, key, b"{", "application/json")
@@ -204,9 +196,7 @@ def test_given_verdicts_that_cannot_be_read_when_three_executions_left_them_then
 
 
 @pytest.mark.parametrize(("asked", "goes_on"), [(511, True), (512, False)])
-def test_given_the_executions_of_a_job_when_they_are_used_up_then_captures_are_passed_over_and_none_is_repeated(
-    asked: int, goes_on: bool
-) -> None:
+def test_exhausted_executions_skip_captures_and_repeat_none(asked: int, goes_on: bool) -> None:
     bucket = Bucket()
     bucket.turn(None, bucket.trace(T0))
     session = bucket.open()
@@ -223,9 +213,7 @@ def test_given_the_executions_of_a_job_when_they_are_used_up_then_captures_are_p
 
 
 @pytest.mark.parametrize(("count", "passed_over"), [(8, 0), (9, 1), (10, 2)])
-def test_given_captures_that_wait_when_there_are_more_than_eight_then_the_oldest_are_passed_over(
-    count: int, passed_over: int
-) -> None:
+def test_more_than_eight_waiting_captures_skip_the_oldest(count: int, passed_over: int) -> None:
     bucket = Bucket()
     keys = [bucket.trace(T0 + 400.0 * number) for number in range(count)]
     _, applied = bucket.turn(T0 + 400.0 * count, *keys)
@@ -237,7 +225,7 @@ def test_given_captures_that_wait_when_there_are_more_than_eight_then_the_oldest
     assert bucket.record.pending == {f"{ROOT.folder}kernel-traces/": int(T0 + 400.0 * (count - 1))}
 
 
-def test_given_two_folders_when_captures_are_due_then_the_oldest_is_asked_for_first() -> None:
+def test_oldest_of_two_due_captures_is_requested_first() -> None:
     bucket = Bucket()
     keys = [bucket.trace(T0 + 500.0, folder="kernel-traces/a/"), bucket.trace(T0, folder="kernel-traces/b/")]
     bucket.turn(T0 + 600.0, *keys)
@@ -265,7 +253,7 @@ def judged(bucket: Bucket, before: float, *keys: str, **changes: object) -> tupl
     ],
     ids=["newer", "as new", "older", "not judged"],
 )
-def test_given_a_second_verdict_when_it_is_older_or_judged_nothing_then_the_first_stays(
+def test_older_or_empty_second_verdict_is_ignored(
     at: float, count_judged: int, tally: Counter[str], newest: float
 ) -> None:
     bucket = Bucket()
@@ -281,19 +269,17 @@ def test_given_a_second_verdict_when_it_is_older_or_judged_nothing_then_the_firs
 
 
 @pytest.mark.parametrize(("unread", "why"), [(1, {"a.json": "it is no trace"}), (2, {})])
-def test_given_traces_that_were_not_read_when_a_verdict_is_taken_in_then_they_are_counted_and_one_is_named(
-    unread: int, why: dict[str, str]
-) -> None:
+def test_unread_traces_are_counted_and_one_is_named(unread: int, why: dict[str, str]) -> None:
     bucket = Bucket()
     _, (applied,) = judged(bucket, T0, bucket.trace(T0), unread=unread, unread_why=why)
-    named = "a.json: it is no trace" if why else ": nobody knows why"
+    named = "a.json: it is no trace" if why else ": the reason is unknown"
     (capture,) = bucket.state.versions
     assert applied.fault == f"{unread} of 4 traces of capture {capture} were not read; {named}"
     assert bucket.record.counters == {"bad_traces": unread}
     assert [fire.verdict.rule for fire in applied.fires] == [FOUND.rule]
 
 
-def test_given_a_rank_that_comes_late_when_its_capture_was_judged_then_it_is_judged_anew() -> None:
+def test_capture_is_judged_again_for_a_late_rank() -> None:
     bucket = Bucket()
     judged(bucket, T0, bucket.trace(T0))
     (version,) = bucket.state.versions.values()
@@ -306,9 +292,7 @@ def known(count: int, year: int = 2024) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("count", "asked", "dropped"), [(254, 2, 0), (255, 2, 0), (256, 1, 1)])
-def test_given_hundreds_of_captures_when_judged_then_the_newest_256_are_remembered_and_older_ones_stay_judged(
-    count: int, asked: int, dropped: int
-) -> None:
+def test_newest_256_captures_are_kept_and_older_stay_judged(count: int, asked: int, dropped: int) -> None:
     bucket = Bucket()
     session, _ = bucket.turn(None, bucket.trace(T0), bucket.trace(T0 - 1e8, folder="kernel-traces/older/"))
     session.stream.state.versions = known(count)
@@ -323,9 +307,7 @@ def test_given_hundreds_of_captures_when_judged_then_the_newest_256_are_remember
 
 
 @pytest.mark.parametrize(("others", "asked"), [(254, 1), (255, 1), (256, 0)])
-def test_given_a_rank_that_comes_late_when_its_capture_is_the_oldest_that_is_remembered_then_it_is_judged_anew(
-    others: int, asked: int
-) -> None:
+def test_oldest_kept_capture_is_judged_again_for_a_late_rank(others: int, asked: int) -> None:
     bucket = Bucket()
     session, _ = judged(bucket, T0, bucket.trace(T0))
     known_now = {**session.stream.state.versions, **known(others, 2027)}
@@ -335,10 +317,10 @@ def test_given_a_rank_that_comes_late_when_its_capture_is_the_oldest_that_is_rem
     assert bucket.state.asked == 1 + asked
 
 
-def test_given_a_folder_of_too_many_objects_when_listed_then_that_is_counted_once(
+def test_folder_of_too_many_objects_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.kernels.captures.listed.MOST_LISTED", 1)
+    monkeypatch.setattr("trainguard.kernels.captures.grouping.MOST_LISTED", 1)
     bucket = Bucket()
     keys = [bucket.trace(T0), bucket.trace(T0 + 1.0, rank=1)]
     bucket.turn(T0 + 60.0, *keys)
@@ -346,7 +328,7 @@ def test_given_a_folder_of_too_many_objects_when_listed_then_that_is_counted_onc
     assert bucket.record.counters == {"folders_cut_off": 1}
 
 
-def test_given_an_item_when_opened_and_closed_then_its_state_is_the_same() -> None:
+def test_item_round_trip_keeps_the_state() -> None:
     bucket = Bucket()
     judged(bucket, T0, bucket.trace(T0))
     before = bucket.record

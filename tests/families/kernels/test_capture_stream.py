@@ -7,14 +7,14 @@ import pytest
 from tests.families.kernels.test_capture_rules import FOUND
 from tests.families.kernels.test_capture_session import PLAN, T0, Bucket, judged, waiting
 from tests.support.captures import KEY, ROOT, trace_key
-from trainguard.families.kernels.family import KERNEL_PROFILES
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import NodeRecord
+from trainguard.engine.kernels.streams import KERNEL_PROFILES
 from trainguard.kernels.captures.keys import match_key
-from trainguard.layout import ProfileRoot
-from trainguard.records import NodeRecord
-from trainguard.rules.kernels.registry import KERNEL_RULES
+from trainguard.kernels.rules.registry import KERNEL_RULES
 
 
-def test_given_a_stream_of_captures_when_asked_then_it_has_rows_that_are_due_and_a_copy_that_ends() -> None:
+def test_stream_has_due_rows_and_a_copy_to_finish() -> None:
     bucket = Bucket()
     judged(bucket, T0, bucket.trace(T0))
     stream = KERNEL_PROFILES.open_stream(bucket.record, PLAN)
@@ -27,7 +27,7 @@ def test_given_a_stream_of_captures_when_asked_then_it_has_rows_that_are_due_and
     assert list(KERNEL_PROFILES.unit_rules("all-ranks")) == [rule.name for rule in KERNEL_RULES]
 
 
-def test_given_a_new_verdict_when_taken_in_then_its_rows_are_due_and_a_copy_to_finish_knows_it() -> None:
+def test_rows_of_a_new_verdict_are_due_and_known_to_the_copy() -> None:
     bucket = waiting()
     bucket.answer(bucket.run())
     session, _ = bucket.turn(T0 + 60.0)
@@ -43,7 +43,7 @@ def test_given_a_new_verdict_when_taken_in_then_its_rows_are_due_and_a_copy_to_f
     assert another.store() is another.state
 
 
-def test_given_a_stream_when_its_item_is_too_large_then_evidence_goes_then_rules_and_then_nothing_more() -> None:
+def test_large_item_drops_evidence_before_rules() -> None:
     bucket = Bucket()
     session, _ = judged(bucket, T0, bucket.trace(T0))
     stream, steps = session.stream, []
@@ -63,9 +63,7 @@ def test_given_a_stream_when_its_item_is_too_large_then_evidence_goes_then_rules
         ("other/logs/a.pt.trace.json", None),
     ],
 )
-def test_given_a_key_below_a_job_when_it_is_known_then_a_trace_is_its_own_and_nobody_is_asked_of_anything_else(
-    key: str, folder: str | None
-) -> None:
+def test_trace_below_a_known_job_is_its_own_without_lookup(key: str, folder: str | None) -> None:
     asked: list[str] = []
 
     def known(key: str) -> ProfileRoot | None:

@@ -4,13 +4,13 @@ import pytest
 
 from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
 from tests.support.small_job import JOB, START, Upload
-from trainguard.engine.streams.state_items import items_of
-from trainguard.records import Status
-from trainguard.report.build import build_report
+from trainguard.core.records import Status
+from trainguard.engine.streams.session import items_of
 from trainguard.report.html.render import render_report
+from trainguard.report.job.build import build_report
 
 
-def test_given_even_ranks_when_a_capture_is_judged_then_rows_say_ok_and_nobody_is_alerted() -> None:
+def test_even_ranks_give_ok_rows_and_no_alert() -> None:
     live = Live()
     live.write(capture())
     live.until(FIRST + 900.0)
@@ -20,7 +20,7 @@ def test_given_even_ranks_when_a_capture_is_judged_then_rows_say_ok_and_nobody_i
 
 
 @pytest.mark.parametrize("folder", ["", "output/logs/"], ids=["the job's own folder", "another folder"])
-def test_given_traces_elsewhere_below_a_job_that_is_known_when_announced_then_they_are_a_capture(folder: str) -> None:
+def test_traces_elsewhere_below_a_known_job_are_a_capture(folder: str) -> None:
     live = Live()
     live.write([Upload(START, f"{ROOT.folder}checkpoints/training.log", b"")])
     live.until(START + 60.0)
@@ -30,7 +30,7 @@ def test_given_traces_elsewhere_below_a_job_that_is_known_when_announced_then_th
     assert len(live.machine.digested) == 4
 
 
-def test_given_a_trace_below_no_job_that_is_known_when_announced_then_it_is_counted_and_makes_no_job() -> None:
+def test_trace_below_no_known_job_is_counted_without_a_job() -> None:
     live = Live()
     live.write(capture(folder="output/logs/"))
     live.until(FIRST + 300.0)
@@ -38,7 +38,7 @@ def test_given_a_trace_below_no_job_that_is_known_when_announced_then_it_is_coun
     assert live.world.jobs.load(JOB) is None
 
 
-def test_given_a_late_rank_when_its_capture_is_judged_then_the_rule_fires_once_and_the_files_are_there() -> None:
+def test_late_rank_fires_once_and_files_are_written() -> None:
     live = Live()
     live.write(capture(delay_us=HELD_UP))
     live.until(FIRST + 1_800.0)

@@ -12,19 +12,19 @@ import pytest
 from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
 from tests.support.kernel_traces import real_text
 from tests.support.small_job import BUCKET, JOB, Upload
-from trainguard.api import analyze
-from trainguard.families.installed import FAMILIES
-from trainguard.families.kernels.session import state_of
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.kernels.session import state_of
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.listing.choice import Wanted
-from trainguard.kernels.reading import read_any
+from trainguard.kernels.listing import Wanted
+from trainguard.kernels.readers.reading import read_any
 from trainguard.local import kernels as local_kernels
 from trainguard.local.analysis import NoProgress, evaluated_profile
-from trainguard.local.kernel_files import find_traces, traces_below
+from trainguard.local.api import analyze
+from trainguard.local.engine import evaluation_rows
 from trainguard.local.kernel_list import list_kernels
+from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.places import open_job
-from trainguard.local.rows import evaluation_rows
-from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.html.render import render_report
 
 LOG = "checkpoints/log.csv"

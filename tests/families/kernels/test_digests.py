@@ -17,18 +17,28 @@ from msgspec.structs import replace as with_fields
 from tests.support.captures import ROOT
 from tests.support.kernel_traces import real_names, real_profile, real_trace
 from tests.support.small_job import BUCKET, JOB
-from trainguard.adapters.function_limits import function_limits
-from trainguard.adapters.memory.faults import Fault
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import KernelTraceError, PortUnavailableError, TelemetryFormatError
-from trainguard.kernels.captures.brief import BRIEF_KERNELS, BRIEF_STEPS, brief
-from trainguard.kernels.captures.digest import BriefDigest, FullDigest, decode_brief, decode_full
-from trainguard.kernels.captures.timeline_form import LONGEST_NAME, StoredTimeline, restored, stored
+from trainguard.aws.function_limits import function_limits
+from trainguard.core.errors import KernelTraceError, PortUnavailableError, TelemetryFormatError
+from trainguard.kernels.captures.digest import (
+    BRIEF_KERNELS,
+    BRIEF_STEPS,
+    LONGEST_STORED_NAME,
+    BriefDigest,
+    FullDigest,
+    StoredTimeline,
+    brief,
+    decode_brief,
+    decode_full,
+    restored,
+    stored,
+)
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.kernels.timeline.rows import RowTable
-from trainguard.report.captures.digest import TraceDigester
-from trainguard.report.captures.plan import TraceItem
+from trainguard.stack.captures.digest import digest_trace
+from trainguard.stack.captures.plan import TraceItem
+from trainguard.testing.memory.faults import Fault
+from trainguard.testing.memory.world import MemoryWorld
 
 KEY = "digest"
 NAMES = real_names()[:4]
@@ -38,14 +48,14 @@ ITEM = TraceItem(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_given_a_real_trace_when_its_timeline_is_stored_and_read_then_it_draws_the_same(name: str) -> None:
+def test_stored_timeline_of_a_real_trace_draws_the_same(name: str) -> None:
     timeline = timeline_of(real_trace(name), 5_000)
     form = msgspec.json.decode(msgspec.json.encode(stored(timeline)), type=StoredTimeline)
     again = restored(KEY, form)
     for field in RowTable.__dataclass_fields__:
         if field != "name":
             assert np.array_equal(getattr(again.rows, field), getattr(timeline.rows, field)), field
-    before = [timeline.names[each][:LONGEST_NAME] if each >= 0 else None for each in timeline.rows.name.tolist()]
+    before = [timeline.names[each][:LONGEST_STORED_NAME] if each >= 0 else None for each in timeline.rows.name.tolist()]
     assert [again.names[each] if each >= 0 else None for each in again.rows.name.tolist()] == before
     assert (again.lanes, again.detail, again.left_out) == (timeline.lanes, timeline.detail, timeline.left_out)
     for field in ("level", "launch", "size"):
@@ -61,7 +71,7 @@ FORM = stored(timeline_of(real_trace(NAMES[0]), 300))
 
 
 @pytest.mark.parametrize("column", sorted(FORM.columns))
-def test_given_a_stored_timeline_without_a_column_when_read_then_it_is_refused(column: str) -> None:
+def test_stored_timeline_without_a_column_is_refused(column: str) -> None:
     rest = {name: each for name, each in FORM.columns.items() if name != column}
     with pytest.raises(TelemetryFormatError, match=column):
         restored(KEY, with_fields(FORM, columns=rest))
@@ -75,34 +85,40 @@ def test_given_a_stored_timeline_without_a_column_when_read_then_it_is_refused(c
         ({"size": 10**9}, "rows, expected at most"),
         ({"names": []}, "column name"),
         ({"lanes": []}, "column lane"),
-        ({"left_out": {}}, "left out"),
         ({"columns": {**FORM.columns, "start": b"no zlib"}}, "column start"),
     ],
-    ids=["longer", "negative", "a bomb", "no names", "no lanes", "no counts", "no zlib"],
+    ids=["longer", "negative", "a bomb", "no names", "no lanes", "no zlib"],
 )
-def test_given_a_hostile_timeline_when_read_then_it_is_refused_and_nothing_is_drawn(
-    change: dict[str, object], said: str
-) -> None:
+def test_hostile_timeline_is_refused_and_not_drawn(change: dict[str, object], said: str) -> None:
     with pytest.raises(TelemetryFormatError, match=said):
         restored(KEY, with_fields(FORM, **change))
 
 
+def test_a_timeline_without_counts_is_refused() -> None:
+    digest = FullDigest(profile=real_profile(NAMES[0]), timeline=FORM)
+    fields = msgspec.json.decode(msgspec.json.encode(digest))
+    fields["timeline"]["left_out"].pop("joins")
+
+    with pytest.raises(TelemetryFormatError, match="joins"):
+        decode_full(KEY, msgspec.json.encode(fields))
+
+
 @given(st.binary(max_size=200))
 @example(b"{}")
-def test_given_any_bytes_when_read_as_a_digest_then_they_are_refused_by_name(body: bytes) -> None:
+def test_arbitrary_bytes_are_refused_as_a_digest_by_name(body: bytes) -> None:
     for decode in (decode_brief, decode_full):
         with pytest.raises(TelemetryFormatError, match=KEY):
             decode(KEY, body)
 
 
-def test_given_a_digest_of_another_version_when_read_then_it_is_refused() -> None:
+def test_digest_of_another_version_is_refused() -> None:
     body = msgspec.json.encode(with_fields(BriefDigest(fault="x"), format=2))
     with pytest.raises(TelemetryFormatError, match="format 2, expected 1"):
         decode_brief(KEY, body)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_given_a_profile_when_made_brief_then_what_is_left_out_is_counted_and_ranks_compare_the_same(name: str) -> None:
+def test_brief_profile_counts_omissions_and_compares_the_same(name: str) -> None:
     profile = real_profile(name)
     small = brief(profile)
     assert len(small.kernels) == min(len(profile.kernels), BRIEF_KERNELS)
@@ -113,7 +129,7 @@ def test_given_a_profile_when_made_brief_then_what_is_left_out_is_counted_and_ra
     assert across_ranks([small, small]) == across_ranks([profile, profile])
 
 
-def test_given_more_steps_than_a_brief_profile_holds_when_compared_then_means_are_over_all_of_them() -> None:
+def test_brief_profile_averages_over_all_steps() -> None:
     profile = real_profile(next(name for name in real_names() if real_profile(name).steps))
     (step, *_) = profile.steps
     long = with_fields(profile, steps=[step] * (BRIEF_STEPS + 50))
@@ -125,7 +141,7 @@ def test_given_more_steps_than_a_brief_profile_holds_when_compared_then_means_ar
 
 
 def digested(world: MemoryWorld, item: TraceItem = ITEM) -> BriefDigest:
-    TraceDigester(objects=world.objects, limits=nullcontext).digest(item)
+    digest_trace(world.objects, item, nullcontext())
     return decode_brief(KEY, world.objects.get(BUCKET, item.place.brief, 10**8))
 
 
@@ -134,9 +150,7 @@ def digested(world: MemoryWorld, item: TraceItem = ITEM) -> BriefDigest:
     [(None, "it is gone"), (b"", "empty|no events|holds"), (b"\x00" * 100, ".+"), (b'{"traceEvents": [', ".+")],
     ids=["gone", "empty", "zeros", "cut off"],
 )
-def test_given_a_trace_that_cannot_be_read_when_digested_then_its_digest_says_why(
-    body: bytes | None, said: str
-) -> None:
+def test_digest_of_an_unreadable_trace_says_why(body: bytes | None, said: str) -> None:
     world = MemoryWorld()
     if body is not None:
         world.objects.put(BUCKET, ITEM.key, body, "application/json")
@@ -148,20 +162,20 @@ def test_given_a_trace_that_cannot_be_read_when_digested_then_its_digest_says_wh
         assert digest.fault == said
 
 
-def test_given_s3_that_does_not_answer_when_digested_then_no_digest_is_written() -> None:
+def test_unavailable_s3_writes_no_digest() -> None:
     world = MemoryWorld()
     world.objects.put(BUCKET, ITEM.key, b"{}", "application/json")
     world.faults.schedule("ProfileObjects.open_stream", Fault.FAIL_BEFORE)
     with pytest.raises(PortUnavailableError):
-        TraceDigester(objects=world.objects, limits=nullcontext).digest(ITEM)
+        digest_trace(world.objects, ITEM, nullcontext())
     assert not list(world.objects.list(BUCKET, ROOT.report, ""))
 
 
-def test_given_another_etag_or_timeline_when_digested_then_the_digest_has_another_name() -> None:
+def test_etag_or_timeline_changes_the_digest_name() -> None:
     assert len({ITEM.place, with_fields(ITEM, etag="f").place, with_fields(ITEM, rows=2_000).place}) == 3
 
 
-def test_given_time_that_runs_out_when_reading_then_the_error_names_the_trace_and_later_work_goes_on() -> None:
+def test_timeout_names_the_trace_and_later_work_goes_on() -> None:
     def forever() -> None:
         with function_limits(memory_mib=100_000, seconds=0.01, what="a.json"):
             while True:
@@ -172,10 +186,10 @@ def test_given_time_that_runs_out_when_reading_then_the_error_names_the_trace_an
     time.sleep(0.02)
 
 
-def test_given_an_alarm_that_a_callback_drops_when_time_is_over_then_the_next_one_ends_the_reading(
+def test_alarm_dropped_by_a_callback_is_raised_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.adapters.function_limits.REPEAT_S", 0.01)
+    monkeypatch.setattr("trainguard.aws.function_limits.REPEAT_S", 0.01)
 
     def drops_one() -> None:
         with function_limits(memory_mib=100_000, seconds=0.01, what="a.json"):
@@ -197,9 +211,9 @@ def test_given_no_time_when_reading_then_nothing_is_begun() -> None:
         pytest.fail("the reading began")
 
 
-def test_given_memory_that_runs_out_when_reading_then_it_is_an_error_and_not_the_end_of_the_process() -> None:
+def test_out_of_memory_is_an_error_and_not_a_crash() -> None:
     code = """
-        from trainguard.adapters.function_limits import function_limits
+        from trainguard.aws.function_limits import function_limits
         try:
             with function_limits(memory_mib=256, seconds=60.0, what="a"):
                 held = [bytes(1 << 20) for _ in range(2_000)]

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.kernels.captures.grouping import MOST_TRACES, WINDOW_S, Capture, captures_of
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ListedObject
+from trainguard.kernels.captures.grouping import MOST_LISTED, MOST_TRACES, WINDOW_S, Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import match_below, match_key
-from trainguard.kernels.captures.listed import MOST_LISTED, listed_folder
-from trainguard.layout import ProfileRoot
-from trainguard.ports import ListedObject
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 ROOT = ProfileRoot("runs/", "job-1")
 FOLDER = "runs/job-1/kernel-traces/"
@@ -77,9 +76,7 @@ def grouped(objects: list[ListedObject]) -> list[list[str]]:
     ],
     ids=["ms", "ns, gzip", "us, a folder a rank", "no time", "database", "XLA", "a folder a node"],
 )
-def test_given_a_traces_key_when_read_then_it_says_folder_writer_and_time(
-    key: str, folder: str, writer: str, written_at: float | None
-) -> None:
+def test_trace_key_gives_folder_writer_and_time(key: str, folder: str, writer: str, written_at: float | None) -> None:
     found = match_key(key)
     assert found is not None
     assert (found.folder, found.writer, found.written_at) == (folder, writer, written_at)
@@ -113,9 +110,7 @@ def test_given_another_key_when_read_then_it_is_no_trace(key: str) -> None:
     ],
     ids=["the job's own folder", "a folder a rank", "below an output", "XLA", "one of the five"],
 )
-def test_given_a_trace_in_any_folder_of_a_job_when_read_then_its_folder_is_that_of_its_capture(
-    below: str, folder: str, writer: str
-) -> None:
+def test_trace_in_any_job_folder_has_the_folder_of_its_capture(below: str, folder: str, writer: str) -> None:
     found = match_below(f"{ROOT.folder}{below}", ROOT)
     assert found is not None
     assert (found.root, found.folder, found.writer) == (ROOT, f"{ROOT.folder}{folder}", writer)
@@ -135,11 +130,11 @@ def test_given_a_trace_in_any_folder_of_a_job_when_read_then_its_folder_is_that_
     ],
     ids=["a model", "a database", "results", "another job's", "another folder", "too deep", "no name", "too long"],
 )
-def test_given_another_object_below_a_job_when_read_then_it_is_no_trace_of_it(key: str) -> None:
+def test_other_object_below_a_job_is_no_trace(key: str) -> None:
     assert match_below(key, ROOT) is None
 
 
-def test_given_a_jobs_own_folder_with_much_else_when_listed_then_the_rest_is_skipped_and_its_traces_are_found() -> None:
+def test_traces_in_a_crowded_job_folder_are_found() -> None:
     objects = Watched()
     for number in range(2_500):
         objects.put("b", f"{ROOT.folder}checkpoints/{number:06d}", b"", "")
@@ -152,37 +147,37 @@ def test_given_a_jobs_own_folder_with_much_else_when_listed_then_the_rest_is_ski
     assert objects.looked_at < 1_100
 
 
-def test_given_more_objects_than_are_looked_at_when_listed_then_that_is_said() -> None:
+def test_truncated_listing_is_reported() -> None:
     found = listed_folder(Endless(), "b", ROOT.folder)
     assert (len(found.objects), found.is_cut) == (MOST_LISTED, True)
 
 
-def test_given_windows_of_four_ranks_when_grouped_then_each_window_is_a_capture() -> None:
+def test_each_window_of_four_ranks_is_a_capture() -> None:
     windows = [(f"n_{rank}", AT + 60.0 * window + rank) for window in range(3) for rank in range(4)]
     assert grouped(listed(*windows)) == [["n_0", "n_1", "n_2", "n_3"]] * 3
 
 
-def test_given_a_writer_that_lags_behind_the_next_window_when_grouped_then_it_is_in_its_own_window() -> None:
+def test_lagging_writer_is_in_its_own_window() -> None:
     skewed = [("n_0", AT), ("n_0", AT + 10.0), ("n_1", AT + 12.0), ("n_0", AT + 20.0), ("n_1", AT + 22.0)]
     assert grouped(listed(*skewed)) == [["n_0", "n_1"], ["n_0", "n_1"], ["n_0"]]
 
 
 @pytest.mark.parametrize(("later", "captures"), [(WINDOW_S, 1), (WINDOW_S + 0.001, 2)], ids=["on it", "beyond"])
-def test_given_a_trace_at_the_windows_end_when_grouped_then_300_s_still_belong(later: float, captures: int) -> None:
+def test_trace_300_s_after_the_window_still_belongs(later: float, captures: int) -> None:
     assert len(captures_of(ROOT, FOLDER, listed(("n_0", AT), ("n_1", AT + later)))) == captures
 
 
-def test_given_traces_that_were_copied_later_when_grouped_then_the_time_in_the_name_counts() -> None:
+def test_time_in_the_name_counts_for_copied_traces() -> None:
     copied = [("n_0", AT), ("n_1", AT + 1.0), ("n_0", AT + 900.0), ("n_1", AT + 901.0)]
     assert len(captures_of(ROOT, FOLDER, listed(*copied, late_s=86_400.0))) == 2
 
 
-def test_given_a_time_in_a_name_that_lies_ahead_when_grouped_then_s3s_time_counts() -> None:
+def test_s3_time_counts_if_the_name_lies_ahead() -> None:
     (capture,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n_0.9999999999999.pt.trace.json", AT, 1)])
     assert capture.at == AT
 
 
-def test_given_a_late_rank_when_grouped_again_then_the_name_stays_and_the_version_changes() -> None:
+def test_late_rank_keeps_the_name_and_changes_the_version() -> None:
     before, after = (
         captures_of(ROOT, FOLDER, listed(*[(f"n_{rank}", AT + rank) for rank in range(n)])) for n in (3, 4)
     )
@@ -190,13 +185,13 @@ def test_given_a_late_rank_when_grouped_again_then_the_name_stays_and_the_versio
     assert before[0].version != after[0].version
 
 
-def test_given_a_trace_that_was_written_anew_when_grouped_then_the_version_changes() -> None:
+def test_rewritten_trace_changes_the_version() -> None:
     (first,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "a")])
     (again,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "b")])
     assert first.version != again.version
 
 
-def test_given_more_traces_than_a_capture_takes_when_grouped_then_the_others_are_counted() -> None:
+def test_traces_beyond_the_capture_limit_are_counted() -> None:
     many = listed(*[(f"n_{rank}", AT) for rank in range(MOST_TRACES + 5)])
     (capture,) = captures_of(ROOT, FOLDER, many)
     assert (len(capture.traces), capture.left_out) == (MOST_TRACES, 5)
@@ -206,7 +201,7 @@ def test_given_more_traces_than_a_capture_takes_when_grouped_then_the_others_are
     st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 3_000.0, allow_nan=False)), min_size=1, max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_given_traces_in_any_order_when_grouped_then_captures_are_the_same_and_hold_each_writer_once(
+def test_captures_are_independent_of_order_with_one_per_writer(
     written: list[tuple[int, float]], chance: object
 ) -> None:
     objects = listed(*dict.fromkeys((f"n_{who}", AT + round(at, 3)) for who, at in written))

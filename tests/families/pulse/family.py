@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from tests.families.pulse.keys import PULSE, PulseKey, match_key
 from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
+from trainguard.core.layout import EndKey
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.combine import combine
-from trainguard.layout import EndKey
-from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 
 class PulseStreams(FamilyStreams):

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from trainguard.layout import JOB_ROOT, EndKey, ProfileRoot, root_of
+from trainguard.core.layout import JOB_ROOT, EndKey, ProfileRoot, root_of
 
 PULSE = "pulse"
 _OBJECT = re.compile(rf"{JOB_ROOT}/pulse/(?P<step>\d{{9}})_(?P<worker>worker-\d{{1,5}})\.json")

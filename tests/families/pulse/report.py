@@ -1,9 +1,8 @@
 """The family's half in reports."""
 
-from trainguard.records import NodeRecord
+from trainguard.core.records import NodeRecord
 from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import shown_time
+from trainguard.report.evaluated_job import EvaluatedJob, shown_time
 
 
 class PulseReport:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from trainguard.records import Status
+from trainguard.core.records import Status
 from trainguard.rules.protocol import NonNegativeInt, Positive, Rule, RuleParameters
 from trainguard.rules.rule_result import RuleResult
 

@@ -10,15 +10,15 @@ import msgspec
 
 from tests.families.pulse.keys import PULSE, PulseKey, match_key
 from tests.families.pulse.rule import Beat
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import TelemetryFormatError
 from trainguard.pricing.cost import Account
-from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
 
 _STEP = "step"

@@ -8,13 +8,13 @@ from tests.families.training.step_rules import RULES
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload
 from tests.support.tensor_files import HookWriter
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.family import Families
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.training.family import TrainingFamily
-from trainguard.families.training.keys import SCALAR_FILES, SCALARS, TRAINING
-from trainguard.layout import ProfileRoot
-from trainguard.records import NodeRecord, RuleRow, StreamKey
-from trainguard.tensors.debug.keys import ALL_WORKERS
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.training.family import TrainingFamily
+from trainguard.engine.training.keys import SCALAR_FILES, SCALARS, TRAINING
+from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 
 FAMILIES = Families(PROFILER, TrainingFamily(RULES, [rule.name for rule in RULES]))
 ROOT = ProfileRoot("", JOB)

@@ -19,9 +19,9 @@ from tests.families.training.step_rules import HIGH_LOSS, SAME_WEIGHTS
 from tests.support.delivery import Network
 from tests.support.small_job import START, Upload, describe
 from tests.support.tensor_files import HookWriter
-from trainguard.adapters.memory.faults import Fault
-from trainguard.families.training.debug_stream import NO_DATA
-from trainguard.records import JobStatus, Status
+from trainguard.core.records import JobStatus, Status
+from trainguard.engine.training.debug_session import NO_DATA
+from trainguard.testing.memory.faults import Fault
 
 
 def index_key(step: int, worker: str = "worker_0") -> str:
@@ -33,16 +33,16 @@ def reasons(network: Network, what: str) -> list[str]:
 
 
 def close(network: Network) -> None:
-    """Let SageMaker say that the job has ended, and the tick see it."""
+    """Let SageMaker say that the job has ended, and the scheduler see it."""
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
     for _ in range(29):
         network.now += 60.0
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 30.0, batch_s=0.0)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"meta": {}}', b"\xff\xfe", b'{"meta": 1, "tensor_payload": []}'])
-def test_given_a_broken_index_of_one_worker_when_the_step_is_complete_then_it_goes_on_with_the_others(
+def test_broken_index_of_one_worker_leaves_the_others(
     body: bytes,
 ) -> None:
     files = run_files([1.0, 200.0], workers=2)
@@ -53,9 +53,7 @@ def test_given_a_broken_index_of_one_worker_when_the_step_is_complete_then_it_go
     assert "000000000001_worker_1.json" in reasons(network, "bad_objects")[0]
 
 
-def test_given_a_step_of_which_nothing_can_be_read_when_it_is_complete_then_it_is_counted_and_the_next_one_comes() -> (
-    None
-):
+def test_unreadable_step_is_counted_and_the_next_is_judged() -> None:
     files = run_files([1.0, 200.0, 300.0])
     files["index/000000000/000000000001_worker_0.json"] = b"{"
     network = network_of(uploads_of(files))
@@ -64,7 +62,7 @@ def test_given_a_step_of_which_nothing_can_be_read_when_it_is_complete_then_it_i
     assert (item.cursors["step"], item.counters) == (2, {"bad_objects": 1})
 
 
-def test_given_a_broken_event_file_when_a_rule_reads_it_then_it_is_counted_and_named_and_no_all_clear() -> None:
+def test_broken_event_file_is_named_and_gives_no_all_clear() -> None:
     files = run_files([1.0])
     events = "events/000000000000/000000000000_worker_0.tfevents"
     files[events] = files[events][:40] + b"\0" * 8 + files[events][48:]
@@ -74,9 +72,7 @@ def test_given_a_broken_event_file_when_a_rule_reads_it_then_it_is_counted_and_n
     assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.ERROR
 
 
-def test_given_one_worker_without_an_index_and_one_without_events_when_the_step_is_complete_then_the_run_goes_on() -> (
-    None
-):
+def test_missing_index_and_missing_events_do_not_stop_the_run() -> None:
     files = run_files([1.0, 1.0, 200.0], workers=2)
     files["index/000000000/000000000001_worker_1.json"] = b"{"
     files["events/000000000001/000000000001_worker_0.tfevents"] = b""
@@ -86,7 +82,7 @@ def test_given_one_worker_without_an_index_and_one_without_events_when_the_step_
     assert (item.cursors["step"], item.counters["bad_objects"], item.watermark_s) == (2, 1, START + 20.0)
 
 
-def test_given_an_event_file_that_is_gone_when_the_step_is_complete_then_it_is_counted_and_the_run_goes_on() -> None:
+def test_missing_event_file_is_counted_and_the_run_goes_on() -> None:
     uploads = uploads_of(run_files([200.0, 200.0]))
     network = network_of(each for each in uploads if "events/000000000000/" not in each.key)
     assert debug_item(network).counters["bad_tensors"] >= 1
@@ -94,7 +90,7 @@ def test_given_an_event_file_that_is_gone_when_the_step_is_complete_then_it_is_c
     assert debug_item(network).cursors["step"] == 1
 
 
-def test_given_a_store_that_does_not_answer_while_a_rule_reads_when_it_answers_again_then_the_step_is_judged() -> None:
+def test_step_is_judged_once_an_unavailable_store_is_back() -> None:
     uploads = uploads_of(run_files([1.0, 200.0]))
     network = network_of(uploads[:-1])
     network.put(uploads[-1])
@@ -108,7 +104,7 @@ def test_given_a_store_that_does_not_answer_while_a_rule_reads_when_it_answers_a
     assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.FIRED
 
 
-def test_given_a_worker_that_skips_steps_when_a_later_step_is_complete_then_the_steps_between_are_judged() -> None:
+def test_steps_a_worker_skipped_are_judged_with_a_later_one() -> None:
     uploads = uploads_of(run_files([1.0, 200.0, 1.0, 1.0], workers=3))
     skipped = {index_key(1, "worker_2"), index_key(2, "worker_2")}
     network = network_of(each for each in uploads if each.key not in skipped)
@@ -116,7 +112,7 @@ def test_given_a_worker_that_skips_steps_when_a_later_step_is_complete_then_the_
     assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
 
 
-def test_given_an_index_that_comes_after_its_step_was_judged_when_it_is_met_then_it_is_counted_as_late() -> None:
+def test_index_after_its_judged_step_is_counted_as_late() -> None:
     uploads = uploads_of(run_files([1.0, 1.0, 1.0], workers=2))
     late = next(each for each in uploads if each.key == index_key(1, "worker_1"))
     network = network_of(each for each in uploads if each is not late)
@@ -124,7 +120,7 @@ def test_given_an_index_that_comes_after_its_step_was_judged_when_it_is_met_then
     assert debug_item(network).counters == {"late": 1}
 
 
-def test_given_a_worker_that_writes_no_more_when_a_thousand_steps_wait_then_the_first_half_is_judged() -> None:
+def test_silent_worker_lets_half_of_a_thousand_steps_be_judged() -> None:
     writer = HookWriter(workers=2)
     for worker in ("worker_0", "worker_1"):
         writer.collections({"losses": (["loss"], [])}, worker=worker)
@@ -142,7 +138,7 @@ def test_given_a_worker_that_writes_no_more_when_a_thousand_steps_wait_then_the_
     assert item.counters["steps_given_up"] == 500
 
 
-def test_given_the_end_without_a_collections_file_when_the_job_closes_then_every_rule_is_in_error() -> None:
+def test_missing_collections_file_puts_every_rule_in_error() -> None:
     network = network_of([Upload(START + 1.0, f"{FOLDER}training_job_end.ts", b"")])
     close(network)
     rows = rows_of(network)
@@ -150,7 +146,7 @@ def test_given_the_end_without_a_collections_file_when_the_job_closes_then_every
         assert (rows[rule].status, rows[rule].finding.reason) == (Status.ERROR, NO_DATA)
 
 
-def test_given_collections_that_cannot_be_read_when_the_job_closes_then_every_rule_is_in_error() -> None:
+def test_unreadable_collections_put_every_rule_in_error() -> None:
     files = {**run_files([1.0, 200.0]), "collections/000000000/worker_0_collections.json": b"{"}
     network = network_of(uploads_of(files))
     close(network)
@@ -158,7 +154,7 @@ def test_given_collections_that_cannot_be_read_when_the_job_closes_then_every_ru
     assert debug_item(network).counters["bad_objects"] == 1
 
 
-def test_given_tensors_that_no_rule_needs_when_the_job_closes_then_the_rules_say_what_to_record() -> None:
+def test_rules_without_their_tensors_say_what_to_record() -> None:
     writer = HookWriter().collections({"losses": ([], [])}).step(0, {"other": 1.0}, at=START)
     network = network_of(uploads_of(writer.files))
     close(network)
@@ -167,14 +163,14 @@ def test_given_tensors_that_no_rule_needs_when_the_job_closes_then_the_rules_say
     assert "record the collection losses" in row.finding.reason
 
 
-def test_given_the_end_of_the_run_when_its_mark_comes_then_a_step_that_lacks_a_worker_is_judged() -> None:
+def test_end_mark_judges_a_step_that_lacks_a_worker() -> None:
     uploads = uploads_of(run_files([1.0, 200.0], workers=2, ended=True))
     network = network_of(each for each in uploads if each.key != index_key(1, "worker_1"))
     assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
     assert network.job().closing is False
 
 
-def test_given_a_time_that_cannot_be_when_a_step_is_judged_then_s3s_time_stands() -> None:
+def test_impossible_step_time_falls_back_to_s3() -> None:
     writer = HookWriter().collections({"losses": (["loss"], [])})
     for step, at in enumerate([float("nan"), -1.0, 1e300, START + 30.0]):
         writer.step(step, {"loss": 1.0}, at=at)
@@ -182,7 +178,7 @@ def test_given_a_time_that_cannot_be_when_a_step_is_judged_then_s3s_time_stands(
     assert debug_item(network).watermark_s == pytest.approx(START + 30.5, abs=10.0)
 
 
-def test_given_objects_of_two_places_when_they_bear_the_jobs_name_then_only_the_jobs_own_are_judged() -> None:
+def test_only_own_objects_of_a_job_name_are_judged() -> None:
     uploads = uploads_of(run_files([1.0]))
     network = network_of(uploads)
     for upload in uploads_of(run_files([900.0, 900.0])):

@@ -20,9 +20,9 @@ from tests.families.training.runs import (
 )
 from tests.support.delivery import Network
 from tests.support.small_job import START, Upload, describe
+from trainguard.core.records import JobStatus
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.families.training.debug_session import state_of
-from trainguard.records import JobStatus
+from trainguard.engine.training.debug_session import state_of
 
 WORKERS, STEPS = 3, 8
 LOSSES = [1.0, 1.0, 200.0, 300.0, 1.0, 500.0, 1.0, 1.0]
@@ -66,12 +66,12 @@ def play(delivery: Delivery) -> Network:
         elif wakes(upload):
             network.announce(upload, at)
         if delivery.ticks and kind == 0 and upload.key.endswith("worker_0.json"):
-            network.tick()
+            network.run_scheduler()
     network.run_until(START + 8_000.0, batch_s=delivery.batch_s)
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
     for minute in range(0, 30, 3):
         network.now = START + 8_000.0 + 60.0 * minute
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 30.0, batch_s=delivery.batch_s)
     return network
 
@@ -103,7 +103,7 @@ def expected() -> object:
     return outcome(play(Delivery(tuple(0.5 for _ in uploads()), ticks=False)))
 
 
-def test_given_plain_delivery_when_the_job_ends_then_each_episode_has_fired_once() -> None:
+def test_plain_delivery_fires_each_episode_once() -> None:
     network = play(Delivery(tuple(0.5 for _ in uploads())))
     assert [value for _, _, value in fires_of(network)] == [200.0, 500.0]
     assert debug_item(network).cursors == {"step": 7, "newest": 7}
@@ -111,7 +111,7 @@ def test_given_plain_delivery_when_the_job_ends_then_each_episode_has_fired_once
 
 
 @pytest.mark.parametrize("calls", range(1, 30, 2))
-def test_given_a_function_that_dies_at_any_call_when_messages_come_again_then_nothing_differs(calls: int) -> None:
+def test_function_crash_at_any_call_changes_nothing(calls: int) -> None:
     network = play(Delivery(tuple(0.5 for _ in uploads()), doomed=(0, calls, calls, 30 - calls), ticks=False))
     assert outcome(network) == expected()
 
@@ -133,11 +133,11 @@ def deliveries(draw: st.DrawFn) -> Delivery:
 
 @settings(max_examples=60, deadline=None)
 @given(deliveries())
-def test_given_any_delivery_when_the_job_ends_then_state_rows_and_fires_are_the_same(delivery: Delivery) -> None:
+def test_any_delivery_gives_the_same_state_rows_and_fires(delivery: Delivery) -> None:
     assert outcome(play(delivery)) == expected()
 
 
-def test_given_a_worker_that_writes_between_two_pages_of_a_listing_then_no_step_lacks_it() -> None:
+def test_worker_writing_between_listing_pages_loses_no_step() -> None:
     """S3 shows a page as it is when it is asked for: a step of a worker comes after the page that would show it."""
     every = uploads_of(run_files([1.0, 1.0, 1.0], workers=2))
     slow = [each for each in every if "_worker_0." in each.key and "/000000000000_" not in each.key]

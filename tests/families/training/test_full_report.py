@@ -11,11 +11,11 @@ from tests.support.delivery import Network
 from tests.support.report_runs import FOLDER, ReportRun
 from tests.support.small_job import BUCKET, JOB, START, describe
 from tests.support.tensor_trials import trials
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import ObjectMissingError
-from trainguard.families.installed import FAMILIES
+from trainguard.core.errors import ObjectMissingError
+from trainguard.engine.installed import FAMILIES
 from trainguard.report.document import Report
-from trainguard.report.stack import run_digest
+from trainguard.stack.report import run_digest
+from trainguard.testing.memory.world import MemoryWorld
 
 
 def evaluated(trial: str, rules: str) -> MemoryWorld:
@@ -41,7 +41,7 @@ def names_of(world: MemoryWorld) -> set[str]:
     return {each.key.removeprefix(FOLDER) for each in world.objects.list(BUCKET, FOLDER, "")}
 
 
-def test_given_exploding_tensors_when_reported_then_the_page_shows_where_it_began() -> None:
+def test_exploding_tensors_show_where_it_began() -> None:
     world = evaluated("exploding_tensor", "ExplodingTensor")
     ReportRun(world).run()
     training = report_of(world).training
@@ -55,7 +55,7 @@ def test_given_exploding_tensors_when_reported_then_the_page_shows_where_it_bega
     assert not [name for name in names_of(world) if name.startswith("parts/")]
 
 
-def test_given_a_run_of_xgboost_when_reported_in_many_parts_then_its_files_are_as_in_one() -> None:
+def test_xgboost_report_in_parts_matches_one_part() -> None:
     rules = "CreateXgboostReport Confusion"
     at_once, by_step = evaluated("hook_xgboost_wine", rules), evaluated("hook_xgboost_wine", rules)
     ReportRun(at_once).run()
@@ -82,7 +82,7 @@ XGBOOST_FILES = (
 
 
 @pytest.mark.parametrize("how", [{"lost": {"all-workers"}}, {"late": {"all-workers"}}])
-def test_given_tensors_that_cannot_be_read_when_reported_then_the_rest_is_written_and_that_is_said(how: Any) -> None:
+def test_unreadable_tensors_are_reported_and_rest_is_written(how: Any) -> None:
     world = evaluated("exploding_tensor", "ExplodingTensor")
     ReportRun(world, **how).run()
     report = report_of(world)
@@ -91,7 +91,7 @@ def test_given_tensors_that_cannot_be_read_when_reported_then_the_rest_is_writte
     assert b"debug-output could not be read" in written(world, "report.json")
 
 
-def test_given_no_time_for_all_steps_when_reported_then_the_first_are_shown_and_that_is_said(
+def test_report_out_of_time_shows_the_first_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run_digest, "MAX_PARTS", 2)
@@ -115,7 +115,7 @@ def put_scalars(network: Network) -> None:
     close(network)
 
 
-def test_given_files_of_scalars_alone_when_reported_in_many_parts_then_losses_are_drawn_as_in_one() -> None:
+def test_scalar_report_in_parts_draws_the_losses_of_one() -> None:
     shown = []
     for looks in (1_000_000, 0):
         network = Network(families=FAMILIES)
@@ -136,7 +136,7 @@ def test_given_files_of_scalars_alone_when_reported_in_many_parts_then_losses_ar
     assert shown[0][1] == shown[1][1]
 
 
-def test_given_tensors_and_files_of_scalars_when_reported_then_both_are_drawn() -> None:
+def test_tensors_and_scalars_are_both_drawn() -> None:
     network = Network(families=FAMILIES)
     network.world.training_jobs.set(describe({"trainguard:training-rules": "ExplodingTensor"}))
     for place, upload in enumerate(uploads_of(trials()["exploding_tensor"])):
@@ -151,7 +151,7 @@ def test_given_tensors_and_files_of_scalars_when_reported_then_both_are_drawn() 
     assert 'id="training-gradients"' in written(network.world, "report.html").decode()
 
 
-def test_given_no_time_for_all_files_of_scalars_when_reported_then_that_is_said(
+def test_report_out_of_time_names_unread_scalar_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run_digest, "MAX_PARTS", 1)
@@ -161,7 +161,7 @@ def test_given_no_time_for_all_files_of_scalars_when_reported_then_that_is_said(
     assert b"The files of scalars could not be read" in written(network.world, "report.json")
 
 
-def test_given_a_report_from_state_when_written_then_it_has_no_tensors() -> None:
+def test_report_from_state_has_no_tensors() -> None:
     world = evaluated("exploding_tensor", "ExplodingTensor")
     assert ReportRun(world).build({"job": JOB})
     assert report_of(world).training is None

@@ -1,4 +1,4 @@
-"""A job whose end nobody tells of: its data fall silent, however often the engine looks for more."""
+"""A job whose end no event reports: its data stop, however often the engine looks for more."""
 
 from collections import Counter
 
@@ -9,11 +9,11 @@ from tests.families.training.test_scalars import events
 from tests.families.training.test_stall import FAMILIES, stalled
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.tick import job_care
-from trainguard.engine.tick.job_care import ABANDONED_S
-from trainguard.families.training.keys import STALLED
-from trainguard.records import JobStatus, Status
+from trainguard.core.records import JobStatus, Status
+from trainguard.engine.reconcile import reconciler
+from trainguard.engine.reconcile.reconciler import ABANDONED_S
+from trainguard.engine.training.keys import STALLED
+from trainguard.testing.memory.faults import Fault
 
 KEY = f"{JOB}/tensorboard-output/events.out.tfevents.1.host"
 HOUR = 60
@@ -34,19 +34,19 @@ def write(network: Network, steps: range, *, at: float) -> None:
 
 
 def ticked(network: Network, minutes: int) -> Counter[str]:
-    """Let a tick run each minute, and what it asks for be done; return what was called."""
+    """Let a run of the scheduler run each minute, and what it asks for be done; return what was called."""
     before = len(network.world.faults.calls)
     begun = network.now
     for minute in range(1, minutes + 1):
         network.run_until(begun + 60.0 * minute, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     return Counter(network.world.faults.calls[before:])
 
 
 @pytest.fixture
 def two_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a job be left after two hours: a day of ticks takes seconds."""
-    monkeypatch.setattr(job_care, "ABANDONED_S", 2.0 * 3_600.0)
+    monkeypatch.setattr(reconciler, "ABANDONED_S", 2.0 * 3_600.0)
 
 
 def reports(network: Network) -> int:
@@ -67,7 +67,7 @@ def test_a_killed_job_is_closed_after_a_day_of_silence() -> None:
     assert {row.expires_at for row in rows_of(network).values()} == {job.expires_at}
     assert called["TrainingJobs.describe"] <= 24 * HOUR / 6 + 2
     assert called["NodeStates.save"] < 14 * HOUR
-    assert ticked(network, 47 * HOUR) == Counter({"Jobs.urgent": 47 * HOUR, "Jobs.calm": 47 * HOUR})
+    assert ticked(network, 47 * HOUR) == Counter({"Jobs.polled_fast": 47 * HOUR, "Jobs.polled_slowly": 47 * HOUR})
 
 
 @pytest.mark.parametrize("quiet_hours", [1, 7])

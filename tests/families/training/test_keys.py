@@ -3,20 +3,20 @@
 import pytest
 
 from tests.families.training.runs import FAMILIES
-from trainguard.errors import ForeignKeyError
-from trainguard.families.training.keys import ScalarKey, match_key
-from trainguard.layout import EndKey, ProfileRoot
-from trainguard.tensors.debug.keys import TensorKey
+from trainguard.core.errors import ForeignKeyError
+from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.engine.training.keys import ScalarKey, match_key
+from trainguard.formats.tensors.debug.keys import TensorKey
 
 
-def test_given_an_index_file_when_parsed_then_it_is_of_the_stream_of_all_workers() -> None:
+def test_index_file_belongs_to_the_stream_of_all_workers() -> None:
     key = FAMILIES.parse_key("a/b/job/debug-output/index/000000001/000000001500_worker_3.json")
     assert isinstance(key, TensorKey)
     assert (key.root, key.node, key.stream) == (ProfileRoot("a/b/", "job"), "all-workers", "training")
     assert (key.file.kind, key.file.step, key.file.worker) == ("index", 1500, "worker_3")
 
 
-def test_given_the_mark_of_the_end_when_parsed_then_it_is_for_the_stream_of_debug_output() -> None:
+def test_end_mark_belongs_to_the_debug_output_stream() -> None:
     found = FAMILIES.parse_key("job/debug-output/training_job_end.ts")
     assert found == EndKey(ProfileRoot("", "job"), "training", "all-workers")
 
@@ -32,9 +32,7 @@ def test_given_the_mark_of_the_end_when_parsed_then_it_is_for_the_stream_of_debu
         ("job/tensorboard-output/checkpoints/metrics.csv", "job", "csv", "tensorboard-output/checkpoints/metrics.csv"),
     ],
 )  # fmt: skip
-def test_given_a_file_of_scalars_when_parsed_then_the_first_known_folder_names_the_job(
-    key: str, job: str, kind: str, name: str
-) -> None:
+def test_first_known_folder_of_a_scalar_file_names_the_job(key: str, job: str, kind: str, name: str) -> None:
     found = match_key(key)
     assert isinstance(found, ScalarKey)
     assert (found.root.job, found.file.kind, found.name) == (job, kind, name)
@@ -58,6 +56,6 @@ def test_given_a_file_of_scalars_when_parsed_then_the_first_known_folder_names_t
         "job/tensorboard-output/a\nb/metrics.csv",
     ],
 )
-def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_reason(key: str) -> None:
+def test_foreign_or_hostile_key_is_refused_with_a_reason(key: str) -> None:
     with pytest.raises(ForeignKeyError):
         FAMILIES.parse_key(key)

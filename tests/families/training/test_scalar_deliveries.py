@@ -18,9 +18,9 @@ from tests.families.training.runs import FAMILIES, SCALAR, fires_of, rows_of
 from tests.families.training.test_scalars import TB, events
 from tests.support.delivery import Network
 from tests.support.small_job import START, Upload, describe
+from trainguard.core.records import JobStatus, RuleRow
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.families.training.scalar_session import state_of
-from trainguard.records import JobStatus, RuleRow
+from trainguard.engine.training.scalar_session import state_of
 
 TRAIN, EVAL = (f"{TB}{name}/events.out.tfevents.1.host" for name in ("train", "eval"))
 MINUTES, EVERY = 6, 4
@@ -61,7 +61,7 @@ def play(written: Sequence[Upload], delivery: Delivery) -> Network:
         if at > START + 60.0 * (MINUTES + 2):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
         if what is None:
-            network.tick()
+            network.run_scheduler()
         elif kind == 0:
             network.put(what)
         else:

@@ -10,9 +10,9 @@ from tests.families.training.step_rules import HIGH_LOSS
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import event, frame, simple_scalar
-from trainguard.families.training.family import TRAINING_HEALTH
-from trainguard.families.training.scalar_session import state_of
-from trainguard.records import JobStatus, NodeRecord, Status
+from trainguard.core.records import JobStatus, NodeRecord, Status
+from trainguard.engine.training.family import TRAINING_HEALTH
+from trainguard.engine.training.scalar_session import state_of
 
 TB = f"{JOB}/tensorboard-output/"
 
@@ -45,11 +45,11 @@ def close(network: Network) -> None:
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
     for _ in range(30):
         network.now += 60.0
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 30.0, batch_s=0.0)
 
 
-def test_given_a_file_that_grows_when_it_is_announced_then_only_new_bytes_are_read_and_a_high_loss_fires() -> None:
+def test_grown_file_is_read_from_its_new_bytes_and_fires() -> None:
     network = network_of([])
     name = "tensorboard-output/events.out.tfevents.1.host"
     put(network, name, events({1: 1.0, 2: 2.0}), 10.0)
@@ -64,7 +64,7 @@ def test_given_a_file_that_grows_when_it_is_announced_then_only_new_bytes_are_re
     assert item(network).state == state
 
 
-def test_given_training_and_evaluation_in_two_folders_when_one_lags_then_steps_wait_for_it() -> None:
+def test_steps_wait_for_a_lagging_second_folder() -> None:
     network = network_of([])
     put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
     put(
@@ -83,14 +83,14 @@ def test_given_training_and_evaluation_in_two_folders_when_one_lags_then_steps_w
     assert item(network).counters == {}
 
 
-def test_given_a_source_that_is_silent_when_others_go_on_then_nothing_waits_for_it() -> None:
+def test_silent_source_holds_up_nothing() -> None:
     network = network_of([])
     put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
     put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({0: 1.0, 1: 1.0, 2: 1.0}, "loss"), 400.0)
     assert [(step, mode) for step, mode, _ in seen(network)] == [(0, "TRAIN"), (0, "EVAL"), (1, "TRAIN")]
 
 
-def test_given_a_row_for_a_step_that_is_over_when_it_comes_then_it_is_counted_as_late() -> None:
+def test_row_of_a_passed_step_is_counted_as_late() -> None:
     network = network_of([])
     put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({0: 1.0, 5: 1.0, 6: 1.0}, "loss"), 5.0)
     put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({1: 5.0, 9: 5.0}, "loss"), 10.0)
@@ -99,7 +99,7 @@ def test_given_a_row_for_a_step_that_is_over_when_it_comes_then_it_is_counted_as
     assert [(step, mode) for step, mode, _ in seen(network)] == [(0, "TRAIN"), (5, "TRAIN"), (6, "TRAIN"), (9, "EVAL")]
 
 
-def test_given_a_file_that_became_shorter_when_it_is_announced_then_it_begins_anew_and_is_counted() -> None:
+def test_shortened_file_is_restarted_and_counted() -> None:
     network = network_of([])
     name = "tensorboard-output/events.out.tfevents.1.host"
     put(network, name, events(dict.fromkeys(range(20), 1.0)), 10.0)
@@ -110,7 +110,7 @@ def test_given_a_file_that_became_shorter_when_it_is_announced_then_it_begins_an
     assert [step for step, _, _ in seen(network)] == list(range(21))
 
 
-def test_given_checkpoints_of_a_trainer_when_each_holds_the_log_until_then_each_row_is_seen_once() -> None:
+def test_cumulative_checkpoint_logs_give_each_row_once() -> None:
     network = network_of([])
     log = [{"step": step, "loss": 1.0} for step in range(1, 5)] + [{"step": 4, "eval_loss": 3.0}]
     for number in (2, 4, 6):
@@ -127,7 +127,7 @@ def test_given_checkpoints_of_a_trainer_when_each_holds_the_log_until_then_each_
     assert item(network).counters == {}
 
 
-def test_given_a_table_of_metrics_when_a_line_is_broken_then_it_is_counted_once_and_the_others_are_used() -> None:
+def test_broken_metric_line_is_counted_once() -> None:
     network = network_of([])
     table = b"step,train_loss\n1,1.0\nx,2.0\n3,200.0\n"
     put(network, "trainer-output/metrics.csv", table, 10.0)
@@ -145,9 +145,7 @@ def test_given_a_table_of_metrics_when_a_line_is_broken_then_it_is_counted_once_
         ("tensorboard-output/events.out.tfevents.1.h", b"no event file at all, not in any way"),
     ],
 )
-def test_given_a_hostile_file_when_it_is_read_then_it_is_counted_and_named_and_others_are_used(
-    name: str, body: bytes
-) -> None:
+def test_hostile_file_is_counted_and_named(name: str, body: bytes) -> None:
     network = network_of([])
     put(network, name, body, 10.0)
     put(network, "tensorboard-output/good/events.out.tfevents.1.h", events({1: 1.0, 2: 200.0, 3: 1.0}), 20.0)
@@ -157,7 +155,7 @@ def test_given_a_hostile_file_when_it_is_read_then_it_is_counted_and_named_and_o
     assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
 
 
-def test_given_a_file_with_broken_frames_at_its_end_when_it_grows_then_what_came_before_is_used() -> None:
+def test_rows_before_broken_frames_of_a_growing_file_are_used() -> None:
     network = network_of([])
     body = events({1: 1.0, 2: 200.0, 3: 1.0})
     put(network, "tensorboard-output/events.out.tfevents.1.h", body + b"\x07" * 64, 10.0)
@@ -166,7 +164,7 @@ def test_given_a_file_with_broken_frames_at_its_end_when_it_grows_then_what_came
     assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
 
 
-def test_given_many_rows_of_one_file_when_read_in_pieces_then_the_item_stays_small_and_all_are_seen() -> None:
+def test_many_rows_read_in_pieces_keep_the_item_small() -> None:
     network = network_of([])
     steps = 20_000
     put(network, "tensorboard-output/events.out.tfevents.1.h", events(dict.fromkeys(range(steps), 1.0)), 10.0)
@@ -175,7 +173,7 @@ def test_given_many_rows_of_one_file_when_read_in_pieces_then_the_item_stays_sma
     assert len(item(network).state) < 64 * 1024
 
 
-def test_given_a_leading_file_of_many_rows_when_another_lags_then_what_waits_is_bounded() -> None:
+def test_waiting_rows_of_a_leading_file_are_bounded() -> None:
     network = network_of([])
     put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
     body = events({step: float(step) / 1e6 for step in range(20_000)}, "loss")
@@ -186,7 +184,7 @@ def test_given_a_leading_file_of_many_rows_when_another_lags_then_what_waits_is_
     assert state_of(item(network)).steps == 20_001
 
 
-def test_given_an_evaluator_that_dies_at_any_call_when_messages_come_again_then_the_state_is_the_same() -> None:
+def test_evaluator_crash_at_any_call_gives_the_same_state() -> None:
     def play(doomed: list[int]) -> Network:
         network = network_of([])
         put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({}, "loss"), 1.0)
@@ -211,19 +209,17 @@ def test_given_an_evaluator_that_dies_at_any_call_when_messages_come_again_then_
     assert died > 20
 
 
-def test_given_scalars_when_the_job_is_ticked_then_its_row_names_the_files() -> None:
+def test_row_of_a_job_with_scalars_names_the_files() -> None:
     network = network_of([], FAMILIES)
     put(network, "tensorboard-output/events.out.tfevents.1.h", events({1: 200.0, 2: 200.0}), 10.0)
-    network.tick()
+    network.run_scheduler()
     row = rows_of(network)[HIGH_LOSS]
     assert (row.status, row.worst) == (Status.FIRED, "scalar-files/train/loss")
 
 
 @pytest.mark.parametrize("name", ["training.log", "training.csv", "progress.csv", "results.csv", "run_1_training.csv"])
 @pytest.mark.parametrize("folder", ["trainer-output", "checkpoints"])
-def test_given_only_the_table_of_a_keras_logger_when_it_appears_then_a_message_wakes_and_the_loss_is_judged(
-    name: str, folder: str
-) -> None:
+def test_keras_logger_table_alone_is_judged(name: str, folder: str) -> None:
     key = f"{folder}/{name}"
     assert any(f"{JOB}/{key}".endswith(end) for end in TRAINING_HEALTH.events.ends)
     assert any(fnmatchcase(f"{JOB}/{key}", pattern) for pattern in TRAINING_HEALTH.reads)
@@ -248,14 +244,14 @@ FIRST_RUN = dict.fromkeys(range(0, 60, 10), 1.0) | {30: 200.0}
     ],
     ids=["a run of its own", "resumed", "resumed and high"],
 )
-def test_given_a_second_run_in_the_job_when_its_log_grows_then_it_is_judged_anew_and_the_first_is_named(
+def test_second_run_of_a_job_is_judged_and_the_first_is_named(
     second: dict[int, float], kept: int, alerts: list[float]
 ) -> None:
     network = network_of([])
     put(network, "trainer-output/version_0/metrics.csv", table(FIRST_RUN), 10.0)
     assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
     network.now += 60.0
-    network.tick()
+    network.run_scheduler()
     for rows in range(1, len(second) + 1):
         body = table(dict(list(second.items())[:rows]))
         put(network, "trainer-output/version_1/metrics.csv", body, 1_000.0 + rows)
@@ -265,12 +261,12 @@ def test_given_a_second_run_in_the_job_when_its_log_grows_then_it_is_judged_anew
     assert (state.steps, item(network).counters["files_of_other_runs"]) == (kept + len(second), 1)
     assert "version_0/metrics.csv is of an older run" in state.notes[0]
     row = rows_of(network)[HIGH_LOSS]
-    assert "It began anew with the newest run in" in row.finding.reason
+    assert "The rule started again with the newest run in" in row.finding.reason
     assert [value for _, _, value in fires_of(network)] == alerts
 
 
 @pytest.mark.parametrize("first", [0, 70], ids=["from the start", "resumed"])
-def test_given_logs_of_two_ranks_when_both_grow_then_one_of_them_is_judged_all_the_time(first: int) -> None:
+def test_one_of_two_growing_rank_logs_is_judged_throughout(first: int) -> None:
     network = network_of([])
     for rows in range(2, 6):
         for rank in (0, 1):

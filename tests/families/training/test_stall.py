@@ -1,4 +1,4 @@
-"""StalledTrainingRule on a job that runs: the tick's clock, and what S3 says when it is asked."""
+"""StalledTrainingRule on a job that runs: the scheduler's clock, and what S3 says when it is asked."""
 
 from dataclasses import replace
 
@@ -8,14 +8,14 @@ from tests.families.training.runs import DEBUG, arrive, fires_of, network_of, ro
 from tests.families.training.step_rules import HIGH_LOSS, RULES
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, describe
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobStatus, Status
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_verdicts import job_verdicts
-from trainguard.engine.streams.family_streams import Look
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.training.family import TrainingFamily
-from trainguard.families.training.keys import STALLED
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus, Status
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.streams.job_streams import Look
+from trainguard.engine.training.family import TrainingFamily
+from trainguard.engine.training.keys import STALLED
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 
 FAMILIES = Families(PROFILER, TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
@@ -23,10 +23,10 @@ THRESHOLD_S = 1_800.0
 
 
 def ticked(network: Network, minutes: int) -> None:
-    """Let the tick run each minute, and what it asks for be done."""
+    """Let the scheduler run each minute, and what it asks for be done."""
     for _ in range(minutes):
         network.now += 60.0
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 5.0, batch_s=0.0)
 
 
@@ -34,7 +34,7 @@ def stalled(network: Network) -> list[object]:
     return [unit for rule, unit, _ in fires_of(network) if rule == STALLED]
 
 
-def test_given_a_job_that_saves_nothing_more_when_the_threshold_is_over_then_the_tick_fires_once() -> None:
+def test_job_without_saves_fires_once_after_the_threshold() -> None:
     network = network_of(uploads_of(run_files([1.0, 1.0])), FAMILIES)
     ticked(network, 29)
     assert stalled(network) == []
@@ -49,21 +49,21 @@ def test_given_a_job_that_saves_nothing_more_when_the_threshold_is_over_then_the
     assert stalled(network) == ["*"]
 
 
-def test_given_messages_that_are_stuck_in_the_queue_when_the_threshold_is_over_then_nothing_fires() -> None:
+def test_messages_stuck_in_the_queue_fire_nothing() -> None:
     uploads = uploads_of(run_files([1.0] * 8))
     network = network_of(uploads[:3], FAMILIES)
     for minute, upload in enumerate(uploads[3:]):
         network.world.objects.now = network.now
         for _ in range(10):
             network.now += 60.0
-            network.tick()
+            network.run_scheduler()
             network.run_until(network.now + 5.0, batch_s=0.0)
         network.put(type(upload)(network.now, upload.key, upload.body))
         assert minute >= 0
     assert stalled(network) == []
 
 
-def test_given_a_stall_when_training_goes_on_then_the_finding_is_over_and_the_next_stall_is_a_fire_of_its_own() -> None:
+def test_stall_ends_with_training_and_the_next_fires_again() -> None:
     uploads = uploads_of(run_files([1.0, 1.0, 1.0]))
     network = network_of(uploads[:5], FAMILIES)
     ticked(network, 45)
@@ -77,7 +77,7 @@ def test_given_a_stall_when_training_goes_on_then_the_finding_is_over_and_the_ne
     assert stalled(network) == ["*", "*"]
 
 
-def test_given_the_mark_of_the_end_when_the_job_uploads_its_model_for_an_hour_then_nothing_fires() -> None:
+def test_long_model_upload_after_the_end_mark_fires_nothing() -> None:
     network = network_of(uploads_of(run_files([1.0, 1.0], ended=True)), FAMILIES)
     ticked(network, 60)
     assert stalled(network) == []
@@ -85,7 +85,7 @@ def test_given_the_mark_of_the_end_when_the_job_uploads_its_model_for_an_hour_th
 
 
 @pytest.mark.parametrize("secondary", ["Uploading", "Interrupted", "Starting"])
-def test_given_a_job_that_does_not_train_now_when_it_saves_nothing_then_nothing_fires(secondary: str) -> None:
+def test_job_not_training_fires_nothing_without_saves(secondary: str) -> None:
     network = network_of([], FAMILIES)
     network.world.training_jobs.set(_described(secondary_status=secondary))
     for upload in uploads_of(run_files([1.0, 1.0])):
@@ -94,7 +94,7 @@ def test_given_a_job_that_does_not_train_now_when_it_saves_nothing_then_nothing_
     assert stalled(network) == []
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_it_saves_nothing_then_nobody_says_that_it_stalls() -> None:
+def test_job_unknown_to_sagemaker_is_not_stalled() -> None:
     network = network_of([], FAMILIES)
     network.world.training_jobs.forget(JOB)
     for upload in uploads_of(run_files([1.0, 1.0])):
@@ -104,7 +104,7 @@ def test_given_a_job_that_sagemaker_does_not_know_when_it_saves_nothing_then_nob
     assert rows_of(network)[STALLED].status is Status.NOT_APPLICABLE
 
 
-def test_given_a_stall_when_the_job_is_judged_without_a_clock_then_it_stands() -> None:
+def test_stall_stands_if_judged_without_a_clock() -> None:
     network = network_of(uploads_of(run_files([1.0, 1.0])), FAMILIES)
     ticked(network, 45)
     job = network.job()
@@ -117,7 +117,7 @@ def test_given_a_stall_when_the_job_is_judged_without_a_clock_then_it_stands() -
     assert verdict.history.is_open
 
 
-def test_given_no_clock_when_the_gap_lies_between_steps_then_event_times_show_it() -> None:
+def test_event_times_show_a_gap_without_a_clock() -> None:
     """A job that has ended is judged by the times of its steps."""
     files = run_files([1.0, 1.0, 1.0])
     network = network_of(uploads_of(files), FAMILIES)

@@ -9,25 +9,23 @@ import pytest
 from tests.families.training.step_rules import RULES
 from tests.support.small_job import BUCKET, JOB
 from tests.support.tensor_files import event, frame
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, JobStatus, Status
 from trainguard.engine.family import Families, ObjectSource
-from trainguard.families.training import scalar_files
-from trainguard.families.training.debug_stream import DebugState
-from trainguard.families.training.family import TrainingFamily
-from trainguard.families.training.keys import STALLED
-from trainguard.families.training.runs import FoundCollections, SharedRuns
-from trainguard.families.training.scalar_files import ScalarFiles, lowest_first
-from trainguard.families.training.scalar_runs import _in_age
-from trainguard.families.training.scalar_stream import FileState, ScalarState
-from trainguard.families.training.stall import judge_stall
-from trainguard.families.training.stream import StepsState, StepStream
-from trainguard.families.training.watched_step import believed
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, JobStatus, Status
+from trainguard.engine.training import scalar_files
+from trainguard.engine.training.debug_session import DebugState
+from trainguard.engine.training.family import TrainingFamily
+from trainguard.engine.training.keys import STALLED
+from trainguard.engine.training.runs import FoundCollections, SharedRuns
+from trainguard.engine.training.scalar_files import ScalarFiles, _in_age, lowest_first
+from trainguard.engine.training.scalar_stream import FileState, ScalarState
+from trainguard.engine.training.stream import StepsState, StepStream, believed
+from trainguard.engine.training.streams import judge_stall
+from trainguard.formats.tensors.debug.json_files import Collections
+from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
-from trainguard.tensors.debug.collections_file import Collections
-from trainguard.tensors.scalars.names import ScalarNames
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
 RUNS = JobRecord(JOB, "arn", BUCKET, "", JobStatus.IN_PROGRESS, secondary_status="Training")
@@ -67,9 +65,7 @@ CAME_NOW = "The newest object came 60 s before the last look."
         ([state(), state(ended=True)], Status.OK, "Training has ended."),
     ],
 )
-def test_given_streams_when_the_clock_judges_then_the_newest_object_and_the_oldest_look_count(
-    states: list[StepsState], status: Status, reason: str
-) -> None:
+def test_clock_uses_the_newest_object_and_oldest_look(states: list[StepsState], status: Status, reason: str) -> None:
     points = 7 if status is Status.FIRED or reason in {CAME, CAME_NOW} else 0
     assert judged(*states) == (status, reason, points)
 
@@ -84,9 +80,7 @@ def test_given_streams_when_the_clock_judges_then_the_newest_object_and_the_olde
         ({"secondary_status": "Uploading"}, Status.OK, CAME),
     ],
 )
-def test_given_a_job_that_may_not_train_when_the_clock_judges_then_it_does_not_stall(
-    changed: dict[str, Any], status: Status, reason: str
-) -> None:
+def test_job_that_may_not_be_training_does_not_stall(changed: dict[str, Any], status: Status, reason: str) -> None:
     found = judged(state(), job=replace(RUNS, **changed))
     assert found[0] is status
     assert found[1].startswith(reason)
@@ -105,14 +99,12 @@ def stream(of: StepsState, job: JobRecord = RUNS) -> StepStream[StepsState]:
         (state(ended=True), 10_000.0, False),
     ],
 )
-def test_given_a_silent_stream_when_asked_then_it_is_overdue_once_it_is_silent_for_longer_than_the_threshold(
-    of: StepsState, after_s: float, overdue: bool
-) -> None:
+def test_stream_is_overdue_once_silent_past_the_threshold(of: StepsState, after_s: float, overdue: bool) -> None:
     assert stream(of).is_overdue(NOW + after_s) is overdue
     assert stream(of, replace(RUNS, training_rules=("training/HighLoss",))).is_overdue(NOW + after_s) is False
 
 
-def test_given_a_stream_without_a_step_when_it_ends_then_no_rule_judges_it() -> None:
+def test_stream_ended_without_a_step_is_not_judged() -> None:
     assert stream(StepsState()).finish() == []
     assert StepsState().looked_s == 0.0
     assert (StepsState().steps, StepsState().ended, DebugState().last_complete) == (0, False, -1)
@@ -130,11 +122,11 @@ def test_given_a_stream_without_a_step_when_it_ends_then_no_rule_judges_it() -> 
         (NOW + 3_601.0, NOW),
     ],
 )
-def test_given_the_time_of_a_step_when_it_cannot_be_then_it_is_that_of_its_file(at: float, seen: float) -> None:
+def test_impossible_step_time_falls_back_to_its_file(at: float, seen: float) -> None:
     assert believed(at, NOW) == seen
 
 
-def test_given_files_when_one_is_chosen_then_its_source_is_the_least_far_and_its_name_the_first() -> None:
+def test_file_of_the_least_advanced_source_is_chosen_by_name() -> None:
     assert lowest_first([(3, "a"), (1, "c"), (1, "b")]) == "b"
     assert lowest_first([]) is None
 
@@ -162,7 +154,7 @@ class Bucket:
         ((60.0, 5), (59.0, 10), 1),
     ],
 )
-def test_given_two_versions_of_a_log_when_listed_then_the_newest_minute_counts_and_of_one_minute_the_largest(
+def test_newest_minute_counts_and_of_equal_ones_the_largest_log(
     first: tuple[float, int], second: tuple[float, int], newest: int
 ) -> None:
     bucket = Bucket()
@@ -173,9 +165,7 @@ def test_given_two_versions_of_a_log_when_listed_then_the_newest_minute_counts_a
     assert found.listed.key.endswith(f"checkpoint-{newest}/trainer_state.json")
 
 
-def test_given_a_job_below_the_checkpoints_of_another_one_when_listed_then_none_of_its_files_is_taken_for_its_own() -> (
-    None
-):
+def test_job_below_checkpoints_of_another_takes_none_of_them() -> None:
     bucket = Bucket("other/checkpoints/")
     bucket.put(f"other/checkpoints/{JOB}/trainer-output/metrics.csv", 6_000.0)
     assert bucket.files.listed() == {}
@@ -192,7 +182,7 @@ def test_given_a_job_below_the_checkpoints_of_another_one_when_listed_then_none_
         (("b", 0.0), ("a", 0.0), 1),
     ],
 )
-def test_given_logs_of_two_runs_when_compared_then_the_later_one_is_newer_and_of_one_minute_the_higher_number(
+def test_later_run_of_two_logs_is_newer_and_number_breaks_ties(
     first: tuple[str, float], second: tuple[str, float], older: int
 ) -> None:
     bucket = Bucket()
@@ -203,7 +193,7 @@ def test_given_logs_of_two_runs_when_compared_then_the_later_one_is_newer_and_of
     assert _in_age(*both) == (both[older], both[1 - older])
 
 
-def test_given_an_event_longer_than_a_piece_when_it_is_read_then_all_of_it_is_read_at_once(
+def test_event_longer_than_a_piece_is_read_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scalar_files, "PIECE_BYTES", 100)
@@ -225,7 +215,7 @@ def test_given_an_event_longer_than_a_piece_when_it_is_read_then_all_of_it_is_re
         assert (max(asked) > 100) is whole
 
 
-def test_given_names_of_scalars_when_many_are_met_then_the_first_ones_are_remembered_and_that_there_are_more() -> None:
+def test_first_scalar_names_are_kept_with_a_mark_for_more() -> None:
     names, met = ScalarNames(), ScalarState()
     met.meet({f"train/x{number}" for number in range(10, 21)} | {"train/loss_a"}, names)
     assert (len(met.scalars.names), met.scalars.more) == (12, False)
@@ -235,16 +225,14 @@ def test_given_names_of_scalars_when_many_are_met_then_the_first_ones_are_rememb
 
 
 @pytest.mark.parametrize(("step", "until", "repeated"), [(None, 5, 0), (3, 5, 4), (9, 5, 5), (4, 5, 5)])
-def test_given_a_stream_that_begins_anew_when_its_steps_come_again_then_those_before_have_fired(
-    step: int | None, until: int, repeated: int
-) -> None:
+def test_restarted_stream_has_fired_its_earlier_steps(step: int | None, until: int, repeated: int) -> None:
     begun = ScalarState(step=step, files={"a": FileState("a", 7, 8, 9.0)}, mode_place=2)
-    begun.begin_anew(until)
+    begun.restart(until)
     assert (begun.repeated, begun.mode_place) == (repeated, -1)
     assert (begun.files["a"].taken, begun.files["a"].size, begun.files["a"].modified_s) == (0, 0, 0.0)
 
 
-def test_given_collections_of_many_jobs_when_held_then_the_oldest_make_room() -> None:
+def test_oldest_held_collections_make_room() -> None:
     shared, found = SharedRuns(), FoundCollections((), 1, Collections({}), {})
     for number in range(34):
         shared.keep(BUCKET, ProfileRoot("", f"job-{number}"), found)

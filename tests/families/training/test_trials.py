@@ -14,13 +14,13 @@ from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe
 from tests.support.tensor_trials import expected, trials
 from trainguard.config import Rule, rule_configs, tags
-from trainguard.families.installed import FAMILIES
-from trainguard.families.training.debug_session import state_of
-from trainguard.families.training.keys import TRAINING
-from trainguard.records import Status, StreamKey
+from trainguard.core.records import Status, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.training.debug_session import state_of
+from trainguard.engine.training.keys import TRAINING
+from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
 from trainguard.rules.training.step_rule import StepState
-from trainguard.tensors.debug.keys import ALL_WORKERS
 
 RULES = {rule.name.rpartition("/")[2]: rule for rule in TRAINING_RULES}
 SIMILAR = "training/SimilarAcrossRuns"
@@ -44,6 +44,17 @@ def cases() -> list[Any]:
     return [
         pytest.param(trial, rule, case["params"], steps, id=f"{trial}-{rule}")
         for trial, rule, case, steps in (*firsts, *exact)
+    ]
+
+
+def cases_in_orders() -> list[Any]:
+    """Return each case in each order: one order a case, in turn, in every run of the tests, all in a thorough one."""
+    return [
+        pytest.param(
+            *case.values, order, id=f"{case.id}-{order}", marks=[pytest.mark.thorough] * ((number - turn) % 3 > 0)
+        )
+        for number, case in enumerate(cases())
+        for turn, order in enumerate(ORDERS)
     ]
 
 
@@ -88,9 +99,8 @@ def state_in(network: Network, rule: str) -> StepState:
     return state
 
 
-@pytest.mark.parametrize(("trial", "rule", "given", "steps"), cases())
-@pytest.mark.parametrize("order", ORDERS)
-def test_given_a_trial_when_its_objects_come_in_any_order_then_the_rule_fires_first_at_the_expected_step(
+@pytest.mark.parametrize(("trial", "rule", "given", "steps", "order"), cases_in_orders())
+def test_a_rule_fires_first_where_its_trial_expects_in_any_order(
     trial: str, rule: str, given: Mapping[str, Any], steps: list[int], order: str
 ) -> None:
     tags = {f"trainguard:{rule}_{name}": str(value) for name, value in given.items()}
@@ -99,14 +109,14 @@ def test_given_a_trial_when_its_objects_come_in_any_order_then_the_rule_fires_fi
     assert state.steps[: max(1, len(steps))] == steps
 
 
-def test_given_the_expectations_when_counted_then_none_was_passed_over() -> None:
+def test_no_expectation_was_skipped() -> None:
     named = [(trial, rule) for trial, rules in expected().items() for rule in rules if rule in RULES]
     run_live = {tuple(case.values[:2]) for case in cases()}
     assert sorted(set(named) - run_live) == [("similar_b", "SimilarAcrossRuns"), ("stalled", "StalledTrainingRule")]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_given_the_healthy_trial_when_nothing_was_chosen_then_no_rule_fires(order: str) -> None:
+def test_healthy_trial_fires_no_rule_by_default(order: str) -> None:
     network = delivered("healthy", {}, order)
     assert [each for each in network.world.executions.started.values() if each["kind"] == "fire"] == []
     for rule in TRUSTED_RULES:
@@ -128,7 +138,7 @@ def similar(
         network.put(upload)
         network.announce(upload, START + 10.0)
     network.run_until(START + 10_000.0, batch_s=3.0)
-    network.tick()
+    network.run_scheduler()
     item = network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))
     stored = state_of(item).stored_rules[SIMILAR]
     return network, msgspec.msgpack.decode(stored.data, type=RULES["SimilarAcrossRuns"].state_type)
@@ -137,15 +147,13 @@ def similar(
 @pytest.mark.parametrize(
     ("placed", "profile_uri"), [("other-job", None), ("team/other-job", f"s3://{BUCKET}/team")], ids=["beside", "named"]
 )
-def test_given_another_run_in_the_bucket_when_compared_then_the_first_step_that_differs_fires(
-    placed: str, profile_uri: str | None
-) -> None:
+def test_first_step_different_from_another_run_fires(placed: str, profile_uri: str | None) -> None:
     _, state = similar("other-job", placed, profile_uri)
     assert state.first.step == expected()["similar_b"]["SimilarAcrossRuns"]["first_fire"]
 
 
 @pytest.mark.parametrize("end", ["", "/debug-output", "/debug-output/"])
-def test_given_another_run_as_launch_code_of_the_sdk_names_it_when_compared_then_it_is_found(end: str) -> None:
+def test_other_run_named_in_sdk_style_is_found(end: str) -> None:
     uri = f"s3://{BUCKET}/team/other-job{end}"
     rule = Rule.sagemaker(rule_configs.similar_across_runs(), other_trials_s3_input_paths=[uri])
     _, state = similar("", "team/other-job", given={each["Key"]: each["Value"] for each in tags(rule)})
@@ -162,9 +170,7 @@ def test_given_another_run_as_launch_code_of_the_sdk_names_it_when_compared_then
         (f"s3://{BUCKET}/debug-output/", None, "it names no job, expected s3://<bucket>/<prefix>/<job>"),
     ],
 )
-def test_given_another_run_that_is_not_here_when_compared_then_the_rule_is_in_error_and_says_what_would_be_right(
-    other: str, profile_uri: str | None, said: str
-) -> None:
+def test_missing_other_run_is_an_error_with_advice(other: str, profile_uri: str | None, said: str) -> None:
     network, _ = similar(other, None, profile_uri)
     row = next(row for row in network.world.rows.of_job(JOB) if row.target == SIMILAR)
     assert row.status is Status.ERROR

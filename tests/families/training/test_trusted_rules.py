@@ -2,10 +2,10 @@
 
 from tests.families.training.runs import network_of, rows_of
 from tests.families.training.test_scalars import close, put
+from trainguard.core.records import Status
 from trainguard.engine.family import Families
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.training.family import TRAINING_HEALTH
-from trainguard.records import Status
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.training.family import TRAINING_HEALTH
 
 FILE = "trainer-output/metrics.csv"
 
@@ -27,15 +27,15 @@ def statuses(losses: list[float], accuracy: float) -> dict[str, Status]:
     }
 
 
-def test_given_a_keras_log_of_a_run_that_learned_nothing_when_the_job_has_ended_then_not_learning_fires() -> None:
+def test_keras_log_without_learning_fires_not_learning() -> None:
     found = statuses([2.303, 2.302, 2.304, 2.303, 2.303, 2.302, 2.304, 2.303], 0.1)
     assert found["NotLearning"] is Status.FIRED
     assert found["TrainingDiverged"] is Status.OK
 
 
-def test_given_a_keras_log_of_a_run_that_learned_when_the_job_has_ended_then_no_trusted_rule_fires() -> None:
+def test_keras_log_of_a_learning_run_fires_no_trusted_rule() -> None:
     assert Status.FIRED not in statuses([2.3 * 0.6**epoch for epoch in range(10)], 0.97).values()
 
 
-def test_given_a_keras_log_whose_loss_becomes_nan_when_the_job_has_ended_then_training_diverged() -> None:
+def test_keras_log_with_nan_loss_fires_training_diverged() -> None:
     assert statuses([2.3, 2.0, float("nan"), float("nan")], 0.1)["TrainingDiverged"] is Status.FIRED

@@ -14,9 +14,9 @@ import trainguard
 from demo.make_recordings import RECORDINGS
 from demo.profile import write_profile
 from demo.recording import Recording
-from trainguard.api.columns import Columns
 from trainguard.cli.main import app
-from trainguard.errors import MissingLibraryError, NoProfileError, ParameterFileError, PriceTableError
+from trainguard.core.errors import MissingLibraryError, NoProfileError, ParameterFileError, PriceTableError
+from trainguard.local.api.job_report import Columns
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,7 @@ def report(profile: Path) -> trainguard.JobReport:
     return trainguard.analyze(profile, instance_type="ml.p3.8xlarge")
 
 
-def test_given_a_profile_when_analysed_in_python_then_it_says_what_the_command_writes(
-    profile: Path, report: trainguard.JobReport, tmp_path: Path
-) -> None:
+def test_python_analysis_matches_the_command(profile: Path, report: trainguard.JobReport, tmp_path: Path) -> None:
     words = ["report", str(profile), "--instance-type", "ml.p3.8xlarge", "--out", str(tmp_path / "out")]
     assert CliRunner().invoke(app, words).exit_code == 0
     written: dict[str, Any] = json.loads((tmp_path / "out" / "report.json").read_bytes())
@@ -43,7 +41,7 @@ def test_given_a_profile_when_analysed_in_python_then_it_says_what_the_command_w
     assert made == written
 
 
-def test_given_a_report_when_its_findings_are_read_then_they_are_rows_with_money(report: trainguard.JobReport) -> None:
+def test_findings_are_rows_with_money(report: trainguard.JobReport) -> None:
     (first, *_) = report.findings.rows
     assert first["rule"] == report.verdict.rule
     assert first["currency"] == "USD"
@@ -52,7 +50,7 @@ def test_given_a_report_when_its_findings_are_read_then_they_are_rows_with_money
     assert not report.healthy
 
 
-def test_given_a_report_when_its_time_lines_are_read_then_each_gpu_has_its_utilization(
+def test_time_lines_have_the_utilization_of_each_gpu(
     report: trainguard.JobReport,
 ) -> None:
     rows = [row for row in report.time_lines.rows if row["quantity"] == "gpu_utilization"]
@@ -64,7 +62,7 @@ def test_given_a_report_when_its_time_lines_are_read_then_each_gpu_has_its_utili
     assert {"cpu", "gpu_memory"} <= set(report.time_lines["quantity"])
 
 
-def test_given_a_report_without_time_lines_when_read_then_there_are_none(profile: Path) -> None:
+def test_report_without_time_lines_has_none(profile: Path) -> None:
     short = trainguard.analyze(profile, time_lines=False)
     assert (short.time_lines.rows, short.steps.rows, short.document.scope) == ([], [], "state")
 
@@ -87,14 +85,12 @@ def test_given_parameters_when_analysed_then_they_are_in_force(profile: Path, tm
         ({"prices": "missing.json"}, PriceTableError),
     ],
 )
-def test_given_what_cannot_be_used_when_analysed_then_the_error_names_it(
-    profile: Path, given: dict[str, Any], error: type[Exception]
-) -> None:
+def test_unusable_input_is_named(profile: Path, given: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"parameters|missing\.json"):
         trainguard.analyze(profile, **given)
 
 
-def test_given_no_profile_when_analysed_then_the_error_names_the_folder(tmp_path: Path) -> None:
+def test_missing_profile_error_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(NoProfileError, match=str(tmp_path)):
         trainguard.analyze(tmp_path)
 
@@ -105,7 +101,7 @@ def test_given_a_report_when_saved_then_its_files_are_there(report: trainguard.J
     assert all(place.is_file() for place in places.values())
 
 
-def test_given_a_notebook_when_it_shows_a_report_then_the_page_is_in_a_frame_of_its_own(
+def test_notebook_shows_the_report_in_its_own_frame(
     report: trainguard.JobReport,
 ) -> None:
     shown = report._repr_html_()
@@ -114,7 +110,7 @@ def test_given_a_notebook_when_it_shows_a_report_then_the_page_is_in_a_frame_of_
     assert repr(report).startswith("<JobReport my-job>\n")
 
 
-def test_given_hostile_text_when_a_notebook_shows_columns_then_it_is_text() -> None:
+def test_hostile_text_in_notebook_columns_is_text() -> None:
     columns = Columns(["<b>"], [["<script>"], *[[index] for index in range(30)]])
     shown = columns._repr_html_()
     assert "<script>" not in shown
@@ -132,7 +128,7 @@ def test_given_pandas_when_asked_then_a_frame_has_the_columns(monkeypatch: pytes
         columns.to_pandas()
 
 
-def test_given_the_package_when_looked_into_then_it_names_the_api() -> None:
+def test_package_lists_its_api() -> None:
     assert dir(trainguard) == ["Columns", "JobReport", "analyze"]
     with pytest.raises(AttributeError, match="judge"):
         _ = trainguard.judge

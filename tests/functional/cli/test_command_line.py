@@ -10,7 +10,7 @@ from tests.functional.cli.test_process import shown
 from tests.unit.cli.test_command_line import TOP
 
 
-def test_given_a_terminal_when_help_is_asked_for_then_every_command_is_listed_with_its_first_sentence() -> None:
+def test_help_lists_every_command_with_its_first_sentence() -> None:
     text = shown([sys.executable, "-m", "trainguard", "--help"], {"TERM": "xterm-256color", "NO_COLOR": "1"})
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     for name in TOP:
@@ -19,9 +19,7 @@ def test_given_a_terminal_when_help_is_asked_for_then_every_command_is_listed_wi
 
 
 @pytest.mark.parametrize(("typed", "expected"), [("do", ["doctor"]), ("re", ["replay", "report"])])
-def test_given_the_beginning_of_a_command_when_completed_then_the_shell_is_offered_it(
-    typed: str, expected: list[str]
-) -> None:
+def test_shell_completion_offers_commands(typed: str, expected: list[str]) -> None:
     code = "import trainguard.cli.main as main; main.app(prog_name='trainguard')"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -33,7 +31,7 @@ def test_given_the_beginning_of_a_command_when_completed_then_the_shell_is_offer
     assert sorted(done.stdout.split()) == expected
 
 
-def test_given_every_command_imported_when_nothing_ran_then_no_library_was_loaded_that_takes_time() -> None:
+def test_importing_commands_loads_no_slow_library() -> None:
     heavy = ("numpy", "botocore", "boto3", "msgspec", "jinja2", "rich.table")
     code = f"import sys, trainguard.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.unit.local.places import write
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 
 AT_A_TERMINAL = (
     *(sys.executable, "-c"),
@@ -55,7 +55,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
-def test_given_pipes_when_a_job_is_analysed_then_there_is_no_progress_and_no_colour(job: Path, tmp_path: Path) -> None:
+def test_piped_output_has_no_progress_and_no_colour(job: Path, tmp_path: Path) -> None:
     done = run(job, "--out", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "LowGPUUtilization" in done.stdout
@@ -63,15 +63,13 @@ def test_given_pipes_when_a_job_is_analysed_then_there_is_no_progress_and_no_col
     assert "objects" not in done.stdout
 
 
-def test_given_json_asked_for_when_a_job_is_analysed_then_stdout_parses(job: Path, tmp_path: Path) -> None:
+def test_json_stdout_parses(job: Path, tmp_path: Path) -> None:
     done = run(job, "--out", tmp_path, "--json", "--reading", "compatible")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["rules"]) == 11
 
 
-def test_given_a_folder_whose_name_is_no_text_when_analysed_as_json_then_stdout_parses(
-    job: Path, tmp_path: Path
-) -> None:
+def test_json_parses_for_a_folder_name_that_is_no_text(job: Path, tmp_path: Path) -> None:
     place = tmp_path / os.fsdecode(b"job\xff")
     place.symlink_to(job)
     done = run(place, "--out", tmp_path / os.fsdecode(b"out\xff"), "--json")
@@ -79,7 +77,7 @@ def test_given_a_folder_whose_name_is_no_text_when_analysed_as_json_then_stdout_
     assert json.loads(done.stdout)["source"].endswith("job?/profiler-output")
 
 
-def test_given_no_profile_when_analysed_then_stderr_says_so_and_the_exit_code_is_2(tmp_path: Path) -> None:
+def test_missing_profile_is_named_on_stderr_and_exits_2(tmp_path: Path) -> None:
     done = run(tmp_path, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("trainguard: source ")
@@ -112,9 +110,7 @@ def shown(words: list[str], environment: dict[str, str]) -> str:
         return text.decode()
 
 
-def test_given_a_terminal_when_a_job_is_analysed_then_it_shows_objects_bytes_and_time_covered(
-    job: Path, tmp_path: Path
-) -> None:
+def test_terminal_shows_objects_bytes_and_time_covered(job: Path, tmp_path: Path) -> None:
     text = shown([*COMMAND, str(job), "--out", str(tmp_path)], {"TERM": "xterm-256color", "NO_COLOR": ""})
     count = len(list(job.rglob("*.json")))
     assert f"{count} of {count} objects" in text
@@ -123,9 +119,7 @@ def test_given_a_terminal_when_a_job_is_analysed_then_it_shows_objects_bytes_and
     assert "\x1b[1;31m" in text or "\x1b[32m" in text
 
 
-def test_given_a_terminal_when_a_job_is_read_as_compatible_then_it_shows_windows_and_time_covered(
-    job: Path, tmp_path: Path
-) -> None:
+def test_terminal_shows_windows_and_time_covered_if_compatible(job: Path, tmp_path: Path) -> None:
     words = [*COMMAND, str(job), "--out", str(tmp_path), "--reading", "compatible"]
     text = shown(words, {"TERM": "xterm-256color", "NO_COLOR": "1"})
     found = re.search(r"(\d+) of \1 windows, 0:(\d\d):00 covered", text)
@@ -134,7 +128,7 @@ def test_given_a_terminal_when_a_job_is_read_as_compatible_then_it_shows_windows
 
 
 @pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["--version"]])
-def test_given_a_reader_that_goes_away_when_help_is_printed_then_it_ends_quietly_as_by_sigpipe(
+def test_closed_reader_of_help_ends_quietly_like_sigpipe(
     words: list[str],
 ) -> None:
     reading, writing = os.pipe()
@@ -145,7 +139,7 @@ def test_given_a_reader_that_goes_away_when_help_is_printed_then_it_ends_quietly
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_given_a_terminal_without_colour_when_a_job_is_analysed_then_there_is_none(job: Path, tmp_path: Path) -> None:
+def test_terminal_without_colour_shows_none(job: Path, tmp_path: Path) -> None:
     text = shown([*COMMAND, str(job), "--out", str(tmp_path)], {"TERM": "xterm-256color", "NO_COLOR": "1"})
     assert "\x1b[32m" not in text
     assert "\x1b[1;31m" not in text
@@ -153,9 +147,7 @@ def test_given_a_terminal_without_colour_when_a_job_is_analysed_then_there_is_no
 
 
 @pytest.mark.parametrize("reading", ["documented", "compatible"])
-def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_leaves_nothing_half_written(
-    long_job: Path, tmp_path: Path, reading: str
-) -> None:
+def test_interrupt_exits_130_and_leaves_nothing_half_written(long_job: Path, tmp_path: Path, reading: str) -> None:
     out = tmp_path / "out"
     words = [*AT_A_TERMINAL, *COMMAND, str(long_job), "--out", str(out), "--reading", reading]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -171,9 +163,7 @@ def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_lea
 
 
 @pytest.mark.parametrize("how", [[], ["--json"]])
-def test_given_a_reader_that_goes_away_when_the_verdicts_are_printed_then_there_is_no_traceback(
-    job: Path, tmp_path: Path, how: list[str]
-) -> None:
+def test_closed_reader_of_verdicts_gives_no_traceback(job: Path, tmp_path: Path, how: list[str]) -> None:
     process = subprocess.Popen(
         [*COMMAND, str(job), "--out", str(tmp_path), *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -185,18 +175,18 @@ def test_given_a_reader_that_goes_away_when_the_verdicts_are_printed_then_there_
     assert (tmp_path / "report.json").exists()
 
 
-def test_given_help_asked_for_when_it_is_shown_then_nothing_of_the_engine_was_imported() -> None:
+def test_help_imports_nothing_of_the_engine() -> None:
     code = "import sys, trainguard.cli.main; print([n for n in ('numpy', 'botocore', 'msgspec') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_exit_code_is_not_that_of_a_fire(
+def test_unexpected_fault_has_another_exit_code_than_a_fire(
     tmp_path: Path,
 ) -> None:
     code = (
-        "import sys, trainguard.cli.commands.analyze.run as analyze, trainguard.cli.main as main\n"
-        "analyze.analyze_command = lambda request: request.nothing\n"
+        "import sys, trainguard.cli.commands.analyze.documented as documented, trainguard.cli.main as main\n"
+        "documented.Documented = lambda place, **_: place.nothing\n"
         f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"
     )
@@ -205,9 +195,7 @@ def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_ex
     assert "AttributeError" in done.stderr
 
 
-def test_given_a_pipe_for_stdout_when_stderr_is_a_terminal_then_the_progress_is_shown(
-    job: Path, tmp_path: Path
-) -> None:
+def test_piped_stdout_still_shows_progress_on_stderr(job: Path, tmp_path: Path) -> None:
     with terminal() as (ours, theirs):
         environment = os.environ | {"TERM": "xterm-256color"}
         words = [*COMMAND, str(job), "--out", str(tmp_path)]

@@ -12,9 +12,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.mark.parametrize("columns", [20, 40, 71, 72, 200])
-def test_given_a_terminal_of_any_width_when_a_job_is_analysed_then_no_reason_is_cut_away(
-    tmp_path: Path, columns: int
-) -> None:
+def test_no_reason_is_cut_at_any_terminal_width(tmp_path: Path, columns: int) -> None:
     environment = {"TTY_COMPATIBLE": "1", "TERM": "xterm", "COLUMNS": str(columns)}
     result = run("analyze", write(tmp_path / "jobs"), "--out", tmp_path / "out", env=environment)
     assert result.exit_code == 0, result.stderr

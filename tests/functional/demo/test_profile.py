@@ -13,8 +13,8 @@ from tests.support.delivery import Network
 from tests.support.small_job import Upload
 from trainguard.cli.commands.analyze.documented import Documented
 from trainguard.cli.output.progress import stderr_progress
+from trainguard.core.records import JobStatus, Status
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.records import JobStatus, Status
 
 NOW = 1_795_273_000.0
 FAULT = {"Dataloader", "LowGPUUtilization"}
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own
 
 
-def test_given_a_written_profile_when_its_job_file_is_read_then_the_job_ended_within_the_last_minute(
+def test_job_file_of_a_written_profile_ended_in_the_last_minute(
     folder: Path,
 ) -> None:
     described = read_job_file("my-job/job.json", (folder / "job.json").read_bytes(), "my-job")
@@ -39,15 +39,12 @@ def test_given_a_written_profile_when_its_job_file_is_read_then_the_job_ended_wi
     assert NOW - 60.0 < described.ended_at <= NOW
 
 
-def test_given_a_written_profile_when_judged_then_its_fault_is_found(folder: Path) -> None:
-    documented = Documented(
-        params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
-    )
-    outcome = documented.open(str(folder)).analyze(stderr_progress(shown=False))
+def test_fault_of_a_written_profile_is_found(folder: Path) -> None:
+    outcome = Documented(str(folder)).analyze(stderr_progress(shown=False))
     assert {line.rule for line in outcome.rules if line.status == Status.FIRED} == FAULT
 
 
-def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_then_each_rule_fires_once(
+def test_profile_copied_into_the_bucket_fires_each_rule_once(
     folder: Path,
 ) -> None:
     """What the README promises: a first alert without a training job."""
@@ -58,7 +55,7 @@ def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_the
         network.announce(upload, upload.at + 1.0)
     for minute in (1, 2):
         network.run_until(NOW + 60.0 * minute, batch_s=20.0)
-        network.tick()
+        network.run_scheduler()
     fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
     assert sorted((fire["job"], fire["rule"]) for fire in fires) == sorted(("my-job", rule) for rule in FAULT)
     rows = {row.target: row.status for row in network.world.rows.of_job("my-job")}
@@ -66,9 +63,7 @@ def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_the
 
 
 @pytest.mark.parametrize("words", [["no_such_recording", "new"], ["healthy", "."], []])
-def test_given_what_cannot_be_written_when_called_then_it_says_what_would_be_right(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_unwritable_demo_says_what_would_be_right(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "demo.profile", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage: python -m demo.profile" in done.stderr

@@ -3,21 +3,19 @@
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.late_news import (
+from tests.support.late_events import (
     registry,
     row,
 )
 from tests.support.small_job import BUCKET, JOB
 from tests.unit.engine.test_closing import elsewhere
-from trainguard.adapters.memory.faults import Fault
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobStatus
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobStatus
+from trainguard.testing.memory.faults import Fault
 
 
 @pytest.mark.parametrize(("final", "hours"), [(True, 24), (False, 72)])
-def test_given_a_job_stored_with_a_place_that_nobody_can_read_when_it_ends_or_is_forgotten_then_it_is_closed_out(
-    final: bool, hours: int
-) -> None:
+def test_job_with_an_unreadable_place_is_closed_out(final: bool, hours: int) -> None:
     network = Network()
     network.lasting_faults = True
     stored = registry(network).register(elsewhere(), bucket=BUCKET, root=ProfileRoot("", JOB))

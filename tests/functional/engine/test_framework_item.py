@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.support.framework_traces import START_US, event, read, step
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
 from trainguard.engine.streams.session import ITEM_CAP_BYTES
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
-from trainguard.records import JobRecord
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.state.codec import encode_state
-from trainguard.telemetry.framework import FrameworkEvents
 
 
 def busy_object(process: int, minute: int, *, operators: int, spread: float) -> FrameworkEvents:
@@ -36,7 +36,7 @@ def busy_object(process: int, minute: int, *, operators: int, spread: float) -> 
     ("processes", "minutes", "operators", "spread", "most"),
     [(8, 12, 60, 0.03, 5_800), (8, 12, 60, 0.8, 9_000), (64, 3, 10**9, 1.5, ITEM_CAP_BYTES // 2)],
 )
-def test_given_busy_processes_when_stored_then_the_item_is_within_its_budget(
+def test_item_of_busy_processes_is_within_its_budget(
     processes: int, minutes: int, operators: int, spread: float, most: int
 ) -> None:
     stream = FrameworkStream("algo-1", FrameworkState(), FAMILIES.plan(JobRecord("job", "arn", "b", "")))
@@ -50,7 +50,7 @@ def test_given_busy_processes_when_stored_then_the_item_is_within_its_budget(
     assert len(encode_state(stream.store())) < most
 
 
-def test_given_a_stream_with_steps_when_rules_are_shown_it_then_they_know_since_when_it_trains() -> None:
+def test_rules_know_the_training_start_of_a_stream_with_steps() -> None:
     plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
     view = FrameworkStream("algo-1", FrameworkState(first_step_us=START_US), plan).view(closed=False)

@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
+from trainguard.core.layout import hour_folder
+from trainguard.core.records import StreamKey
 from trainguard.engine.streams.session import ITEM_CAP_BYTES
-from trainguard.layout import hour_folder
-from trainguard.records import StreamKey
 
 GPUS = 64
 SETTINGS = {"trainguard:LowGPUUtilization_window": "2000", "trainguard:LowGPUUtilization_patience": "20"}
@@ -26,9 +26,7 @@ def minute_of_noise(index: int, rng: np.random.Generator) -> Upload:
     return Upload(minute + 60.5, key, "\n".join(lines).encode())
 
 
-def test_given_64_gpus_of_pure_noise_when_the_window_grows_then_the_item_degrades_visibly_and_stays_under_its_cap() -> (
-    None
-):
+def test_item_of_64_noisy_gpus_degrades_visibly_under_its_cap() -> None:
     network = Network()
     network.world.training_jobs.set(describe(SETTINGS))
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A look a job: what befalls one job's is no matter of the others', and two that overlap do what one does."""
+"""A look a job: what happens to one job's is no matter of the others', and two that overlap do what one does."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ import pytest
 from tests.support.delivered import SYSTEM_1, deliver
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, SETTINGS, Upload, describe, uploads
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.ports import ReconcileRequest, Timing
+from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.reconcile.reconciler import Reconciler
+from trainguard.engine.reconcile.scheduler import SCHEDULE_S, STALE_EVERY, WAVE, Scheduler
 from trainguard.engine.streams.job_streams import JobState
-from trainguard.engine.tick.job_care import JobCare
-from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S, WAVE, Tick
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import JobLook, Timing
-from trainguard.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.state.codec import decode_state
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 JOBS, HUGE_NODES = 300, 200
 DEADLY, BROKEN, HUGE = "job-017", "job-100", "job-200"
@@ -50,12 +50,12 @@ def timing(now: float, has_time: Callable[[], bool] = lambda: True) -> Timing:
     return Timing(now=lambda: now, pause=lambda _: None, has_time=has_time)
 
 
-def care_of(world: MemoryWorld, now: float) -> JobCare:
-    return JobCare(services=world.services, timing=timing(now), families=FAMILIES)
+def care_of(world: MemoryWorld, now: float) -> Reconciler:
+    return Reconciler(services=world.services, timing=timing(now), families=FAMILIES)
 
 
-def tick_of(world: MemoryWorld, now: float, has_time: Callable[[], bool] = lambda: True) -> Tick:
-    return Tick(jobs=world.jobs, looks=world.looks, timing=timing(now, has_time), journal=world.journal)
+def tick_of(world: MemoryWorld, now: float, has_time: Callable[[], bool] = lambda: True) -> Scheduler:
+    return Scheduler(jobs=world.jobs, looks=world.looks, timing=timing(now, has_time), journal=world.journal)
 
 
 @pytest.fixture
@@ -91,28 +91,29 @@ def invoked(world: MemoryWorld, now: float) -> Counter[str]:
     return ends
 
 
-def test_given_a_deadly_a_broken_and_a_huge_job_when_ticks_come_then_all_others_are_looked_after_in_each(
+def test_deadly_broken_or_huge_job_does_not_starve_the_others(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
     for minute in range(3):
-        outcome = tick_of(world, now + TICK_S * minute).run()
+        outcome = tick_of(world, now + SCHEDULE_S * minute).run()
         assert (outcome.jobs, outcome.failed) == (JOBS, {})
-        assert invoked(world, now + TICK_S * minute) == Counter([*OTHERS, f"{DEADLY} died", f"{BROKEN} failed"])
+        assert invoked(world, now + SCHEDULE_S * minute) == Counter([*OTHERS, f"{DEADLY} died", f"{BROKEN} failed"])
     for name in OTHERS:
         assert {row.status for row in world.rows.of_whole_job(name)} >= {Status.WARMING_UP}, name
 
 
-def test_given_a_huge_job_when_the_tick_comes_then_it_costs_the_tick_one_request_like_any_other(
+def test_huge_job_costs_the_tick_one_request(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
     before = len(world.faults.calls)
     tick_of(world, now).run()
-    assert Counter(world.faults.calls[before:]) == {"Jobs.urgent": 1, "Jobs.calm": 1, "JobLooks.send": JOBS}
+    calls = Counter(world.faults.calls[before:])
+    assert calls == {"Jobs.polled_fast": 1, "Jobs.polled_slowly": 1, "ReconcileRequests.send": JOBS}
 
 
-def test_given_a_tick_without_time_for_all_when_the_next_ones_come_then_no_job_is_left_out_for_good(
+def test_short_ticks_leave_no_job_out_for_good(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
@@ -120,15 +121,15 @@ def test_given_a_tick_without_time_for_all_when_the_next_ones_come_then_no_job_i
     ticks = 0
     while len(asked) < JOBS:
         answers = iter([True, True, False])
-        outcome = tick_of(world, now + TICK_S * ticks, lambda: next(answers)).run()  # noqa: B023 -- called at once
+        outcome = tick_of(world, now + SCHEDULE_S * ticks, lambda: next(answers)).run()  # noqa: B023 -- called at once
         looks = world.looks.drain()
         assert (outcome.jobs, len(looks)) == (JOBS, 2 * WAVE)
         asked |= {look.job for look in looks}
         ticks += 1
-    assert world.journal.totals["ticks_unfinished"] == ticks <= JOBS
+    assert world.journal.totals["scheduler_unfinished"] == ticks <= JOBS
 
 
-def test_given_looks_that_are_not_taken_when_the_tick_comes_then_each_is_named_and_the_others_are_asked_for(
+def test_failed_looks_are_named_and_others_are_requested(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
@@ -138,12 +139,12 @@ def test_given_looks_that_are_not_taken_when_the_tick_comes_then_each_is_named_a
     outcome = tick_of(world, now).run()
     assert set(outcome.failed) == refused
     assert {look.job for look in world.looks.drain()} == {*OTHERS, DEADLY, BROKEN} - refused
-    assert world.journal.totals["tick_failures"] == len(refused)
+    assert world.journal.totals["reconcile_failures"] == len(refused)
 
 
-def test_given_a_look_that_waited_when_it_is_made_then_it_stands_at_its_ticks_time() -> None:
+def test_delayed_look_uses_the_time_of_its_tick() -> None:
     network = delivered(SYSTEM_1[:3])
-    look = JobLook(JOB, network.now, DOUBTED_EVERY)
+    look = ReconcileRequest(JOB, network.now, STALE_EVERY)
     late, prompt = again(network.world), again(network.world)
     assert care_of(late, network.now + 55.0).attempt(look) == care_of(prompt, network.now).attempt(look)
     assert own_state(late) == own_state(prompt)
@@ -195,13 +196,13 @@ def effects(world: MemoryWorld) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("later_s", [0.0, TICK_S], ids=["the same look twice", "the next tick's look"])
+@pytest.mark.parametrize(
+    "later_s", [0.0, SCHEDULE_S], ids=["the same look twice", "the next run of the scheduler's look"]
+)
 @pytest.mark.parametrize("situation", [a_running_job, a_job_that_fires_as_a_whole, a_job_that_ends])
-def test_given_a_second_look_between_any_two_requests_of_a_first_when_both_end_then_it_is_as_after_one_and_the_other(
-    situation: Callable[[], Network], later_s: float
-) -> None:
+def test_concurrent_looks_end_as_if_sequential(situation: Callable[[], Network], later_s: float) -> None:
     network = situation()
-    first = JobLook(JOB, network.now, DOUBTED_EVERY)
+    first = ReconcileRequest(JOB, network.now, STALE_EVERY)
     second = replace(first, at=network.now + later_s)
 
     alone = again(network.world)
@@ -217,20 +218,20 @@ def test_given_a_second_look_between_any_two_requests_of_a_first_when_both_end_t
         world = again(network.world)
         between = care_of(world, second.at)
         nth = requests[: place + 1].count(operation)
-        world.faults.interleave(operation, lambda: between.look_after(second), nth=nth)  # noqa: B023 -- called at once
+        world.faults.interleave(operation, lambda: between.reconcile(second), nth=nth)  # noqa: B023 -- called at once
         assert care_of(world, first.at).attempt(first).failed is None
         assert not world.faults.pending
         assert effects(world) == expected, f"between: {operation} {nth}"
 
 
-def test_given_invented_jobs_of_places_when_a_tick_has_little_time_then_sagemakers_are_looked_after_first() -> None:
+def test_short_tick_prefers_sagemaker_jobs_to_invented_ones() -> None:
     world = MemoryWorld()
     for number in range(100):
         world.jobs.register(JobRecord(f"a{number:03}@team/", "unknown:a", "profiles", "team/"))
     for number in range(15):
         world.jobs.register(JobRecord(f"job-{number}", "arn:job", "profiles", ""))
     for minute in range(3):
-        tick_of(world, 6_000.0 + TICK_S * minute, iter([True, False]).__next__).run()
+        tick_of(world, 6_000.0 + SCHEDULE_S * minute, iter([True, False]).__next__).run()
         names = [look.job for look in world.looks.drain()]
         assert sum("@" not in name for name in names) == 15
         assert len(names) == 20

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.late_news import arrive, outside, settle
+from tests.support.late_events import arrive, outside, settle
 from tests.support.small_job import BUCKET, JOB
 from tests.unit.engine.test_names import (
     ATTACKER,
@@ -18,16 +18,14 @@ from tests.unit.engine.test_names import (
     named,
     node,
 )
-from trainguard.layout import ProfileRoot
+from trainguard.core.layout import ProfileRoot
 
 ORDERS = st.permutations([(place, number) for place in PLACES for number in range(2)])
 
 
 @settings(max_examples=30, deadline=None)
 @given(order=ORDERS, foreign=st.integers(0, 8))
-def test_given_one_folder_name_in_many_places_in_any_order_when_all_have_come_then_each_is_the_job_that_it_is_alone(
-    order: list[tuple[str, int]], foreign: int
-) -> None:
+def test_equal_folder_names_of_many_places_stay_separate_jobs(order: list[tuple[str, int]], foreign: int) -> None:
     network = outside()
     for count, (place, half) in enumerate(order):
         if count == foreign:

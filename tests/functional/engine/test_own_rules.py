@@ -11,11 +11,11 @@ import pytest
 from tests.support.delivery import Network, final_state
 from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps, deploy, fine
 from tests.support.small_job import JOB, SETTINGS, describe, uploads
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.engine.streams.session import ITEM_CAP_BYTES
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
-from trainguard.rules.extension import STATE_CAP_BYTES
+from trainguard.rules.protocol import STATE_CAP_BYTES
 from trainguard.rules.rule_result import Measure
 from trainguard.state.codec import decode_state, encode_state
 
@@ -30,7 +30,7 @@ def deliver(network: Network, chosen: Any = UPLOADS) -> Network:
         network.put(upload)
         network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
-    network.tick()
+    network.run_scheduler()
     network.run_until(chosen[-1].at + 1_000.0, batch_s=0.0)
     return network
 
@@ -50,7 +50,7 @@ def others(network: Network) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[str, object]:
-    """Return what TrainGuard's rules say of the job when they are alone."""
+    """Return what TrainGuard's rules say about the job when they are alone."""
     return others(deliver(Network()))
 
 
@@ -117,7 +117,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_given_a_rule_that_misbehaves_when_the_job_runs_then_it_says_error_and_all_others_what_they_would_say(
+def test_misbehaving_rule_is_in_error_and_others_are_unaffected(
     monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object], rule: OwnRule, told: str
 ) -> None:
     deploy(monkeypatch, rule)
@@ -134,7 +134,7 @@ def test_given_a_rule_that_misbehaves_when_the_job_runs_then_it_says_error_and_a
     assert stored.data == b""
 
 
-def test_given_well_behaved_rules_of_every_kind_when_the_job_runs_then_each_judges_with_its_parameters(
+def test_custom_rules_of_every_kind_judge_with_their_parameters(
     monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object]
 ) -> None:
     deploy(monkeypatch, OwnRule(), OwnSteps(), OwnJoin(), OwnJob())
@@ -155,7 +155,7 @@ def test_given_well_behaved_rules_of_every_kind_when_the_job_runs_then_each_judg
     assert others(network)["fires"] == undisturbed["fires"]
 
 
-def test_given_rules_at_their_limit_when_the_job_runs_then_its_items_stay_under_the_cap(
+def test_items_of_rules_at_their_limit_stay_under_the_cap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     noise = np.random.default_rng(7)
@@ -175,7 +175,7 @@ def test_given_rules_at_their_limit_when_the_job_runs_then_its_items_stay_under_
 LONG = Measure("q" * 500, "u" * 500)
 
 
-def test_given_long_sentences_when_told_then_the_row_has_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_sentences_are_truncated_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"reason": "r" * 5_000, "worst": "w" * 500}
     deploy(monkeypatch, OwnRule(judging=saying(**texts, measured=1.0, measure=LONG)))
     told = row(deliver(Network(), UPLOADS[:20]), "OwnRule#algo-1")
@@ -193,7 +193,7 @@ def changed(network: Network, edit: Callable[[SystemState], None]) -> None:
     network.world.nodes.save(replace(stored, state=encode_state(state)))
 
 
-def test_given_a_state_of_another_shape_when_loaded_then_the_rule_begins_anew_and_says_so(
+def test_state_of_another_shape_resets_the_rule_and_says_so(
     monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object]
 ) -> None:
     deploy(monkeypatch, OwnRule())
@@ -214,7 +214,7 @@ def test_given_a_state_of_another_shape_when_loaded_then_the_rule_begins_anew_an
     assert others(network) == undisturbed
 
 
-def test_given_a_rule_that_is_no_longer_deployed_when_the_job_goes_on_then_its_row_says_so_and_expires(
+def test_row_of_an_undeployed_rule_says_so_and_expires(
     undisturbed: dict[str, object],
 ) -> None:
     network = Network()
@@ -240,7 +240,7 @@ class Refusing(OwnParameters, frozen=True, kw_only=True):
             raise ValueError("over 90 is hopeless")
 
 
-def test_given_parameters_that_a_rule_of_one_s_own_refuses_when_planned_then_that_rule_alone_is_at_fault(
+def test_refused_custom_parameters_fault_that_rule_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rule = OwnRule()

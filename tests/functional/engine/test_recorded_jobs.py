@@ -1,4 +1,4 @@
-"""Whole recorded jobs through the whole engine: each fault rings its own rule, and nothing else rings."""
+"""Whole recorded jobs through the whole engine: each fault fires its own rule, and nothing else fires."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from demo.recording import Recording
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.records import RuleRow, Status
-from trainguard.rules.ledger_text import lost_share_of
-from trainguard.rules.max_initialization_time import MaxInitializationTime
+from trainguard.core.records import RuleRow, Status
+from trainguard.ledger.document import lost_share_of
+from trainguard.rules.max_initialization_time.rule import MaxInitializationTime
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
@@ -19,7 +19,7 @@ RULES = {*RULE_NAMES, PROFILER_REPORT}
 
 
 def play(name: str, tags: dict[str, str]) -> Network:
-    """Deliver a recorded job as it was uploaded, with a tick every five minutes."""
+    """Deliver a recorded job as it was uploaded, with a run of the scheduler every five minutes."""
     network = Network()
     network.world.training_jobs.set(describe(tags))
     deliver(network, name)
@@ -33,13 +33,13 @@ def deliver(network: Network, name: str) -> None:
         upload = Upload(item.appears_at, item.key, item.body)
         while upload.at > next_tick:
             network.run_until(next_tick, batch_s=1.0)
-            network.tick()
+            network.run_scheduler()
             next_tick += 300.0
         network.put(upload)
         network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     network.run_until(upload.at + 2_000.0, batch_s=1.0)
-    network.tick()
+    network.run_scheduler()
 
 
 def rows(network: Network) -> dict[str, RuleRow]:
@@ -56,9 +56,7 @@ def rows(network: Network) -> dict[str, RuleRow]:
         ("slow_steps", ["StepOutlier"]),
     ],
 )
-def test_given_a_recorded_job_when_it_has_ended_then_exactly_its_own_fault_has_fired(
-    name: str, fires: list[str]
-) -> None:
+def test_recorded_job_fires_exactly_its_own_fault(name: str, fires: list[str]) -> None:
     """Beside it may be what else shows of the fault; the fault stands first."""
     network = play(name, {})
     shown = rows(network)
@@ -96,7 +94,7 @@ def assert_it_says_what_it_means(row: RuleRow, report: RuleRow) -> None:
     assert told == (row.status, row.finding.severity, row.finding.advice, row.affected_percent, row.finding.cost)
 
 
-def test_given_one_rule_to_invoke_when_a_job_runs_then_the_others_say_that_they_are_disabled() -> None:
+def test_other_rules_are_disabled_with_one_rule_to_invoke() -> None:
     shown = rows(play("slow_data_loader", {"trainguard:rule_to_invoke": "lowGPUutilization"}))
     assert set(shown) == RULES
     assert shown["LowGPUUtilization"].status is shown[PROFILER_REPORT].status is Status.FIRED
@@ -105,7 +103,7 @@ def test_given_one_rule_to_invoke_when_a_job_runs_then_the_others_say_that_they_
     assert {row.finding.reason for row in others.values()} == {"rule_to_invoke is LowGPUUtilization."}
 
 
-def test_given_an_instance_type_without_a_price_when_its_job_fires_then_no_money_is_told() -> None:
+def test_instance_type_without_a_price_shows_no_money() -> None:
     network = Network()
     network.world.training_jobs.set(replace(describe({}), instance_type="ml.unheard-of.large"))
     deliver(network, "slow_data_loader")
@@ -115,7 +113,7 @@ def test_given_an_instance_type_without_a_price_when_its_job_fires_then_no_money
     assert [fire["cost"] for fire in fires] == [None] * 2
 
 
-def test_given_a_rule_over_the_job_that_raises_when_the_tick_comes_then_it_is_counted_once_and_its_row_says_so(
+def test_raising_job_rule_is_counted_once_with_its_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def judge(*_: object) -> None:
@@ -129,7 +127,7 @@ def test_given_a_rule_over_the_job_that_raises_when_the_tick_comes_then_it_is_co
     assert rows(network)["StepOutlier"].status is Status.FIRED
 
 
-def test_given_thresholds_in_tags_when_the_same_job_runs_then_they_decide() -> None:
+def test_thresholds_in_tags_decide() -> None:
     below = {"trainguard:LowGPUUtilization_threshold_p95": "20", "trainguard:LowGPUUtilization_threshold_p5": "0"}
     fired, silent = (rows(play("slow_data_loader", tags))["LowGPUUtilization"] for tags in ({}, below))
     assert (fired.status, fired.finding.threshold) == (Status.FIRED, 70.0)
@@ -137,7 +135,7 @@ def test_given_thresholds_in_tags_when_the_same_job_runs_then_they_decide() -> N
     assert silent.parameters["threshold_p95"] == 20.0
 
 
-def test_given_a_wrong_parameter_in_a_tag_when_the_job_runs_then_that_rule_says_error_and_the_others_go_on() -> None:
+def test_wrong_parameter_in_a_tag_puts_that_rule_alone_in_error() -> None:
     network = play("slow_data_loader", {"trainguard:CPUBottleneck_threshold": "150", "trainguard:NoSuchRule_x": "1"})
     shown = {row.rule: row for row in network.world.rows.of_job(JOB) if row.node is None}
     assert shown["CPUBottleneck"].status is Status.ERROR

@@ -11,14 +11,12 @@ from tests.support.own_rules import OwnJoin, deploy
 from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_telling import STORY, lone
-from trainguard.adapters.timestamps import iso_from_epoch
+from trainguard.core.records import JOB_NODE, RuleRow, Status, StreamKey
+from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, PUBLISH_OK_EVERY_S
-from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
-from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, known_until, with_liveness
+from trainguard.engine.verdicts.combine import VANISHED_S, combine, ends_episode, known_until, with_liveness
+from trainguard.engine.verdicts.episodes import SILENT, FiringHistory, Liveness
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.engine.verdicts.words import SILENT
-from trainguard.records import JOB_NODE, RuleRow, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
@@ -40,7 +38,7 @@ def verdict(*, is_open: bool, fired_at: float | None = None, alerted: int = 0, c
     ("clear_after_s", "silent_s", "stale"),
     [(60.0, VANISHED_S - 1, False), (60.0, VANISHED_S, True), (1_000.0, 999.0, False), (1_000.0, 1_000.0, True)],
 )
-def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_quarter_of_an_hour_make_it_unheard(
+def test_finding_of_a_late_node_is_stale_after_windows_and_time(
     clear_after_s: float, silent_s: float, stale: bool
 ) -> None:
     heard = with_liveness(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
@@ -53,38 +51,36 @@ def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_
     )
 
 
-def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
+def test_rule_failed_on_a_silent_node_is_error_and_ends_episode() -> None:
     failed = replace(verdict(is_open=True), result=RuleResult(Status.ERROR, "failed."))
     heard = with_liveness(failed, 0.0, 5_000.0)
     assert (heard.liveness, heard.result.status, heard.history.is_open) == (Liveness.KNOWN, Status.ERROR, False)
 
 
 def of_job(*nodes: tuple[Verdict, float]) -> Verdict:
-    """Return the job's verdict of nodes that were heard of until then."""
+    """Return the job's verdict of nodes whose last sample is at that time."""
     ahead = max(watermark_s for _, watermark_s in nodes)
     return combine(RULE, {f"algo-{index}": with_liveness(each, at, ahead) for index, (each, at) in enumerate(nodes, 1)})
 
 
 @pytest.mark.parametrize(
     ("fired_at", "liveness", "ends"),
-    [(1_000.0 + VANISHED_S, Liveness.ANEW, True), (999.0 + VANISHED_S, Liveness.KNOWN, False)],
+    [(1_000.0 + VANISHED_S, Liveness.RESTARTED, True), (999.0 + VANISHED_S, Liveness.KNOWN, False)],
 )
-def test_given_a_silent_node_when_another_one_fires_then_it_begins_anew_only_once_the_first_has_been_silent_for_so_long(
-    fired_at: float, liveness: Liveness, ends: bool
-) -> None:
+def test_other_node_begins_an_episode_only_after_long_silence(fired_at: float, liveness: Liveness, ends: bool) -> None:
     silent, other = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=fired_at)
     whole = of_job((silent, 1_000.0), (other, 4_000.0))
     assert (whole.liveness, ends_episode(whole)) == (liveness, ends)
 
 
-def test_given_a_silent_node_and_one_that_fired_with_it_when_a_third_fires_then_the_episode_goes_on() -> None:
+def test_episode_goes_on_with_a_node_that_fired_with_the_silent() -> None:
     silent, second = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=1_100.0)
     third = verdict(is_open=True, fired_at=3_900.0)
     whole = of_job((silent, 1_000.0), (second, 4_000.0), (third, 4_000.0))
     assert (whole.liveness, ends_episode(whole)) == (Liveness.KNOWN, False)
 
 
-def test_given_a_finding_of_an_earlier_episode_on_a_silent_node_when_the_newest_is_over_then_it_is_over() -> None:
+def test_earlier_finding_of_a_silent_node_ends_with_the_newest() -> None:
     earlier, newest = verdict(is_open=True, fired_at=900.0), verdict(is_open=False, alerted=1)
     whole = of_job((earlier, 1_000.0), (newest, 4_000.0))
     assert (whole.liveness, ends_episode(whole)) == (Liveness.KNOWN, True)
@@ -100,14 +96,14 @@ def test_given_a_finding_of_an_earlier_episode_on_a_silent_node_when_the_newest_
         ([(True, 100.0), (False, 100.0 + VANISHED_S), (False, 90.0 + VANISHED_S)], 90.0 + VANISHED_S),
     ],
 )
-def test_given_nodes_that_are_apart_when_asked_how_far_then_a_finding_goes_as_far_as_its_nodes_and_none_as_far_as_all(
+def test_finding_reaches_as_far_as_its_nodes_or_else_all_nodes(
     parts: list[tuple[bool, float]], watermark_s: float
 ) -> None:
     whole = of_job(*((verdict(is_open=is_open, fired_at=50.0), at) for is_open, at in parts))
     assert whole.watermark_s == watermark_s
 
 
-def test_given_a_finding_of_the_whole_job_when_asked_how_far_then_it_goes_as_far_as_its_own_part() -> None:
+def test_finding_of_the_job_reaches_as_far_as_its_own_part() -> None:
     whole = replace(verdict(is_open=True), watermark_s=500.0)
     assert known_until({JOB_NODE: whole, "algo-1": replace(verdict(is_open=False), watermark_s=900.0)}) == 500.0
     assert known_until({JOB_NODE: replace(verdict(is_open=False), watermark_s=700.0)}) == 700.0
@@ -115,12 +111,12 @@ def test_given_a_finding_of_the_whole_job_when_asked_how_far_then_it_goes_as_far
 
 
 def arrive(network: Network, chosen: list[Upload]) -> None:
-    """Let objects appear in order of time, with a tick after each."""
+    """Let objects appear in order of time, with a run of the scheduler after each."""
     for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
         network.put(upload)
         network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
 
 
 def row(network: Network, rule: str = RULE) -> RuleRow:
@@ -136,7 +132,7 @@ def ended(kinds: list[str]) -> list[str]:
     return [kind for kind in kinds if kind != "escalation"]
 
 
-def test_given_a_node_that_fired_and_fell_silent_when_the_other_goes_on_then_the_row_s_time_stands_still() -> None:
+def test_row_time_stands_still_after_the_fired_node_is_silent() -> None:
     network = Network()
     arrive(network, [*LOW_1[:8], *LONG_2[:16]])
     shown, last = row(network), network.node(StreamKey(JOB, "algo-1", "system")).watermark_s
@@ -145,7 +141,7 @@ def test_given_a_node_that_fired_and_fell_silent_when_the_other_goes_on_then_the
     assert shown.evaluated_through == pytest.approx(last, abs=0.01)
 
 
-def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothing_is_told_to_be_over() -> None:
+def test_vanished_fired_node_is_not_reported_as_over() -> None:
     network = Network()
     arrive(network, [*LOW_1[:8], *LONG_2])
     assert ended(told(network)) == ["fire"]
@@ -155,7 +151,7 @@ def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothin
     assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=PUBLISH_OK_EVERY_S)
 
 
-def test_given_a_node_that_comes_back_with_its_finding_when_evaluated_then_it_is_no_second_fire() -> None:
+def test_returning_node_with_its_finding_fires_no_second_time() -> None:
     network = Network()
     arrive(network, [*LOW_1[:8], *LONG_2, *shifted(LOW_1, 35)])
     assert ended(told(network)) == ["fire"]
@@ -163,7 +159,7 @@ def test_given_a_node_that_comes_back_with_its_finding_when_evaluated_then_it_is
     assert row(network).times_fired == 1
 
 
-def test_given_a_node_that_vanished_when_another_fires_then_that_fire_is_told() -> None:
+def test_fire_is_reported_after_another_node_vanished() -> None:
     network = Network()
     low_2 = shifted(shifted(LOW_1, 0, "algo-2"), 28, "algo-2")
     low_2 = [Upload(each.at, each.key, each.body.replace(b"algo-1", b"algo-2")) for each in low_2]
@@ -176,10 +172,10 @@ def test_given_a_node_that_vanished_when_another_fires_then_that_fire_is_told() 
     assert network.job().episodes[RULE] == 1
 
 
-def test_given_steps_that_pause_when_samples_go_on_then_what_was_found_in_the_steps_still_stands(
+def test_finding_in_steps_stands_while_steps_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.rules.step_outlier.CLEAR_AFTER_S", 300.0)
+    monkeypatch.setattr("trainguard.rules.step_outlier.rule.StepOutlier.clear_s", 300.0)
     network = Network()
     arrive(network, [*STEPS, *LONG_2, *shifted(LOW_1, 0), *shifted(LOW_1, 14), *shifted(LOW_1, 28)])
     assert ended(told(network, "StepOutlier")) == ["fire"]
@@ -188,7 +184,7 @@ def test_given_steps_that_pause_when_samples_go_on_then_what_was_found_in_the_st
     assert watermark_s == pytest.approx(network.node(StreamKey(JOB, "algo-2", "framework")).watermark_s, abs=0.01)
 
 
-def test_given_a_rule_without_data_when_the_job_goes_on_then_its_row_says_nothing_of_how_far_it_was_judged() -> None:
+def test_row_of_a_rule_without_data_has_no_judged_time() -> None:
     network = Network()
     arrive(network, LOW_1[:12])
     waiting = row(network, "StepOutlier")
@@ -196,7 +192,7 @@ def test_given_a_rule_without_data_when_the_job_goes_on_then_its_row_says_nothin
     assert row(network).evaluated_through is not None
 
 
-def test_given_a_job_row_when_nodes_come_and_go_then_its_time_never_goes_back() -> None:
+def test_job_row_time_never_goes_back() -> None:
     network, seen = Network(), []
     chosen = [*LOW_1, *LONG_2, *shifted(LOW_1, 35)]
     for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
@@ -205,7 +201,7 @@ def test_given_a_job_row_when_nodes_come_and_go_then_its_time_never_goes_back() 
     assert seen == sorted(seen)
 
 
-def test_given_a_finding_that_is_over_when_told_then_the_job_s_row_is_written_at_once_and_says_so() -> None:
+def test_ended_finding_writes_the_job_row_at_once() -> None:
     network = Network()
     for upload in [*LOW_1, *shifted(FINE_1, 14)]:
         arrive(network, [upload])
@@ -219,7 +215,7 @@ def test_given_a_finding_that_is_over_when_told_then_the_job_s_row_is_written_at
     )
 
 
-def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s_row_says_so_all_the_same() -> None:
+def test_ended_finding_is_in_the_job_row_despite_a_late_node() -> None:
     network = Network()
     late = [Upload(each.at + 480.0, each.key, each.body) for each in LONG_2]
     for upload in sorted([*LOW_1, *shifted(FINE_1, 14), *late], key=lambda each: (each.at, each.key)):
@@ -234,7 +230,7 @@ def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s
     assert behind < before
 
 
-def test_given_a_finding_that_grows_when_it_is_told_then_the_job_s_row_is_written_at_once() -> None:
+def test_grown_finding_writes_the_job_row_at_once() -> None:
     network = lone()
     grown = []
     for upload in STORY:
@@ -256,7 +252,7 @@ def lopsided(upload: Upload) -> Upload:
     return Upload(upload.at, upload.key, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def test_given_a_fire_of_the_whole_job_about_a_node_behind_others_when_told_then_its_row_is_as_new() -> None:
+def test_job_fire_about_a_late_node_has_a_current_row() -> None:
     network, rule = Network(), "LoadBalancing"
     network.world.training_jobs.set(describe({"trainguard:LoadBalancing_patience": "20"}))
     first = [lopsided(each) for each in SYSTEM]
@@ -274,7 +270,7 @@ def test_given_a_fire_of_the_whole_job_about_a_node_behind_others_when_told_then
     assert iso_from_epoch(shown.evaluated_through) >= str(fire["firedAt"])
 
 
-def test_given_a_finding_in_framework_events_when_they_end_and_samples_go_on_then_it_is_known_as_far_as_they_went(
+def test_framework_finding_is_known_as_far_as_its_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deploy(monkeypatch, OwnJoin())
@@ -283,7 +279,7 @@ def test_given_a_finding_in_framework_events_when_they_end_and_samples_go_on_the
     steps = [each for each in STEPS if each.at < START + 5 * 60]
     arrive(network, [*SYSTEM, *steps])
     network.run_until(network.now + PUBLISH_EVERY_S, batch_s=0.0)
-    network.tick()
+    network.run_scheduler()
     ends = [network.node(StreamKey(JOB, node, "framework")).watermark_s for node in ("algo-1", "algo-2")]
     shown = row(network, "OwnJoin")
     assert shown.status is Status.FIRED

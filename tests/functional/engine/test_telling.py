@@ -1,4 +1,4 @@
-"""A tick that dies after any of its calls: the next ones tell what it left."""
+"""A run of the scheduler that dies after any of its calls: the next ones tell what it left."""
 
 import pytest
 
@@ -18,9 +18,7 @@ def undisturbed() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("dying_after", range(12))
-def test_given_ticks_that_die_after_any_call_when_others_follow_then_each_is_told_once_and_nothing_is_lost(
-    undisturbed: list[tuple[str, str]], dying_after: int
-) -> None:
+def test_dying_ticks_notify_once_and_lose_nothing(undisturbed: list[tuple[str, str]], dying_after: int) -> None:
     dying = live(dying_after=dying_after)
     assert dying.crashes > 0
     assert alerts(dying) == undisturbed

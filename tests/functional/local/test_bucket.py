@@ -8,17 +8,17 @@ from moto import mock_aws
 
 from tests.support.small_job import BUCKET, JOB, uploads
 from tests.unit.local.places import write
-from trainguard.adapters.clients import Clients
-from trainguard.debugger_replay.replay import replay
-from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
-from trainguard.families.installed import FAMILIES
+from trainguard.aws.clients import Clients
+from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import fetched
 from trainguard.local.profile import NodeObjects, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord
+from trainguard.managed.replay import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Client]":
 
 
 @pytest.mark.parametrize("path", [f"jobs/{JOB}/profiler-output/", f"jobs/{JOB}", "jobs/", ""])
-def test_given_a_prefix_at_or_above_a_profile_when_opened_then_it_is_found(s3: "S3Client", path: str) -> None:
+def test_prefix_at_or_above_a_profile_is_found(s3: "S3Client", path: str) -> None:
     source = open_bucket(f"s3://{BUCKET}/{path}")
     assert source.place == f"s3://{BUCKET}/jobs/{JOB}/profiler-output"
     assert source.job == JOB
@@ -54,18 +54,18 @@ def test_given_a_prefix_at_or_above_a_profile_when_opened_then_it_is_found(s3: "
     assert (source.read(some), source.size(some)) == (names[some], len(names[some]))
 
 
-def test_given_a_prefix_that_is_only_the_beginning_of_a_name_when_opened_then_it_holds_nothing(s3: "S3Client") -> None:
+def test_partial_name_as_prefix_holds_nothing(s3: "S3Client") -> None:
     with pytest.raises(ProfileSourceError, match="holds no object"):
         open_bucket(f"s3://{BUCKET}/jobs/{JOB[:-2]}")
 
 
-def test_given_two_profiles_under_a_prefix_when_opened_then_the_error_names_them(s3: "S3Client") -> None:
+def test_two_profiles_under_a_prefix_are_named(s3: "S3Client") -> None:
     s3.put_object(Bucket=BUCKET, Key="jobs/other/profiler-output/system/training_job_end.ts", Body=b"")
     with pytest.raises(ProfileSourceError, match="holds 2 profiles"):
         open_bucket(f"s3://{BUCKET}/jobs")
 
 
-def test_given_results_of_the_managed_service_when_opened_then_they_are_no_profile(s3: "S3Client") -> None:
+def test_managed_service_results_are_no_profile(s3: "S3Client") -> None:
     s3.put_object(Bucket=BUCKET, Key="r/job/rule-output/x/profiler-output/system/incremental/1.json", Body=b"")
     with pytest.raises(NoProfileError):
         open_bucket(f"s3://{BUCKET}/r")
@@ -74,16 +74,12 @@ def test_given_results_of_the_managed_service_when_opened_then_they_are_no_profi
 @pytest.mark.parametrize(
     ("place", "said"), [("s3://", "names no bucket"), ("s3://no-such-bucket-here/x", "NoSuchBucket")]
 )
-def test_given_a_bucket_that_is_not_there_when_opened_then_the_error_says_so(
-    s3: "S3Client", place: str, said: str
-) -> None:
+def test_missing_bucket_is_reported(s3: "S3Client", place: str, said: str) -> None:
     with pytest.raises(ProfileSourceError, match=said):
         open_bucket(place)
 
 
-def test_given_a_profile_of_the_environment_that_is_not_there_when_opened_then_the_error_says_so(
-    s3: "S3Client", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_aws_profile_of_the_environment_is_reported(s3: "S3Client", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(ProfileSourceError, match="nobody"):
         open_bucket(f"s3://{BUCKET}/jobs")
@@ -102,9 +98,7 @@ def test_given_no_credentials_when_opened_then_the_error_says_so(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_given_an_object_that_vanishes_when_evaluated_then_it_is_counted_and_the_others_are_used(
-    s3: "S3Client", workers: int
-) -> None:
+def test_vanished_object_is_counted_and_others_are_used(s3: "S3Client", workers: int) -> None:
     profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
     gone = next(iter(profile.nodes["algo-1"].minutes))
     s3.delete_object(Bucket=BUCKET, Key=f"jobs/{gone}")
@@ -116,7 +110,7 @@ def test_given_an_object_that_vanishes_when_evaluated_then_it_is_counted_and_the
     assert counters["algo-1#framework"]["events"] > 0
 
 
-def test_given_a_profile_in_s3_when_an_object_is_read_in_parts_then_they_are_its_bytes(s3: "S3Client") -> None:
+def test_parts_of_an_s3_object_are_its_bytes(s3: "S3Client") -> None:
     profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
     objects = NodeObjects(profile, "algo-1", profile.source.read)
     key = next(iter(profile.nodes["algo-1"].framework))
@@ -126,15 +120,13 @@ def test_given_a_profile_in_s3_when_an_object_is_read_in_parts_then_they_are_its
         assert stream.read(5) + stream.read(1_000_000) == whole
 
 
-def test_given_a_bucket_when_replayed_as_compatible_then_the_reports_are_those_of_the_folder(
-    s3: "S3Client", tmp_path: Path
-) -> None:
+def test_bucket_replayed_as_compatible_matches_the_folder(s3: "S3Client", tmp_path: Path) -> None:
     in_folder = replay(open_folder(str(write(tmp_path, OBJECTS))))
     assert replay(open_bucket(f"s3://{BUCKET}/jobs")).reports == in_folder.reports
     assert in_folder.windows > 0
 
 
-def test_given_items_when_fetched_then_they_come_in_order_and_an_error_comes_where_its_item_would() -> None:
+def test_fetched_items_are_in_order_with_errors_in_place() -> None:
     def read(item: int) -> int:
         if item == 30:
             raise ObjectMissingError("bucket", str(item))

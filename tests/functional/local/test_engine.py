@@ -11,18 +11,18 @@ import pytest
 from tests.support import small_job
 from tests.support.small_job import JOB, MINUTES, START, Upload, uploads
 from tests.unit.local.places import write
-from trainguard.errors import WorkerDiedError
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
+from trainguard.core.errors import WorkerDiedError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.formats.profile.keys import system_key
+from trainguard.formats.profile.system import Samples
 from trainguard.local import prefetch
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, StreamKey
-from trainguard.telemetry.keys import system_key
-from trainguard.telemetry.system import Samples
 
 SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}
 KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "", rule_settings=SETTINGS)
@@ -37,14 +37,14 @@ def states(evaluation: Evaluation) -> dict[StreamKey, tuple[bytes, dict[str, int
     return {record.key: (record.state, dict(record.counters)) for record in evaluation.records}
 
 
-def test_given_a_profile_when_parsed_here_or_by_workers_then_the_items_are_the_same(tmp_path: Path) -> None:
+def test_local_and_worker_parsing_give_the_same_items(tmp_path: Path) -> None:
     place = write(tmp_path)
     alone = states(evaluate(place))
     assert states(evaluate(place, workers=2)) == alone
     assert len(alone) == 5
 
 
-def test_given_compressed_files_when_evaluated_then_only_the_count_of_them_differs(tmp_path: Path) -> None:
+def test_compressed_files_differ_only_in_their_count(tmp_path: Path) -> None:
     plain = states(evaluate(write(tmp_path / "plain")))
     packed = write(tmp_path / "packed")
     for file in list(packed.rglob("*.json")):
@@ -57,9 +57,7 @@ def test_given_compressed_files_when_evaluated_then_only_the_count_of_them_diffe
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("damage", [b"\x1f\x8bno gzip", None])
-def test_given_an_object_that_cannot_be_read_when_evaluated_then_it_is_counted_and_the_others_are_used(
-    tmp_path: Path, workers: int, damage: bytes | None
-) -> None:
+def test_unreadable_object_is_counted_and_others_are_used(tmp_path: Path, workers: int, damage: bytes | None) -> None:
     place = write(tmp_path)
     broken = sorted(place.rglob("*.algo-1.json"))[5]
     if damage is None:
@@ -81,12 +79,12 @@ def test_given_a_missing_minute_when_evaluated_then_it_is_a_gap(tmp_path: Path) 
     assert "gaps" not in records["algo-1#system"].counters
 
 
-def test_given_only_framework_objects_when_evaluated_then_their_streams_are_judged(tmp_path: Path) -> None:
+def test_framework_objects_alone_are_judged(tmp_path: Path) -> None:
     place = write(tmp_path, [upload for upload in uploads() if "/framework/" in upload.key])
     assert {record.key.stream for record in evaluate(place).records} == {"framework", "job"}
 
 
-def test_given_a_tensorflow_trace_when_evaluated_then_its_events_are_read_with_the_times_of_its_metadata(
+def test_tensorflow_trace_takes_times_from_its_metadata(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path, uploads()[:12])
@@ -104,7 +102,7 @@ def test_given_a_tensorflow_trace_when_evaluated_then_its_events_are_read_with_t
     assert "bad_objects" not in after.counters
 
 
-def test_given_a_profile_when_evaluated_then_the_watcher_is_told_of_each_object(tmp_path: Path) -> None:
+def test_watcher_is_notified_of_each_object(tmp_path: Path) -> None:
     place = write(tmp_path)
     told: list[tuple[int, float | None]] = []
     evaluate(place, watch=lambda size, watermark_s: told.append((size, watermark_s)))
@@ -113,7 +111,7 @@ def test_given_a_profile_when_evaluated_then_the_watcher_is_told_of_each_object(
     assert max(watermark_s or 0.0 for _, watermark_s in told) > START + 60 * (MINUTES - 1)
 
 
-def test_given_a_profile_when_scheduled_then_each_object_comes_once_and_in_the_order_of_its_stream(
+def test_objects_are_scheduled_once_and_in_stream_order(
     tmp_path: Path,
 ) -> None:
     profile = read_profile(open_folder(str(write(tmp_path))))
@@ -127,15 +125,15 @@ def test_given_a_profile_when_scheduled_then_each_object_comes_once_and_in_the_o
 
 
 def minutes_by_tick(planned: Schedule, node: str) -> list[list[int]]:
-    """Return which minutes of a node each tick finds applied, by their numbers; the last are those left for the end."""
+    """Return the numbers of the minutes of a node that each run finds applied; the last are left for the end."""
     return [
         [(int(key.rpartition("/")[2].partition(".")[0]) - START) // 60 for key in due.minutes[node]]
-        for due in (*planned.ticks, planned.left)
+        for due in (*planned.runs, planned.left)
         if node in due.minutes
     ]
 
 
-def test_given_nodes_when_scheduled_then_the_first_minutes_wait_and_then_they_go_on_minute_by_minute_together(
+def test_nodes_are_scheduled_minute_by_minute_after_the_first(
     tmp_path: Path,
 ) -> None:
     planned = schedule(read_profile(open_folder(str(write(tmp_path)))))
@@ -146,7 +144,7 @@ def test_given_nodes_when_scheduled_then_the_first_minutes_wait_and_then_they_go
     assert planned.left.framework
 
 
-def test_given_a_node_with_pauses_when_scheduled_then_minutes_wait_for_newer_ones_or_for_the_flush(
+def test_minutes_wait_for_newer_ones_or_flush_on_a_paused_node(
     tmp_path: Path,
 ) -> None:
     written = {"algo-1": [*range(4), *range(8, 11), 16, 25, 26], "algo-2": range(27)}
@@ -154,7 +152,7 @@ def test_given_a_node_with_pauses_when_scheduled_then_minutes_wait_for_newer_one
     keys = [system_key(root, node, START + 60 * minute) for node, minutes in written.items() for minute in minutes]
     planned = schedule(read_profile(open_folder(str(write(tmp_path, [Upload(0.0, key, b"") for key in keys])))))
     assert minutes_by_tick(planned, "algo-1") == [[0, 1, 2], [3], [8, 9, 10], [16], [25, 26]]
-    found = [minute for minute, due in enumerate(planned.ticks, 4) if "algo-1" in due.minutes]
+    found = [minute for minute, due in enumerate(planned.runs, 4) if "algo-1" in due.minutes]
     assert found == [4, 5, 12, 24], "in minutes after the start"
     assert len(planned.left.minutes["algo-1"]) == 2
 
@@ -165,9 +163,7 @@ def die(task: prefetch.SystemTask) -> Samples | prefetch.Unreadable:
 
 
 @pytest.mark.timeout(20)
-def test_given_a_worker_that_dies_when_evaluated_then_it_is_an_error_and_not_a_bad_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_worker_is_an_error_and_no_bad_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefetch, "read_samples", die)
     with pytest.raises(WorkerDiedError, match="exit code 3"):
         evaluate(write(tmp_path), workers=2)

@@ -10,9 +10,9 @@ import pytest
 from tests.families.training.test_scalars import events
 from tests.functional.local.test_scalar_files import place
 from tests.support.small_job import START
-from trainguard.api.analyze import analyze
-from trainguard.finding import Severity
-from trainguard.timestamps import iso_time
+from trainguard.core.finding import Severity
+from trainguard.core.timestamps import iso_time
+from trainguard.local.api.analyze import analyze
 
 NAN = math.nan
 RUNS = {
@@ -42,7 +42,7 @@ def event_file(losses: Sequence[float]) -> tuple[str, str | bytes]:
 
 @pytest.mark.parametrize("written", [table, log, trainer_state, event_file])
 @pytest.mark.parametrize("run", RUNS)
-def test_given_a_broken_run_when_written_in_any_format_then_it_is_found(
+def test_broken_run_is_found_in_any_format(
     tmp_path: Path, run: str, written: Callable[[Sequence[float]], tuple[str, str | bytes]]
 ) -> None:
     losses, rule, kind = RUNS[run]
@@ -52,7 +52,7 @@ def test_given_a_broken_run_when_written_in_any_format_then_it_is_found(
 
 
 @pytest.mark.parametrize(("written", "known"), [(table, False), (trainer_state, False), (event_file, True)])
-def test_given_a_file_without_times_when_a_run_is_broken_then_no_time_is_told(
+def test_broken_run_without_times_shows_no_time(
     tmp_path: Path, written: Callable[[Sequence[float]], tuple[str, str | bytes]], known: bool
 ) -> None:
     report = analyze(place(tmp_path, dict([written(RUNS["not finite"][0])])), time_lines=False)

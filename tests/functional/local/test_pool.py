@@ -5,10 +5,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from trainguard.errors import WorkerDiedError
+from trainguard.core.errors import WorkerDiedError
 from trainguard.local.pool import AHEAD_A_WORKER, MAX_WORKERS, SMALLEST_JOB, WorkerPool, workers_for
 
 LARGE = 3_000_000
@@ -40,25 +41,46 @@ def die_at_three(item: int) -> int:
     return item
 
 
-def where(item: int) -> int:
-    del item
+def sleep_after_first(item: int) -> int:
+    if item:
+        time.sleep(60.0)
+    return item
+
+
+class NeedsTwoError(Exception):
+    """An error that pickle cannot make again."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def refuse_with_two(item: int) -> int:
+    raise NeedsTwoError("one", str(item))
+
+
+def where(folder: Path) -> int:
+    """Return the process that works, once another works beside it, or after 60 s."""
+    (folder / str(os.getpid())).touch()
+    deadline = time.monotonic() + 60.0
+    while len(list(folder.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
     return os.getpid()
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_given_uneven_tasks_when_mapped_then_results_come_in_order(workers: int) -> None:
+def test_results_of_uneven_tasks_are_in_order(workers: int) -> None:
     with WorkerPool(workers) as pool:
         assert list(pool.map(slow_first, range(20))) == [item * item for item in range(20)]
 
 
-def test_given_two_maps_when_taken_in_turn_then_each_gets_its_own_results() -> None:
+def test_interleaved_maps_get_their_own_results() -> None:
     with WorkerPool(2) as pool:
         squares, negatives = pool.map(slow_first, range(12)), pool.map(negative, range(12))
         pairs = [(next(squares), next(negatives)) for _ in range(12)]
     assert pairs == [(item * item, -item) for item in range(12)]
 
 
-def test_given_more_items_than_may_be_ahead_when_mapped_then_only_so_many_are_taken() -> None:
+def test_only_a_bounded_number_of_items_is_taken_ahead() -> None:
     taken = []
 
     def items() -> Iterator[int]:
@@ -73,19 +95,19 @@ def test_given_more_items_than_may_be_ahead_when_mapped_then_only_so_many_are_ta
         assert sum(1 for _ in results) == 99
 
 
-def test_given_items_and_results_beyond_a_pipes_buffer_when_mapped_then_nobody_waits_for_ever() -> None:
+def test_items_larger_than_a_pipe_buffer_do_not_deadlock() -> None:
     body = bytes(range(256)) * (LARGE // 256)
     with WorkerPool(2) as pool:
         assert all(result == body[::-1] for result in pool.map(echo, [body] * 8))
 
 
-def test_given_work_when_mapped_then_it_is_done_by_the_workers() -> None:
+def test_given_work_when_mapped_then_it_is_done_by_the_workers(tmp_path: Path) -> None:
     with WorkerPool(2) as pool:
-        assert set(pool.map(where, range(8))) == set(pool.processes)
+        assert set(pool.map(where, [tmp_path] * 8)) == set(pool.processes)
         assert os.getpid() not in pool.processes
 
 
-def test_given_a_task_that_raises_when_its_result_is_taken_then_the_others_are_there_and_it_says_what() -> None:
+def test_raising_task_names_its_error_and_others_have_results() -> None:
     with WorkerPool(2) as pool:
         results = pool.map(refuse_three, range(6))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
@@ -94,7 +116,7 @@ def test_given_a_task_that_raises_when_its_result_is_taken_then_the_others_are_t
 
 
 @pytest.mark.timeout(20)
-def test_given_a_worker_that_dies_when_its_result_is_taken_then_it_is_an_error_and_no_hang() -> None:
+def test_dead_worker_is_an_error_and_no_hang() -> None:
     with WorkerPool(2) as pool:
         results = pool.map(die_at_three, range(6))
         with pytest.raises(WorkerDiedError, match="exit code 9"):
@@ -102,7 +124,7 @@ def test_given_a_worker_that_dies_when_its_result_is_taken_then_it_is_an_error_a
 
 
 @pytest.mark.timeout(20)
-def test_given_results_that_nobody_takes_when_the_pool_is_left_then_its_processes_have_ended() -> None:
+def test_untaken_results_end_the_processes_of_the_pool() -> None:
     with WorkerPool(2) as pool:
         results = pool.map(echo, [bytes(LARGE)] * 8)
         next(results)
@@ -111,7 +133,22 @@ def test_given_results_that_nobody_takes_when_the_pool_is_left_then_its_processe
 
 
 @pytest.mark.timeout(20)
-def test_given_a_main_process_that_is_killed_when_workers_notice_then_they_end_too() -> None:
+def test_a_long_task_that_nobody_needs_is_ended() -> None:
+    with WorkerPool(2) as pool:
+        assert next(pool.map(sleep_after_first, range(8))) == 0
+        processes = pool.processes
+    assert [pid for pid in processes if os.path.exists(f"/proc/{pid}/stat")] == []  # noqa: PTH110 -- /proc
+
+
+def test_an_error_that_cannot_be_pickled_breaks_no_pool() -> None:
+    with WorkerPool(1) as pool:
+        with pytest.raises(RuntimeError, match="NeedsTwoError: one and 0"):
+            next(pool.map(refuse_with_two, range(2)))
+        assert list(pool.map(negative, range(3))) == [0, -1, -2]
+
+
+@pytest.mark.timeout(20)
+def test_killed_main_process_ends_its_workers() -> None:
     code = (
         "import sys, time; from trainguard.local.pool import WorkerPool; pool = WorkerPool(3);"
         "print(*pool.processes, flush=True); time.sleep(60)"
@@ -129,7 +166,5 @@ def test_given_a_main_process_that_is_killed_when_workers_notice_then_they_end_t
     ("tasks", "cores", "workers"),
     [(SMALLEST_JOB, 1, 0), (SMALLEST_JOB - 1, 8, 0), (SMALLEST_JOB, 2, 2), (1_000, 64, MAX_WORKERS)],
 )
-def test_given_tasks_and_cores_when_asked_then_there_are_as_many_workers_as_pay(
-    tasks: int, cores: int, workers: int
-) -> None:
+def test_worker_count_follows_tasks_and_cores(tasks: int, cores: int, workers: int) -> None:
     assert workers_for(tasks, cores) == workers

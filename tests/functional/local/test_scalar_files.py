@@ -1,4 +1,4 @@
-"""Files of scalars, evaluated on this machine: each row counts, and one run is told from another."""
+"""Files of scalars, evaluated on this machine: each row counts, and runs are distinguished."""
 
 import json
 import math
@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.families.training.test_scalars import events
 from tests.functional.local.test_training import reports_of
 from tests.support.small_job import START
 from tests.support.steps import RULES
-from trainguard.api.analyze import analyze
-from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
-from trainguard.errors import NoProfileError
+from trainguard.cli.main import app
+from trainguard.core.errors import NoProfileError
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.rows import ScalarHistory, ScalarRow
+from trainguard.formats.tensors.scalars.step import ScalarStep
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.local.api.analyze import analyze
 from trainguard.local.places import open_job
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.rows import ScalarHistory, ScalarRow
-from trainguard.tensors.scalars.step import ScalarStep
-from trainguard.tensors.step_view import Mode
 
 Losses = Mapping[int, float]
 BROKEN: Losses = {step: 2.0 / (1 + step / 200) if step < 510 else math.nan for step in range(10, 1_010, 10)}
@@ -76,7 +77,7 @@ def replayed(rule: str, losses: Losses, name: str) -> list[int]:
         ("events.out.tfevents.1.h", events(dict(BROKEN), "train/loss"), "train/loss"),
     ],
 )
-def test_given_many_rows_when_analyzed_then_all_firing_steps_are_those_of_a_plain_replay(
+def test_firing_steps_of_many_rows_match_a_plain_replay(
     tmp_path: Path, file: str, body: str | bytes, name: str
 ) -> None:
     reports = reports_of(place(tmp_path, {file: body}), {})
@@ -127,7 +128,7 @@ RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
         "hf",
     ],
 )
-def test_given_two_files_of_one_loss_when_they_are_of_two_runs_then_the_newest_is_judged_and_the_other_is_named(
+def test_newest_of_two_runs_is_judged_and_the_other_named(
     tmp_path: Path, files: Mapping[str, str], fires: bool, note: str | None, checked: int
 ) -> None:
     report = analyze(place(tmp_path, files), time_lines=True)
@@ -143,7 +144,7 @@ def test_given_two_files_of_one_loss_when_they_are_of_two_runs_then_the_newest_i
     assert seen == checked
 
 
-def test_given_checkpoints_that_were_copied_within_a_second_when_analyzed_then_the_longest_log_counts(
+def test_longest_log_of_checkpoints_copied_at_once_counts(
     tmp_path: Path,
 ) -> None:
     whole, half = trainer_state(BROKEN), trainer_state({step: BROKEN[step] for step in range(10, 510, 10)})
@@ -152,7 +153,7 @@ def test_given_checkpoints_that_were_copied_within_a_second_when_analyzed_then_t
     assert report["first_step"] == 510
 
 
-def test_given_names_that_are_no_losses_when_analyzed_then_the_reason_names_them_and_the_setting(
+def test_names_without_losses_are_listed_with_the_setting(
     tmp_path: Path,
 ) -> None:
     job = place(tmp_path, {"metrics.csv": table(FALLING, loss="objective")})
@@ -177,9 +178,7 @@ def test_given_names_that_are_no_losses_when_analyzed_then_the_reason_names_them
         ("", False),
     ],
 )
-def test_given_a_log_under_its_own_name_when_analyzed_then_its_header_says_whether_it_is_of_training(
-    tmp_path: Path, body: str, is_read: bool
-) -> None:
+def test_header_of_a_renamed_log_says_if_it_is_training(tmp_path: Path, body: str, is_read: bool) -> None:
     job = place(tmp_path, {"my_run.csv": body})
     if is_read:
         assert reports_of(job, {})["ExplodingTensor"]["status"] == "IssuesFound"
@@ -201,7 +200,7 @@ GAP: Losses = dict.fromkeys((*range(20), *range(4000, 4020)), 1.0)
     ],
     ids=["csv", "hugging face", "events", "both"],
 )
-def test_given_a_long_gap_when_the_files_have_times_then_it_is_a_stall_else_nothing_is_known(
+def test_long_gap_is_a_stall_only_if_files_have_times(
     tmp_path: Path, files: Mapping[str, str | bytes], status: str, said: str
 ) -> None:
     report = reports_of(place(tmp_path, files, apart_s=50_000.0), {})["StalledTrainingRule"]
@@ -209,20 +208,20 @@ def test_given_a_long_gap_when_the_files_have_times_then_it_is_a_stall_else_noth
     assert said in report["reason"]
 
 
-def test_given_a_wrong_setting_of_one_rule_when_analyzed_then_that_rule_is_in_error_and_others_are_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_wrong_setting_puts_only_its_rule_in_error(
+    tmp_path: Path,
 ) -> None:
     job = place(tmp_path, {V0: table(SLOWER), V1: table(DYING)})
 
-    def run(parameters: dict[str, Any]) -> int:
+    def run(parameters: dict[str, Any]) -> Result:
         (tmp_path / "p.json").write_text(json.dumps(parameters))
-        return analyze_command(AnalyzeRequest(source=job, out=tmp_path / "out", params=tmp_path / "p.json"))
+        return CliRunner().invoke(app, ["analyze", job, "--out", f"{tmp_path}/out", "--params", f"{tmp_path}/p.json"])
 
-    assert run({"AllZero_start_step": 0, "Plateau_start_step": "soon", "ExplodingTensor": {"only_nan": True}}) == 0
+    shown = run({"AllZero_start_step": 0, "Plateau_start_step": "soon", "ExplodingTensor": {"only_nan": True}})
+    assert shown.exit_code == 0
     reports = {file.stem: json.loads(file.read_text()) for file in (tmp_path / "out/debugger-reports").iterdir()}
     assert {rule for rule, report in reports.items() if report["status"] == "Error"} >= {"AllZero", "Plateau"}
     assert "Plateau_start_step is 'soon'" in reports["Plateau"]["reason"]
     assert reports["ExplodingTensor"]["status"] == "IssuesFound"
-    shown = capsys.readouterr()
-    assert "lightning_logs/version_0/metrics.csv is of an older run" in shown.err
-    assert run({"NoSuchRule": {"threshold": 1}}) == 2
+    assert "lightning_logs/version_0/metrics.csv is of an older run" in shown.stderr
+    assert run({"NoSuchRule": {"threshold": 1}}).exit_code == 2

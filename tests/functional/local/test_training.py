@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 from moto import mock_aws
+from typer.testing import CliRunner
 
 from tests.support.small_job import JOB, uploads
 from tests.support.tensor_trials import expected, trials, write_trial
 from tests.unit.local.places import write
-from trainguard.adapters.clients import Clients
-from trainguard.api.analyze import analyze
-from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
-from trainguard.errors import NoProfileError, ParameterFileError, ProfileSourceError
-from trainguard.families.installed import FAMILIES
+from trainguard.aws.clients import Clients
+from trainguard.cli.main import app
+from trainguard.core.errors import NoProfileError, ParameterFileError, ProfileSourceError
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import NoProgress, evaluated_profile
-from trainguard.local.debugger_reports import debugger_reports
+from trainguard.local.api.analyze import analyze
 from trainguard.local.places import open_job
 from trainguard.local.settings import rule_settings
+from trainguard.local.training import debugger_reports
 from trainguard.local.training_files import find_training
-from trainguard.records import JobRecord
 from trainguard.rules.training.registry import TRAINING_RULES
 
 RULES = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
@@ -57,7 +58,7 @@ def reports_of(place: str, parameters: dict[str, str], rule: str = "") -> dict[s
 
 
 @pytest.mark.parametrize(("trial", "rule", "parameters", "first"), list(cases()))
-def test_given_a_trial_when_analyzed_then_each_rule_fires_at_its_first_step_and_not_before(
+def test_rules_fire_at_their_first_step_of_a_trial(
     tmp_path: Path, trial: str, rule: str, parameters: dict[str, str], first: int | None
 ) -> None:
     for name in (trial, parameters.get("other_trial", trial)):
@@ -74,14 +75,14 @@ def test_given_a_trial_when_analyzed_then_each_rule_fires_at_its_first_step_and_
 
 
 @pytest.mark.parametrize("place", ["elsewhere/similar_a", "elsewhere/similar_a/debug-output"])
-def test_given_another_run_by_its_folder_when_compared_then_it_is_read(tmp_path: Path, place: str) -> None:
+def test_other_run_is_read_by_its_folder(tmp_path: Path, place: str) -> None:
     write_trial("similar_b", tmp_path / "job")
     write_trial("similar_a", tmp_path / "elsewhere" / "similar_a" / "debug-output")
     report = reports_of(str(tmp_path / "job"), {"other_trials": str(tmp_path / place)}, "SimilarAcrossRuns")
     assert report["SimilarAcrossRuns"]["first_step"] == expected()["similar_b"]["SimilarAcrossRuns"]["first_fire"]
 
 
-def test_given_a_rule_that_fires_again_when_analyzed_then_all_firing_steps_are_named(tmp_path: Path) -> None:
+def test_all_steps_of_a_repeatedly_firing_rule_are_named(tmp_path: Path) -> None:
     write_trial("exploding_test_invoker", tmp_path / "job")
     report = reports_of(str(tmp_path / "job"), {"collection_names": "gradients,weights"}, "ExplodingTensor")
     assert report["ExplodingTensor"]["steps"] == expected()["exploding_test_invoker"]["ExplodingTensor"]["fires_at"]
@@ -92,7 +93,7 @@ def test_given_a_rule_that_fires_again_when_analyzed_then_all_firing_steps_are_n
 
 
 @pytest.mark.parametrize("below", ["job", "job/debug-output", ".", "job/"])
-def test_given_a_folder_at_in_or_above_a_run_when_opened_then_it_is_found(tmp_path: Path, below: str) -> None:
+def test_folder_at_in_or_above_a_run_is_found(tmp_path: Path, below: str) -> None:
     write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
     profile = open_job(str(tmp_path / below))
     assert profile.training is not None
@@ -104,7 +105,7 @@ def test_given_a_folder_at_in_or_above_a_run_when_opened_then_it_is_found(tmp_pa
     )
 
 
-def test_given_a_job_with_a_profile_and_tensors_when_analyzed_then_both_families_judge_it(tmp_path: Path) -> None:
+def test_profile_and_tensors_are_judged_by_both_families(tmp_path: Path) -> None:
     write(tmp_path, uploads())
     write_trial("vanishing_gradient", tmp_path / JOB / "debug-output")
     report = analyze(tmp_path, parameters={"VanishingGradient": {"threshold": 1e-7}}, time_lines=False)
@@ -114,7 +115,7 @@ def test_given_a_job_with_a_profile_and_tensors_when_analyzed_then_both_families
     assert "training/Overfit" not in statuses
 
 
-def test_given_a_trainers_log_when_analyzed_then_rules_over_losses_read_it_and_others_say_what_is_missing(
+def test_trainer_log_feeds_loss_rules_and_others_say_why_not(
     tmp_path: Path,
 ) -> None:
     for checkpoint in ("", "checkpoint-100"):
@@ -138,9 +139,7 @@ OWN_NAMES = "step,objective,held-out objective\n" + "".join(f"{n},2.3,{2.0 - n /
         ({"training/ScalarNames_losses": "objective$", "ScalarNames_ignored": "^objective"}, "NoIssuesFound"),
     ],
 )
-def test_given_names_of_ones_own_when_settings_say_what_they_mean_then_rules_read_them(
-    tmp_path: Path, settings: dict[str, str], status: str
-) -> None:
+def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dict[str, str], status: str) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "metrics.csv").write_text(OWN_NAMES)
     profile = open_job(str(tmp_path / "job"))
@@ -153,14 +152,14 @@ def test_given_names_of_ones_own_when_settings_say_what_they_mean_then_rules_rea
 
 
 @pytest.mark.parametrize("pattern", ["(", "(a+)+$"])
-def test_given_a_pattern_of_names_that_cannot_be_used_when_given_then_the_setting_is_named(pattern: str) -> None:
+def test_unusable_name_pattern_names_the_setting(pattern: str) -> None:
     with pytest.raises(ParameterFileError, match=r"ScalarNames_losses.*expected a regular expression"):
         rule_settings("names.json", json.dumps({"ScalarNames": {"losses": pattern}}).encode())
     with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters evaluation"):
         rule_settings("names.json", json.dumps({"ScalarNames_accuracy": "x"}).encode())
 
 
-def test_given_a_trainers_log_when_reported_then_its_losses_are_drawn_with_the_first_step_that_fired(
+def test_losses_of_a_trainer_log_are_drawn_with_the_first_fire(
     tmp_path: Path,
 ) -> None:
     for checkpoint in ("checkpoint-100", "checkpoint-500"):
@@ -175,7 +174,7 @@ def test_given_a_trainers_log_when_reported_then_its_losses_are_drawn_with_the_f
     assert next((fire.rule, fire.step) for fire in training.fires) == ("training/LossNotDecreasing", 310)
 
 
-def test_given_the_mark_of_the_end_without_data_when_analyzed_then_every_rule_is_in_error(tmp_path: Path) -> None:
+def test_end_mark_without_data_puts_every_rule_in_error(tmp_path: Path) -> None:
     (tmp_path / "job" / "debug-output").mkdir(parents=True)
     (tmp_path / "job" / "debug-output" / "training_job_end.ts").touch()
     reports = reports_of(str(tmp_path / "job"), {})
@@ -183,7 +182,7 @@ def test_given_the_mark_of_the_end_without_data_when_analyzed_then_every_rule_is
     assert "no" in reports["ExplodingTensor"]["reason"]
 
 
-def test_given_a_broken_index_file_when_analyzed_then_it_is_counted_and_the_other_steps_are_judged(
+def test_broken_index_file_is_counted_and_others_are_judged(
     tmp_path: Path,
 ) -> None:
     folder = write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
@@ -198,37 +197,38 @@ def test_given_a_broken_index_file_when_analyzed_then_it_is_counted_and_the_othe
     assert steps == [0, 10, 15]
 
 
-def test_given_runs_of_several_jobs_when_opened_then_the_error_names_them(tmp_path: Path) -> None:
+def test_runs_of_several_jobs_are_named(tmp_path: Path) -> None:
     for job in ("one", "two"):
         write_trial("healthy", tmp_path / job / "debug-output")
     with pytest.raises(ProfileSourceError, match="2 jobs"):
         open_job(str(tmp_path))
 
 
-def test_given_a_folder_without_anything_when_opened_then_there_is_no_profile(tmp_path: Path) -> None:
+def test_empty_folder_has_no_profile(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     assert find_training(str(tmp_path)) is None
     with pytest.raises(NoProfileError):
         open_job(str(tmp_path))
 
 
-def test_given_a_finding_when_the_command_runs_then_its_files_table_and_exit_code_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_finding_is_in_files_table_and_exit_code(
+    tmp_path: Path,
 ) -> None:
     write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
     params = tmp_path / "params.json"
     params.write_text('{"VanishingGradient_threshold": "1e-7"}')
     out = tmp_path / "out"
-    request = AnalyzeRequest(source=str(tmp_path / "job"), out=out, params=params, fail_on_fire=True, as_json=True)
-    assert analyze_command(request) == 1
-    document = json.loads(capsys.readouterr().out)
+    words = ["analyze", f"{tmp_path}/job", "--out", str(out), "--params", str(params), "--fail-on-fire", "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
     assert document["fired"] == ["training/VanishingGradient"]
     assert "debugger-reports/VanishingGradient.json" in document["files"]
     assert json.loads((out / "debugger-reports" / "VanishingGradient.json").read_text())["status"] == "IssuesFound"
     assert {file.stem for file in (out / "debugger-reports").iterdir()} == RULES
 
 
-def test_given_a_run_in_s3_when_opened_then_it_is_evaluated_as_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_in_s3_is_evaluated_as_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from tests.support.fleets import FLEET, NOW, many
-from trainguard.report.fleet import HEAT_ROWS, JOBS_SHOWN, build_fleet
-from trainguard.report.fleet_files import encode_fleet
+from trainguard.report.fleet.document import encode_fleet
+from trainguard.report.fleet.fleet import HEAT_ROWS, JOBS_SHOWN, build_fleet
 from trainguard.report.html.fleet import render_fleet
 
 MOST_BYTES = 3_000_000
@@ -15,7 +15,7 @@ MOST_BYTES = 3_000_000
 MOST_SECONDS = 5.0
 
 
-def test_given_five_thousand_jobs_when_reported_then_the_page_is_small_and_soon_there() -> None:
+def test_fleet_page_of_five_thousand_jobs_is_small_and_fast() -> None:
     jobs = many(5_000)
     began = time.perf_counter()
     report = build_fleet(FLEET, jobs, now=NOW)

@@ -7,12 +7,11 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
-from trainguard.families.installed import FAMILIES
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, StreamKey
-from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.files import report_files
-from trainguard.report.finding_entries import MOST_NAMES
-from trainguard.report.rule_entries import NODES_WITH_DETAILS
+from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.report.job.build import MOST_NAMES, BuiltReport, build_report
+from trainguard.report.job.files import report_files
+from trainguard.report.job.rule_entries import NODES_WITH_DETAILS
 
 NODES = 1_000
 LIMIT = 4_000_000
@@ -42,7 +41,7 @@ def of_nodes(small_job: tuple[JobRecord, list[NodeRecord]], nodes: int) -> Built
     return build_report(job, records, now=2e9, plan=FAMILIES.plan(job))
 
 
-def test_given_a_thousand_nodes_when_reported_then_the_document_is_bounded_and_counts_what_it_leaves_out(
+def test_document_of_a_thousand_nodes_is_bounded_with_counts(
     small_job: tuple[JobRecord, list[NodeRecord]],
 ) -> None:
     files = report_files(of_nodes(small_job, NODES))

@@ -12,12 +12,11 @@ from jsonschema import Draft202012Validator
 
 from tests.support import report_samples, reports_of_jobs
 from tests.support.reports_of_jobs import HOSTILE, RECORDED, judge
-from trainguard.records import JobRecord, JobStatus
-from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.document import Report
-from trainguard.report.encode import encode_document
-from trainguard.report.files import report_files
-from trainguard.report.schema import encode_schema, report_schema
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.report.document import Report, encode_document
+from trainguard.report.job.build import BuiltReport, build_report
+from trainguard.report.job.files import report_files
+from trainguard.report.job.schema import encode_schema, report_schema
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "report-2.json"
 JOBS: dict[str, Callable[[Path], Path]] = {
@@ -51,16 +50,14 @@ def faults(validator: Draft202012Validator, found: Any) -> list[str]:
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(found)]
 
 
-def test_given_the_types_when_the_schema_is_made_then_it_is_the_published_one() -> None:
+def test_generated_schema_is_the_published_one() -> None:
     assert PUBLISHED.read_bytes() == encode_schema(report_schema()), (
-        "renew it: python -m trainguard.report.schema > docs/schemas/report-2.json"
+        "renew it: python -m trainguard.report.job.schema > docs/schemas/report-2.json"
     )
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_given_a_job_when_its_reports_are_made_then_both_keep_the_schema(
-    validator: Draft202012Validator, name: str, tmp_path: Path
-) -> None:
+def test_both_reports_of_a_job_follow_the_schema(validator: Draft202012Validator, name: str, tmp_path: Path) -> None:
     judged = judge(JOBS[name](tmp_path))
     for scope, built in (("state", judged.state()), ("full", judged.full())):
         found = document(built)
@@ -70,15 +67,11 @@ def test_given_a_job_when_its_reports_are_made_then_both_keep_the_schema(
 
 
 @pytest.mark.parametrize("make", SAMPLES)
-def test_given_a_report_made_by_hand_when_encoded_then_it_keeps_the_schema(
-    validator: Draft202012Validator, make: Callable[[], Report]
-) -> None:
+def test_report_made_by_hand_follows_the_schema(validator: Draft202012Validator, make: Callable[[], Report]) -> None:
     assert faults(validator, json.loads(encode_document(make()))) == []
 
 
-def test_given_hostile_names_when_reported_then_they_are_data_in_the_document_and_text_on_the_page(
-    validator: Draft202012Validator, tmp_path: Path
-) -> None:
+def test_hostile_names_are_data_in_json_and_text_on_the_page(validator: Draft202012Validator, tmp_path: Path) -> None:
     job = JobRecord(HOSTILE, HOSTILE, "profiles", HOSTILE, JobStatus.FAILED, instance_type=HOSTILE, instance_count=3)
     judged = judge(reports_of_jobs.hostile(tmp_path), job)
     found = document(judged.full())
@@ -89,7 +82,7 @@ def test_given_hostile_names_when_reported_then_they_are_data_in_the_document_an
     assert "<img src=x" not in page
 
 
-def test_given_a_job_before_its_first_object_when_reported_then_it_keeps_the_schema_and_says_so(
+def test_report_before_the_first_object_is_valid_and_says_so(
     validator: Draft202012Validator,
 ) -> None:
     job = JobRecord("bert", "arn", "profiles", "", JobStatus.IN_PROGRESS, instance_type="ml.p3.2xlarge")
@@ -118,7 +111,7 @@ def trimmed(found: Any) -> Any:
     return [trimmed(each) for each in found[:1]] if isinstance(found, list) else found
 
 
-def test_given_a_field_too_many_or_too_few_anywhere_when_validated_then_it_is_refused(
+def test_extra_or_missing_field_is_refused(
     validator: Draft202012Validator,
 ) -> None:
     found = trimmed(json.loads(encode_document(report_samples.bad_report())))
@@ -139,7 +132,7 @@ def test_given_a_field_too_many_or_too_few_anywhere_when_validated_then_it_is_re
     assert faults(validator, found) == []
 
 
-def test_given_the_schema_when_read_then_every_field_that_has_a_description_says_it() -> None:
+def test_schema_has_the_descriptions_of_all_fields() -> None:
     types = report_schema()["$defs"]
     assert types["JobSummary"]["properties"]["steps"]["description"] == (
         "How many steps its training processes took, all together."

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from tests.support.timeline_samples import make_timelines
 from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
-from trainguard.report.document import Report, RuleEntry
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.document import Report
 from trainguard.report.html.render import render_report
-from trainguard.timeline.axis import axis_for, shown_axis
-from trainguard.timeline.series import Band
+from trainguard.report.timeline.axis import axis_for, shown_axis
+from trainguard.report.timeline.series import Band
 
 NODES, GPUS = 128, 8
 LIMIT = 1_500_000
@@ -30,7 +31,7 @@ def spread_over_nodes(judged: Report) -> list[RuleEntry]:
     return [fired(rule.rule, more.get(rule.rule, rule.details), parameters=rule.parameters) for rule in rules]
 
 
-def test_given_128_nodes_of_8_gpus_when_rendered_then_the_page_without_time_lines_is_small(judged: Report) -> None:
+def test_page_of_128_nodes_without_time_lines_is_small(judged: Report) -> None:
     streams = [coverage(f"algo-{node}") for node in range(NODES) for _ in range(2)]
     page = render_report(report(*spread_over_nodes(judged), coverage=streams))
     assert len(page.encode()) < LIMIT
@@ -38,7 +39,7 @@ def test_given_128_nodes_of_8_gpus_when_rendered_then_the_page_without_time_line
     assert "120 more nodes" in read_page(page).text
 
 
-def test_given_thousands_of_nodes_when_rendered_then_tables_end_and_say_so() -> None:
+def test_tables_of_thousands_of_nodes_are_cut_and_say_so() -> None:
     streams = [coverage(f"algo-{node}") for node in range(3_000)]
     page = render_report(report(fired("LowGPUUtilization", low_gpu(3_000, 1)), coverage=streams))
     text = read_page(page).text
@@ -49,7 +50,7 @@ def test_given_thousands_of_nodes_when_rendered_then_tables_end_and_say_so() -> 
     assert "2,400 more streams are in report.json." in text
 
 
-def test_given_a_day_of_a_thousand_nodes_when_rendered_then_the_page_can_still_be_opened() -> None:
+def test_page_of_a_day_of_a_thousand_nodes_can_be_opened() -> None:
     nodes = [f"algo-{number}" for number in range(1, 1_001)]
     axis = shown_axis(axis_for(0.0, 86_400.0, 8_000, 1_000), 8_000, 1_000)
     made = make_timelines(nodes=nodes[:5], gpus=8, buckets=axis.buckets, bucket_s=axis.bucket_s, banded=4)

@@ -11,7 +11,7 @@ from trainguard.report.html.render import report_timelines
 from trainguard.report.html.timelines import timelines_context
 
 
-def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() -> None:
+def test_page_of_a_thousand_gpus_has_one_row_per_node() -> None:
     context = timelines_context(timelines_of(large_report()))
     assert len(context.numbers.rows) == len(context.nodes) == 128
     assert len(context.fallback) < 6_000
@@ -40,9 +40,7 @@ def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() 
         ),
     ],
 )
-def test_given_a_report_when_prepared_then_it_says_how_fine_its_values_are(
-    sample: Callable[[], Report], told: tuple[str, ...]
-) -> None:
+def test_report_says_how_fine_its_values_are(sample: Callable[[], Report], told: tuple[str, ...]) -> None:
     context = report_timelines(sample())
     assert context is not None
     assert context.resolution == told

@@ -15,12 +15,12 @@ from tests.unit.rules.memory_replay import (
     play,
     windows,
 )
-from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
+from trainguard.core.records import Status
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters
 
 
 @pytest.mark.parametrize("a_minute", [7, 60, 600])
-def test_given_any_cut_into_minutes_when_all_is_applied_then_the_state_is_the_same(a_minute: int) -> None:
+def test_state_is_the_same_for_any_cut_into_minutes(a_minute: int) -> None:
     memory = np.column_stack([noise(0.5, 50.0, 9.0, seed=seed) for seed in range(3)])
 
     states = [play(memory, a_minute=points).state for points in (1, a_minute)]
@@ -28,7 +28,7 @@ def test_given_any_cut_into_minutes_when_all_is_applied_then_the_state_is_the_sa
     assert msgspec.msgpack.encode(states[0]) == msgspec.msgpack.encode(states[1])
 
 
-def test_given_a_gpu_that_appears_late_when_it_jumps_then_its_patience_begins_with_its_first_sample() -> None:
+def test_patience_of_a_late_gpu_begins_with_its_first_sample() -> None:
     late = np.full(220, np.nan)
     late[50:] = 30.0
     late[150:] = 70.0
@@ -43,7 +43,7 @@ def test_given_a_gpu_that_appears_late_when_it_jumps_then_its_patience_begins_wi
     assert len(result.state.gpus["gpu1"].floors) == len(result.state.gpus["gpu0"].floors) - 3
 
 
-def test_given_missing_samples_when_judged_then_those_that_are_there_count_and_too_few_are_no_window() -> None:
+def test_present_samples_count_and_too_few_are_no_window() -> None:
     wide = GPUMemoryIncreaseParameters(window=80, patience=20)
     memory = windows(40, 40, 40, 70, 70, parameters=wide)
     row = np.arange(len(memory))
@@ -54,14 +54,14 @@ def test_given_missing_samples_when_judged_then_those_that_are_there_count_and_t
     assert play(np.full(500, np.nan), wide).last.status is Status.NOT_APPLICABLE
 
 
-def test_given_an_item_that_was_degraded_when_a_window_is_only_partly_held_then_its_rest_is_judged() -> None:
+def test_degraded_item_judges_the_rest_of_a_partial_window() -> None:
     wide = GPUMemoryIncreaseParameters(window=200, patience=0)
     memory = windows(40, 40, 40, 70, 70, parameters=wide)
 
     assert play(memory, wide, a_minute=60, held=30).kinds() == {"jump"}
 
 
-def test_given_24_floors_when_more_come_then_neighbours_are_merged_by_their_minimum() -> None:
+def test_floors_beyond_24_are_merged_by_minimum() -> None:
     levels = list(range(50, 74))
     state = play(windows(*levels, 80, 81, 82)).state.gpus["gpu0"]
 
@@ -69,7 +69,7 @@ def test_given_24_floors_when_more_come_then_neighbours_are_merged_by_their_mini
     assert (state.stride, state.pending, state.lowest, state.earlier_floor) == (2, 1, 820, 730)
 
 
-def test_given_8_noisy_gpus_for_3_days_when_stored_then_the_state_is_small() -> None:
+def test_state_of_8_noisy_gpus_for_3_days_is_small() -> None:
     rng = np.random.default_rng(5)
     memory = rng.normal(50.0, 6.0, (72 * 120, 8)).clip(0.0, 100.0)
 
@@ -86,7 +86,7 @@ levels = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
 @given(
     values=st.lists(st.tuples(st.integers(1, 30), levels, levels), min_size=1, max_size=12), a_minute=st.integers(1, 90)
 )
-def test_given_any_series_when_stored_after_every_minute_then_state_and_verdicts_stay_the_same(
+def test_storing_after_every_minute_keeps_state_and_verdicts(
     values: list[tuple[int, float, float]], a_minute: int
 ) -> None:
     memory = np.repeat([[first, second] for _, first, second in values], [count for count, _, _ in values], axis=0)
@@ -105,7 +105,7 @@ def test_given_any_series_when_stored_after_every_minute_then_state_and_verdicts
     assert play(memory, parameters, interval_s=1.0, a_minute=1).state == held
 
 
-def test_given_state_of_a_version_without_loads_when_more_windows_come_then_growth_is_still_found() -> None:
+def test_state_of_a_version_without_loads_still_finds_growth() -> None:
     memory = windows(*range(20, 42, 2))
     state = play(memory).state
     stored = msgspec.to_builtins(state)

@@ -12,7 +12,7 @@ from tests.unit.rules.node_replay import JOB_START
 
 
 @pytest.mark.parametrize("interval_s", [30.0, 60.0])
-def test_given_an_imbalance_from_hour_20_on_when_it_has_lasted_an_hour_then_it_fires_and_says_since_when(
+def test_imbalance_from_hour_20_fires_after_an_hour_with_onset(
     interval_s: float,
 ) -> None:
     before, after = round(2.0 * 3_600.0 / interval_s), round(3_600.0 / interval_s)

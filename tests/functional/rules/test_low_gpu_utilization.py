@@ -5,12 +5,12 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, series
 from tests.unit.rules.test_low_gpu_utilization import judge, training
-from trainguard.records import Status
-from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.core.records import Status
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.2, 0.5, 1.0, 5.0, 60.0])
-def test_given_any_sampling_when_window_and_patience_are_in_seconds_then_they_last_as_long(interval_s: float) -> None:
+def test_window_and_patience_in_seconds_hold_for_any_sampling(interval_s: float) -> None:
     span_s = max(120.0, 20.0 * interval_s)
     parameters = LowGPUUtilizationParameters(window_s=span_s, patience_s=span_s)
     points = round(4.5 * span_s / interval_s)
@@ -28,7 +28,7 @@ def test_given_any_sampling_when_window_and_patience_are_in_seconds_then_they_la
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 1.0, 5.0, 10.0, 30.0, 60.0])
-def test_given_any_sampling_when_a_gpu_is_low_from_the_start_then_it_is_named_within_half_an_hour(
+def test_gpu_low_from_the_start_is_named_within_half_an_hour(
     interval_s: float,
 ) -> None:
     result = judge(series(np.full(round(30 * 60.0 / interval_s), 30.0), interval_s=interval_s), closed=False)
@@ -37,7 +37,7 @@ def test_given_any_sampling_when_a_gpu_is_low_from_the_start_then_it_is_named_wi
     assert (result.last.onset, result.last.gpus) == (JOB_START, ("gpu0",))
 
 
-def test_given_a_low_gpu_when_the_job_ends_before_that_lasts_then_it_counts_from_its_onset() -> None:
+def test_low_gpu_of_a_job_ended_early_counts_from_its_onset() -> None:
     running = judge(series(training(12.0, level=30.0)), closed=False)
     ended = judge(series(training(12.0, level=30.0)))
     late = judge(series(np.concatenate([training(200.0), training(10.0, level=30.0)])))

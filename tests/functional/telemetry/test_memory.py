@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.records import JobRecord
-from trainguard.telemetry.assemble import assemble
-from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.system import Samples, Series, read_system_object
-from trainguard.timeline.axis import axis_for
-from trainguard.timeline.digest import NodeDigest
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
+from trainguard.formats.profile.assemble import assemble
+from trainguard.formats.profile.columns import read_framework_object
+from trainguard.formats.profile.system import Samples, Series, read_system_object
+from trainguard.report.timeline.axis import axis_for
+from trainguard.report.timeline.digest import NodeDigest
 
 MINUTE = 1_795_248_000
 MEGABYTE = 1_000_000
@@ -70,7 +70,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("make", ATTACKS.values(), ids=ATTACKS.keys())
-def test_given_a_small_object_of_samples_without_end_when_applied_then_memory_stays_bounded(
+def test_endless_samples_in_a_small_object_stay_bounded(
     make: Callable[[], bytes],
 ) -> None:
     packed = gzip.compress(make())
@@ -78,7 +78,7 @@ def test_given_a_small_object_of_samples_without_end_when_applied_then_memory_st
     assert peak(lambda: apply(packed)) < MOST
 
 
-def test_given_few_samples_of_many_series_at_as_many_times_when_read_then_the_object_is_refused_with_its_size() -> None:
+def test_sparse_samples_of_many_series_are_refused_with_size() -> None:
     body = b"".join(sample(f"cpu{number}", number * 0.025) for number in range(1_024))
     body += b"".join(sample(f"cpu{number}", number * 0.025, "I/OWaitPercentage") for number in range(1_024, 2_048))
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_given_few_samples_of_many_series_at_as_many_times_when_read_then_the_ob
         read_system_object("the/key", body, node="algo-1", minute=MINUTE)
 
 
-def test_given_a_minute_of_the_largest_node_at_the_shortest_interval_when_applied_then_all_of_it_is_used() -> None:
+def test_densest_minute_of_the_largest_node_is_used_in_full() -> None:
     times = [tick * 0.1 + jitter for tick in range(600) for jitter in (0.0, 0.012)]
     body = b"".join(
         sample(f"cpu{core}", times[2 * tick + core % 2], dimension)
@@ -99,7 +99,7 @@ def test_given_a_minute_of_the_largest_node_at_the_shortest_interval_when_applie
     assert (samples.times.size, len(samples.table), +samples.tally) == (115_200, 384, {"lines": 115_200})
 
 
-def test_given_an_interval_of_a_microsecond_when_assembled_then_the_grid_is_no_finer_than_half_the_shortest() -> None:
+def test_grid_is_no_finer_than_half_the_shortest_interval() -> None:
     times = np.linspace(0.0, 180.0, 100_000)
     samples = Samples(times, np.ones(times.size), np.zeros(times.size, np.int64), (Series("gpu", "gpu0"),))
     snapshots, _ = assemble(samples, None, gpu_names=("gpu0",), interval_s=1e-6)
@@ -107,14 +107,12 @@ def test_given_an_interval_of_a_microsecond_when_assembled_then_the_grid_is_no_f
 
 
 @pytest.mark.parametrize(("interval_ms", "interval_s"), [(-5, 0.1), (0, 0.1), (1, 0.1), (100, 0.1), (60_000, 60.0)])
-def test_given_any_stored_interval_when_rules_are_planned_then_it_is_at_least_the_shortest_that_sagemaker_takes(
-    interval_ms: int, interval_s: float
-) -> None:
+def test_planned_interval_is_at_least_the_sagemaker_minimum(interval_ms: int, interval_s: float) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "", profiling_interval_ms=interval_ms)
     assert FAMILIES.plan(job).interval_s == interval_s
 
 
-def test_given_names_without_end_when_read_then_those_that_have_a_place_are_read_right() -> None:
+def test_endless_names_keep_those_with_a_place_right() -> None:
     refused = b"".join(sample(f"cpu{number}", 1.0) for number in range(10_000))
     known = sample("cpu7", 2.0) + sample("MemoryUsedPercent", 2.0) + sample("MemoryUsedPercent", 3.0)
     samples = read_system_object("the/key", refused + known, node="algo-1", minute=MINUTE)
@@ -123,7 +121,7 @@ def test_given_names_without_end_when_read_then_those_that_have_a_place_are_read
     assert np.count_nonzero(samples.times == MINUTE + 2.0) == 2
 
 
-def test_given_an_object_of_several_pieces_when_read_then_it_is_as_if_it_were_one() -> None:
+def test_object_in_several_pieces_reads_as_one() -> None:
     lines = [sample(f"cpu{number % 64}", number / 5_000) for number in range(100_000)]
     lines[50_000] = b"no json\n"
     samples = read_system_object("the/key", b"".join(lines), node="algo-1", minute=MINUTE)
@@ -142,13 +140,13 @@ TRACES = {
 
 
 @pytest.mark.parametrize("text", TRACES.values(), ids=TRACES.keys())
-def test_given_a_trace_made_to_fill_memory_when_read_then_it_stays_bounded(text: bytes) -> None:
+def test_trace_made_to_fill_memory_stays_bounded(text: bytes) -> None:
     packed = gzip.compress(text, 1)
     assert len(packed) < 4 * MEGABYTE
     assert peak(lambda: read_framework_object("the/key", packed, process="algo-1-7", end_us=MINUTE * 1_000_000)) < MOST
 
 
-def test_given_samples_made_to_fill_memory_when_digested_for_a_report_then_it_stays_bounded() -> None:
+def test_samples_made_to_fill_memory_stay_bounded_in_a_digest() -> None:
     packed = gzip.compress(many_samples(200_000, 250))
     axis = axis_for(MINUTE - 86_400.0, MINUTE + 86_400.0, 64)
 

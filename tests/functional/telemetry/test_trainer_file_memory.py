@@ -8,12 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.functional.telemetry.test_memory import MEGABYTE, MOST, peak
-from trainguard.families.installed import FAMILIES
-from trainguard.families.training.naming import scalar_names
-from trainguard.records import JobRecord
-from trainguard.tensors.scalars import trainer_files
-from trainguard.tensors.scalars.runs import values_of
-from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, TrainerFile, read_metrics_csv, read_trainer_state
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.training.keys import scalar_names
+from trainguard.formats.tensors.scalars import trainer_files
+from trainguard.formats.tensors.scalars.rows import values_of
+from trainguard.formats.tensors.scalars.trainer_files import (
+    MAX_FILE_BYTES,
+    TrainerFile,
+    read_metrics_csv,
+    read_trainer_state,
+)
 
 NAMES = scalar_names(FAMILIES.plan(JobRecord("job", "arn", "bucket", "")))
 SHARE = 64

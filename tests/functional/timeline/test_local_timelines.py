@@ -11,16 +11,16 @@ from tests.support.profile_folder import START as FOLDER_START
 from tests.support.profile_folder import ProfileFolder, ticks
 from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
-from trainguard.families.installed import FAMILIES
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
 from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
-from trainguard.records import JobRecord
-from trainguard.timeline.build import build_timelines
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.series import TimeAxis
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import TimeAxis
 
 KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "")
 SAMPLES_OF_A_GPU = MINUTES * 60 // INTERVAL_S
@@ -43,7 +43,7 @@ def samples_of(digest: NodeDigest) -> list[int]:
     return digest.tables["gpu"].counts.sum(axis=1).tolist()  # type: ignore[no-any-return]  # numpy's tolist is untyped
 
 
-def test_given_a_profile_when_digested_then_each_node_has_all_its_samples_and_steps(tmp_path: Path) -> None:
+def test_digest_has_all_samples_and_steps_of_each_node(tmp_path: Path) -> None:
     first, second = digested(write(tmp_path))
     assert (first.node, second.node) == ("algo-1", "algo-2")
     assert samples_of(first) == samples_of(second) == [SAMPLES_OF_A_GPU] * 2
@@ -52,7 +52,7 @@ def test_given_a_profile_when_digested_then_each_node_has_all_its_samples_and_st
     assert first.axis.bucket_s == 2 * INTERVAL_S
 
 
-def test_given_a_profile_when_digested_beside_the_rules_or_by_workers_then_it_is_the_same(tmp_path: Path) -> None:
+def test_digest_beside_rules_or_by_workers_is_the_same(tmp_path: Path) -> None:
     place = write(tmp_path)
     alone = digested(place)
     tap = TimelineListener(alone[0].axis)
@@ -64,7 +64,7 @@ def test_given_a_profile_when_digested_beside_the_rules_or_by_workers_then_it_is
     assert tapped == plain
 
 
-def test_given_objects_that_cannot_be_read_when_digested_then_the_others_are_used(tmp_path: Path) -> None:
+def test_unreadable_objects_leave_the_others_digested(tmp_path: Path) -> None:
     place = write(tmp_path)
     whole = digested(place)
     broken = [sorted(place.rglob("*.algo-1.json"))[5], sorted(place.rglob("*algo-1_pythontimeline.json"))[0]]
@@ -76,7 +76,7 @@ def test_given_objects_that_cannot_be_read_when_digested_then_the_others_are_use
     assert second.encode() == whole[1].encode()
 
 
-def test_given_a_first_object_that_cannot_be_read_when_the_axis_is_chosen_then_the_next_says(
+def test_axis_skips_an_unreadable_first_object(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path)
@@ -86,7 +86,7 @@ def test_given_a_first_object_that_cannot_be_read_when_the_axis_is_chosen_then_t
     assert profile_axis(opened(place)) == whole
 
 
-def test_given_steps_alone_when_digested_then_their_time_is_the_axis(tmp_path: Path) -> None:
+def test_steps_alone_give_the_axis(tmp_path: Path) -> None:
     place = write(tmp_path, [upload for upload in uploads() if "/framework/" in upload.key])
     (first, _) = digested(place)
     assert first.axis.bucket_s == 1.0
@@ -95,16 +95,14 @@ def test_given_steps_alone_when_digested_then_their_time_is_the_axis(tmp_path: P
     assert first.tables["gpu"].keys == []
 
 
-def test_given_the_jobs_start_and_end_when_the_axis_is_chosen_then_it_holds_them(tmp_path: Path) -> None:
+def test_axis_contains_start_and_end_of_the_job(tmp_path: Path) -> None:
     axis = profile_axis(opened(write(tmp_path)), started_at=START - 500.0, ended_at=START + 5_000.0)
     assert axis.start <= START - 500.0
     assert axis.start + axis.buckets * axis.bucket_s > START + 5_000.0
 
 
 @pytest.mark.parametrize(("every_s", "bucket_s"), [(5.0, 10.0), (60.0, 120.0)])
-def test_given_any_sampling_interval_when_shown_then_no_bucket_within_the_job_is_empty(
-    tmp_path: Path, every_s: float, bucket_s: float
-) -> None:
+def test_no_bucket_within_the_job_is_empty_at_any_interval(tmp_path: Path, every_s: float, bucket_s: float) -> None:
     folder = ProfileFolder(tmp_path)
     folder.system(ticks(60, every_s=every_s * 1.001), {"gpu0": 50.0, "cpu0": 5.0})
     digests = digested(folder.path)
@@ -114,7 +112,7 @@ def test_given_any_sampling_interval_when_shown_then_no_bucket_within_the_job_is
     assert None not in node.gpus[0].utilization.mean
 
 
-def test_given_a_tensorflow_trace_when_digested_then_its_steps_have_the_times_of_its_metadata(tmp_path: Path) -> None:
+def test_tensorflow_steps_take_times_from_the_metadata(tmp_path: Path) -> None:
     place = write(tmp_path, uploads()[:12])
     folder = place / "profiler-output" / "framework" / "tensorflow" / "detailed_profiling" / "2026112117" / "000000010"
     run = folder / "plugins" / "profile" / "2026_11_21_17_00_00"
@@ -128,7 +126,7 @@ def test_given_a_tensorflow_trace_when_digested_then_its_steps_have_the_times_of
     assert (trace.first_us, trace.end_us) == (start_us + 1_000, start_us + 1_050)
 
 
-def test_given_a_profile_when_digested_then_the_watcher_is_told_of_each_object(tmp_path: Path) -> None:
+def test_watcher_is_notified_of_each_object(tmp_path: Path) -> None:
     place = write(tmp_path)
     told: list[tuple[int, float]] = []
     digested(place, watch=lambda size, watermark_s: told.append((size, watermark_s)))

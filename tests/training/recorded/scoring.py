@@ -1,4 +1,4 @@
-"""What the trusted rules say of the recorded runs."""
+"""What the trusted rules say about the recorded runs."""
 
 import json
 import lzma
@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.rows import ScalarRow
+from trainguard.formats.tensors.scalars.step import ScalarStep
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRUSTED_RULES, AnyStepRule
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.rows import ScalarRow
-from trainguard.tensors.scalars.step import ScalarStep
-from trainguard.tensors.step_view import Mode
 
 FILE = Path(__file__).with_name("runs.json.xz")
 NAMES = ScalarNames()
@@ -64,7 +65,7 @@ def findings(run: int, source: Source) -> Mapping[str, Sequence[int]]:
 
 def fired(steps: Sequence[ScalarStep]) -> Mapping[str, tuple[Any, Any]]:
     """Return states and judgements, by their bare names, of the trusted rules that fire on a run that has ended."""
-    answers = {rule.parameters_type.rule_name: judged(rule, steps) for rule in TRUSTED_RULES}
+    answers = {bare(rule.name): judged(rule, steps) for rule in TRUSTED_RULES}
     return {name: answer for name, answer in answers.items() if answer[0].fired}
 
 

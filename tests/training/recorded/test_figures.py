@@ -13,9 +13,7 @@ from tests.training.recorded.scoring import Source, findings, programs, recorded
     ("half", "source", "named", "of"),
     [("a", "epochs", 12, 15), ("a", "steps", 10, 15), ("b", "epochs", 12, 15), ("b", "steps", 6, 15)],
 )
-def test_given_broken_programs_when_judged_then_as_many_are_named(
-    half: str, source: Source, named: int, of: int
-) -> None:
+def test_documented_count_of_broken_programs_is_named(half: str, source: Source, named: int, of: int) -> None:
     found = programs(half, "broken", source)
     assert (sum(runs >= 3 for runs in found.values()), len(found)) == (named, of)
 
@@ -23,18 +21,16 @@ def test_given_broken_programs_when_judged_then_as_many_are_named(
 @pytest.mark.parametrize("source", ["epochs", "steps"])
 @pytest.mark.parametrize("half", ["a", "b"])
 @pytest.mark.parametrize("kind", ["repaired", "healthy"])
-def test_given_repaired_and_healthy_programs_when_judged_then_no_rule_fires_in_any_run(
-    kind: str, half: str, source: Source
-) -> None:
+def test_repaired_and_healthy_programs_never_fire_a_rule(kind: str, half: str, source: Source) -> None:
     assert [name for name, runs in programs(half, kind, source).items() if runs] == []
 
 
-def test_given_the_recorded_programs_when_counted_then_there_are_30_pairs_and_17_healthy_ones_of_five_runs() -> None:
+def test_recordings_are_30_pairs_and_17_healthy_with_five_runs() -> None:
     counts = [sum(run.kind == kind for run in recorded()) for kind in ("broken", "repaired", "healthy")]
     assert counts == [150, 150, 85]
 
 
-def test_given_a_loss_that_becomes_nan_when_judged_then_it_diverged_at_its_first_step() -> None:
+def test_nan_loss_diverged_at_its_first_step() -> None:
     place = next(place for place, run in enumerate(recorded()) if run.program == "raw_prices" and run.kind == "broken")
     assert recorded()[place].series["steps"]["loss"][:4][-1] in {"nan", "inf"}
     assert "TrainingDiverged" in findings(place, "steps")

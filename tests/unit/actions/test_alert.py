@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.core.finding import FINDING_FIELDS, EpisodeEntry, Finding
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
+from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.engine.outbox.fires import fire_payload
-from trainguard.finding import FINDING_FIELDS, EpisodeEntry, Finding
-from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
-from trainguard.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.timestamps import epoch_of
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 
 FIRE: dict[str, Any] = {
     "job": "bert",
@@ -57,7 +57,7 @@ def alert(
     return compose_alert(request, now=now)
 
 
-def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say_so() -> None:
+def test_executed_stop_is_in_text_document_and_row() -> None:
     composed = alert(stop=True, decision="stop", why="the tag allows it", made=True)
     assert composed.action == "Training job stopped: the tag allows it."
     assert composed.action in composed.text
@@ -65,7 +65,7 @@ def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say
     assert composed.attributes["Stopped"] == "true"
 
 
-def test_given_a_stop_that_failed_when_composed_then_nobody_is_told_that_it_was_made() -> None:
+def test_failed_stop_is_not_announced_as_executed() -> None:
     composed = alert(stop=True, decision="stop", why="the tag allows it", made=False, error="AccessDenied: no")
     assert composed.action == "Stopping the training job failed: AccessDenied: no"
     assert composed.document["stop_error"] == "AccessDenied: no"
@@ -76,7 +76,7 @@ def test_given_a_refusal_when_composed_then_it_says_why() -> None:
     assert alert().action == "Training job not stopped: its owner has not opted in."
 
 
-def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_there() -> None:
+def test_machine_readable_alert_has_id_report_and_numbers() -> None:
     document = alert().document
     assert document["alert_id"] == FIRE["fire_id"]
     assert document["report_uri"] == FIRE["report_uri"]
@@ -85,19 +85,19 @@ def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_th
     assert (document["measured"], document["threshold"], document["schema_version"]) == (34.0, 70.0, "1")
 
 
-def test_given_an_alert_when_read_by_a_person_then_each_way_to_the_report_has_a_line() -> None:
+def test_alert_text_has_a_line_for_each_way_to_the_report() -> None:
     assert (
         f"\nReport: {FIRE['report_page']}\nOpen it in the console: {FIRE['report_link']}\n"
         "Or with a link: trainguard open bert\n"
     ) in alert().text
 
 
-def test_given_a_fire_that_knows_no_page_when_composed_then_the_document_s_place_and_the_command_are_told() -> None:
+def test_fire_without_a_page_names_document_path_and_command() -> None:
     text = alert(report_page=None, report_link=None).text
     assert f"\nReport: {FIRE['report_uri']}\nOr with a link: trainguard open bert\n" in text
 
 
-def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severity_advice_and_cost() -> None:
+def test_text_and_document_have_severity_advice_and_cost() -> None:
     composed = alert(severity="high", advice="Prefetch.", cost="about USD 12.40 of 20.10 so far")
     assert "\nWhat to do: Prefetch.\nSeverity: high\nLost: about USD 12.40 of 20.10 so far\nAction: " in composed.text
     told = {name: composed.document[name] for name in ("severity", "advice", "cost")}
@@ -106,34 +106,32 @@ def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severi
 
 
 @pytest.mark.parametrize("name", ["search", None])
-def test_given_a_job_of_a_tuning_job_when_it_fires_then_the_document_names_it(name: str | None) -> None:
+def test_alert_document_names_the_tuning_job_of_its_job(name: str | None) -> None:
     job = JobRecord("bert", FIRE["job_arn"], "profiles", "", tuning_job=name)
     entry = OutboxEntry("f", 0, 1_795_248_000.0, Finding(FIRE["rule"], "algo-1", "low.", 34.0, 70.0))
     told = compose_alert(AlertRequest(AlertInput.read(fire_payload(entry, job))), now=0.0)
     assert told.document["tuning_job"] == name
 
 
-def test_given_a_fire_of_an_older_version_when_composed_then_what_it_does_not_say_is_left_out() -> None:
+def test_fire_of_an_older_version_omits_its_missing_fields() -> None:
     composed = alert(severity=None, advice=None, cost=None)
     assert composed.text == alert().text
     assert "None" not in composed.text
 
 
-def test_given_advice_of_any_length_when_composed_then_the_text_stays_short() -> None:
+def test_text_stays_short_whatever_the_length_of_advice() -> None:
     assert len(alert(advice="x" * 100_000).text) < 2_000
 
 
 @given(st.text(max_size=300), st.text(max_size=100), st.sampled_from(AlertKind))
-def test_given_any_job_and_rule_name_when_composed_then_the_subject_is_short_printable_ascii(
-    job: Any, rule: Any, kind: AlertKind
-) -> None:
+def test_subject_is_short_printable_ascii_for_any_names(job: Any, rule: Any, kind: AlertKind) -> None:
     subject = alert(job=job, rule=rule, kind=kind).subject
     assert 0 < len(subject) < 100
     assert subject.isascii()
     assert subject.isprintable()
 
 
-def test_given_an_alert_when_published_then_it_can_be_filtered_by_what_it_is() -> None:
+def test_published_alert_has_filterable_attributes() -> None:
     assert alert(severity="high").attributes == {
         "AlertId": FIRE["fire_id"],
         "Job": "bert",
@@ -145,7 +143,7 @@ def test_given_an_alert_when_published_then_it_can_be_filtered_by_what_it_is() -
     assert alert().attributes["Severity"] == "unknown"
 
 
-def test_given_the_document_s_first_version_when_composed_then_all_its_fields_are_there_still() -> None:
+def test_all_fields_of_document_version_one_remain() -> None:
     first = {
         "schema_version", "alert_id", "job", "job_arn", "rule", "episode", "node", "fired_at", "reason", "severity",
         "advice", "cost", "measured", "threshold", "stop", "stop_error", "action", "report_uri", "report_page",
@@ -158,7 +156,7 @@ def test_given_the_document_s_first_version_when_composed_then_all_its_fields_ar
         assert document["kind"] == kind.value
 
 
-def test_given_an_escalation_when_composed_then_it_says_from_where_to_where_and_nothing_of_a_stop() -> None:
+def test_escalation_has_both_severities_and_no_stop() -> None:
     told = alert(kind=AlertKind.ESCALATION, alert_id="f-high", severity="high", previous_severity="low")
     assert told.subject == "TrainGuard: LowGPUUtilization now high on bert"
     assert told.text.startswith("LowGPUUtilization is now high on training job bert; it was low.\n")
@@ -168,7 +166,7 @@ def test_given_an_escalation_when_composed_then_it_says_from_where_to_where_and_
     assert (told.document["previous_severity"], told.attributes["Kind"]) == ("low", "escalation")
 
 
-def test_given_a_finding_that_is_over_when_composed_then_it_says_how_long_it_was_there_and_what_it_cost() -> None:
+def test_resolved_finding_has_its_duration_and_cost() -> None:
     told = alert(kind=AlertKind.CLEARED, alert_id="f-cleared", lasted_s=2_520.0, cost="about USD 3.10", advice="Do.")
     assert told.subject == "TrainGuard: LowGPUUtilization is over on bert"
     assert told.action == "The finding is over after 42 min."
@@ -178,7 +176,7 @@ def test_given_a_finding_that_is_over_when_composed_then_it_says_how_long_it_was
     assert told.document["lasted_s"] == 2_520.0
 
 
-def test_given_a_stop_that_is_to_come_when_composed_then_it_says_when_and_how_to_avert_it() -> None:
+def test_pending_stop_says_when_it_is_due_and_how_to_avert_it() -> None:
     when = "2026-11-21T08:30:00.000Z"
     told = alert(kind=AlertKind.WARNING, decision="grace", why="its grace time has begun", stop_at=when)
     assert told.subject == "TrainGuard: LowGPUUtilization will stop bert"
@@ -191,7 +189,7 @@ def test_given_a_stop_that_is_to_come_when_composed_then_it_says_when_and_how_to
     assert told.alert_id == f"{FIRE['fire_id']}-warning"
 
 
-def test_given_faulty_settings_when_composed_then_the_notice_names_them_and_no_report() -> None:
+def test_notice_of_faulty_settings_names_them_and_no_report() -> None:
     told = alert(kind=AlertKind.NOTICE, rule="Settings", reason="LowGPUUtilization_patience is 'x'.")
     assert told.subject == "TrainGuard: faulty settings of bert"
     assert told.text.startswith(
@@ -200,25 +198,25 @@ def test_given_faulty_settings_when_composed_then_the_notice_names_them_and_no_r
     assert "Report:" not in told.text
 
 
-def test_given_a_rule_that_is_staged_or_muted_when_composed_then_its_row_says_so_and_it_is_not_sent() -> None:
+def test_staged_or_muted_rule_is_noted_in_its_row_and_not_sent() -> None:
     staged = alert(policy=JobPolicy(alerts=AlertPolicy(staged=(FIRE["rule"],))))
     muted = alert(policy=JobPolicy(alerts=AlertPolicy(muted=(FIRE["rule"],))))
     assert staged.action == "staged: nobody paged"
     assert muted.action == "muted: no alert sent. Training job not stopped: its owner has not opted in."
-    assert [publishable(each)["send"] for each in (staged, muted, alert())] == [False, False, True]
+    assert [each.routing.withheld is None for each in (staged, muted, alert())] == [False, False, True]
     assert (staged.document["withheld"], alert().document["withheld"]) == ("staged: nobody paged", None)
 
 
-def test_given_quiet_hours_when_composed_then_row_document_and_machine_know_until_when_it_waits() -> None:
+def test_quiet_hours_show_the_send_time_in_row_and_document() -> None:
     night = QuietHours(days=("thu",), start="00:00", end="07:00")
     told = alert(policy=JobPolicy(alerts=AlertPolicy(quiet_hours=(night,))))
     morning = "1970-01-01T07:00:00.000Z"
     assert told.waiting.startswith(f"alert waits until {morning} (quiet hours). Training job not stopped: ")
-    assert (told.document["waits_until"], publishable(told)["waitUntil"]) == (morning, morning)
-    assert publishable(alert())["waitUntil"] is None
+    assert (told.document["waits_until"], iso_time(told.routing.wait_until)) == (morning, morning)
+    assert alert().routing.wait_until is None
 
 
-def test_given_an_episode_when_told_then_mail_and_document_say_when_and_where_the_condition_held() -> None:
+def test_mail_and_document_say_when_and_where_an_episode_held() -> None:
     held = EpisodeEntry(
         start="2026-01-31T12:00:00.000Z", end=None, node="algo-2", nodes=["algo-2"], gpus=["gpu3"], measured=31.0
     )
@@ -228,14 +226,14 @@ def test_given_an_episode_when_told_then_mail_and_document_say_when_and_where_th
     assert told.document["episodes"] == [msgspec.to_builtins(held)]
 
 
-def test_given_the_payload_of_a_version_without_episodes_when_told_then_it_says_nothing_of_them() -> None:
+def test_payload_of_a_version_without_episodes_omits_them() -> None:
     told = alert()
 
     assert "Held:" not in told.text
     assert told.document["episodes"] == []
 
 
-def test_given_pages_of_the_run_when_composed_then_text_and_document_name_those_that_are_plain_https() -> None:
+def test_run_pages_with_plain_https_are_in_text_and_document() -> None:
     links = {
         "MLflow": "https://mlflow.example.com/#/runs/a1",
         "run": "https://a/<script>",

@@ -2,11 +2,11 @@
 
 import pytest
 
-from trainguard.actions.counting import count_stop
-from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.finding import Finding
-from trainguard.records import AlertKind, OutboxEntry
+from trainguard.core.finding import Finding
+from trainguard.core.records import AlertKind, OutboxEntry
+from trainguard.stack.actions.counting import count_stop
+from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from trainguard.testing.memory.services import MemoryJournal
 
 
 def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:
@@ -31,14 +31,19 @@ def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertR
             {"stops_announced": 1},
         ),
         (AlertKind.FIRE, StopDecision(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
-        (AlertKind.FIRE, StopDecision(False, "refused", "ceiling", opted_in=True), StopResult(), {"stops_refused": 1}),
+        (
+            AlertKind.FIRE,
+            StopDecision(False, "refused", "rate limit", opted_in=True),
+            StopResult(),
+            {"stops_refused": 1},
+        ),
         (AlertKind.FIRE, StopDecision(False, "refused", "no tag"), StopResult(), {}),
         (AlertKind.ESCALATION, StopDecision(), StopResult(), {}),
         (AlertKind.CLEARED, StopDecision(), StopResult(), {}),
         (AlertKind.NOTICE, StopDecision(), StopResult(), {}),
     ],
 )
-def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_how_it_ended(
+def test_stop_is_counted_under_its_outcome(
     kind: AlertKind, decision: StopDecision, stop: StopResult, counted: dict[str, int]
 ) -> None:
     journal = MemoryJournal()
@@ -47,7 +52,7 @@ def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_ho
     assert all(entry.where["job"] == "j" and entry.where["reason"] for entry in journal.entries)
 
 
-def test_given_a_warning_that_is_not_sent_when_counted_then_no_stop_was_announced() -> None:
+def test_unsent_warning_counts_no_announced_stop() -> None:
     journal = MemoryJournal()
     warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "2026-07-14"), StopResult())
     count_stop(warning, journal, sent=False)

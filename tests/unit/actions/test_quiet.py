@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.actions.quiet import LONGEST_S, quiet_until
-from trainguard.job_policy import DAYS, QuietHours
+from trainguard.core.job_policy import DAYS, QuietHours
+from trainguard.stack.actions.quiet import LONGEST_S, quiet_until
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -37,9 +37,7 @@ NIGHTS = quiet("mon tue wed thu fri", "22:00", "07:00")
         ("2026-11-23T03:00:00", None),  # Monday morning: nothing began on Sunday
     ],
 )
-def test_given_quiet_nights_when_asked_then_it_is_quiet_from_their_start_to_before_their_end(
-    now: str, until: str | None
-) -> None:
+def test_quiet_night_includes_its_start_and_excludes_its_end(now: str, until: str | None) -> None:
     assert quiet_until([NIGHTS], at(now)) == (None if until is None else at(until))
 
 
@@ -47,26 +45,24 @@ def test_given_no_quiet_hours_when_asked_then_it_never_is() -> None:
     assert quiet_until([], at("2026-11-18T22:00:00")) is None
 
 
-def test_given_equal_start_and_end_when_asked_then_the_whole_day_is_quiet() -> None:
+def test_equal_start_and_end_make_the_whole_day_quiet() -> None:
     sunday = quiet("sun", "00:00", "00:00")
     assert quiet_until([sunday], at("2026-11-22T12:00:00")) == at("2026-11-23T00:00:00")
 
 
-def test_given_quiet_hours_that_follow_on_each_other_when_asked_then_it_is_quiet_to_the_last_one_s_end() -> None:
+def test_adjacent_quiet_hours_last_until_the_end_of_the_last() -> None:
     weekend = [quiet("fri", "18:00", "00:00"), quiet("sat sun", "00:00", "00:00"), quiet("mon", "00:00", "08:00")]
     assert quiet_until(weekend, at("2026-11-20T19:00:00")) == at("2026-11-23T08:00:00")
 
 
-def test_given_quiet_hours_without_end_when_asked_then_no_alert_waits_for_more_than_a_week() -> None:
+def test_endless_quiet_hours_delay_an_alert_by_a_week_at_most() -> None:
     always = quiet(" ".join(DAYS), "00:00", "00:00")
     now = at("2026-11-18T22:10:00")
     assert quiet_until([always], now) == now + LONGEST_S
 
 
 @pytest.mark.parametrize(("night", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-11-18", 9)])
-def test_given_a_night_in_which_the_clock_changes_when_asked_then_it_ends_by_the_clock_on_the_wall(
-    night: str, hours: int
-) -> None:
+def test_quiet_night_with_a_dst_change_ends_by_local_time(night: str, hours: int) -> None:
     every = quiet(" ".join(DAYS), "22:00", "07:00")
     now = at(f"{night}T22:00:00")
     until = quiet_until([every], now)
@@ -80,7 +76,7 @@ def test_given_a_night_in_which_the_clock_changes_when_asked_then_it_ends_by_the
     days=st.sets(st.sampled_from(DAYS), min_size=1),
     minutes=st.integers(0, 20 * 24 * 60),
 )
-def test_given_any_quiet_hours_when_they_end_then_nothing_is_quiet_at_that_moment_or_a_week_has_passed(
+def test_quiet_hours_end_when_nothing_is_quiet_or_after_a_week(
     start: str, end: str, days: set[str], minutes: int
 ) -> None:
     hours = [QuietHours(days=tuple(days), start=start, end=end, timezone="Europe/Berlin")]

@@ -1,4 +1,4 @@
-"""Who is told, and when: staged and muted rules, quiet hours, and what breaks through them."""
+"""Who is notified, and when: staged and muted rules, quiet hours, and what breaks through them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.unit.actions.test_alert import FIRE, alert_input
-from trainguard.actions.request import AlertRequest, StopDecision, StopResult
-from trainguard.actions.routing import LATE, MUTED, STAGED, Routing, route
-from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import AlertKind
-from trainguard.timestamps import iso_time
+from trainguard.core.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.core.records import AlertKind
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.request import AlertRequest, StopDecision, StopResult
+from trainguard.stack.actions.routing import LATE, MUTED, STAGED, Routing, route
 
 RULE = FIRE["rule"]
 NIGHT = QuietHours(days=DAYS, start="22:00", end="07:00")
@@ -35,9 +35,7 @@ def request(
 
 @pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.CLEARED])
 @pytest.mark.parametrize("named", [RULE, "all"])
-def test_given_a_staged_rule_when_routed_then_nobody_is_paged_whatever_the_severity(
-    kind: AlertKind, named: str
-) -> None:
+def test_staged_rule_pages_nobody_at_any_severity(kind: AlertKind, named: str) -> None:
     staged = request(kind=kind, severity="critical", staged=(named,), muted=(named,))
     assert route(staged, now=MIDNIGHT) == Routing(withheld=STAGED)
 
@@ -48,12 +46,12 @@ def test_given_a_muted_rule_when_routed_then_nobody_is_told(named: str) -> None:
 
 
 @pytest.mark.parametrize("alerts", [{"staged": ("CPUBottleneck",)}, {"muted": ("CPUBottleneck",)}])
-def test_given_another_rule_that_is_staged_or_muted_when_routed_then_this_one_is_told(alerts: dict[str, Any]) -> None:
+def test_other_staged_or_muted_rules_do_not_silence_this_one(alerts: dict[str, Any]) -> None:
     assert route(request(**alerts), now=MIDNIGHT) == AT_ONCE
 
 
 @pytest.mark.parametrize("about", [{"made": True}, {"tried": True}, {"kind": AlertKind.WARNING}])
-def test_given_a_stop_that_was_made_tried_or_is_to_come_when_routed_then_people_are_told_at_once(
+def test_executed_tried_or_pending_stop_is_sent_at_once(
     about: dict[str, Any],
 ) -> None:
     told = request(muted=("all",), quiet_hours=(NIGHT,), severity="low", **about)
@@ -63,9 +61,7 @@ def test_given_a_stop_that_was_made_tried_or_is_to_come_when_routed_then_people_
 @pytest.mark.parametrize(
     ("waited_s", "routed"), [(0.0, AT_ONCE), (300.0, AT_ONCE), (301.0, Routing(LATE)), (900.0, Routing(LATE))]
 )
-def test_given_a_warning_that_waited_for_a_function_when_half_of_the_grace_time_is_over_then_it_is_none(
-    waited_s: float, routed: Routing
-) -> None:
+def test_warning_delayed_past_half_of_its_grace_time_is_dropped(waited_s: float, routed: Routing) -> None:
     policy = JobPolicy(stops=StopPolicy(grace_s=600.0))
     fire = alert_input(**(FIRE | {"kind": AlertKind.WARNING, "policy": policy}))
     warning = AlertRequest(fire, StopDecision(decision="grace", stop_at=iso_time(MIDNIGHT + 600.0)))
@@ -74,19 +70,19 @@ def test_given_a_warning_that_waited_for_a_function_when_half_of_the_grace_time_
 
 @pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.NOTICE])
 @pytest.mark.parametrize("severity", ["low", "medium", "high", None])
-def test_given_quiet_hours_when_routed_then_it_waits_until_they_end(kind: AlertKind, severity: str | None) -> None:
+def test_alert_in_quiet_hours_waits_until_they_end(kind: AlertKind, severity: str | None) -> None:
     waiting = request(kind=kind, severity=severity, quiet_hours=(NIGHT,))
     assert route(waiting, now=MIDNIGHT) == Routing(wait_until=MORNING)
     assert route(waiting, now=MORNING) == AT_ONCE
 
 
-def test_given_quiet_hours_when_it_is_critical_then_it_does_not_wait_but_its_end_does() -> None:
+def test_critical_alert_ignores_quiet_hours_but_its_end_waits() -> None:
     critical: dict[str, Any] = {"severity": "critical", "quiet_hours": (NIGHT,)}
     assert route(request(**critical), now=MIDNIGHT) == AT_ONCE
     assert route(request(kind=AlertKind.ESCALATION, **critical), now=MIDNIGHT) == AT_ONCE
     assert route(request(kind=AlertKind.CLEARED, **critical), now=MIDNIGHT) == Routing(wait_until=MORNING)
 
 
-def test_given_faulty_settings_when_all_rules_are_staged_and_muted_then_their_owner_hears_of_it() -> None:
+def test_owner_gets_settings_faults_with_all_rules_staged_muted() -> None:
     notice = request(kind=AlertKind.NOTICE, staged=("all",), muted=("all",))
     assert route(notice, now=MIDNIGHT) == AT_ONCE

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from trainguard.actions.request import StopCase, StopDecision
-from trainguard.actions.stop import decide_stop, over_ceiling
-from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
-from trainguard.actions.stop_switch import StopSwitches
-from trainguard.finding import Finding
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.timestamps import iso_time
+from trainguard.core.finding import Finding
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.request import StopCase, StopDecision
+from trainguard.stack.actions.stop import decide_stop, over_stop_rate
+from trainguard.stack.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
+from trainguard.stack.actions.stop_switch import StopSwitches
 
 NOW = 1_795_248_000.0
 ALLOWED = {"trainguard:stop-on-fire": "allowed"}
@@ -76,18 +76,14 @@ def decide(
 
 @pytest.mark.parametrize("attempt", ["first", "final"])
 @pytest.mark.parametrize("uri", [None, "", "s3://", "https://profiles"])
-def test_given_a_job_of_which_nothing_says_where_its_profile_lies_when_a_rule_fires_then_it_is_not_stopped(
-    uri: str | None, attempt: str
-) -> None:
+def test_job_with_unknown_profile_location_is_not_stopped(uri: str | None, attempt: str) -> None:
     decision = decide("job", replace(RUNNING, profile_uri=uri), "enabled", attempt=attempt)
     assert decision.decision == "refused"
     assert "nothing says where the profile of job job lies" in decision.why
 
 
 @pytest.mark.parametrize(("age_s", "stop"), [(MAX_FIRE_AGE_S, True), (MAX_FIRE_AGE_S + 1.0, False)])
-def test_given_a_fire_out_of_a_backlog_when_it_is_over_half_an_hour_old_then_it_stops_nothing(
-    age_s: float, stop: bool
-) -> None:
+def test_backlog_fire_over_half_an_hour_old_stops_nothing(age_s: float, stop: bool) -> None:
     decision = decide("job", RUNNING, "enabled", age_s)
     assert decision.stop is stop
     assert stop or "min old" in decision.why
@@ -108,9 +104,7 @@ UNPUBLISHED = seen(ROW, Status.FIRED, FIRED_AT - 60.0)
         (seen(ROW, Status.FIRED, FIRED_AT + 60.0), seen(NODE_ROW, Status.FIRED, FIRED_AT)),
     ],
 )
-def test_given_a_fire_of_seconds_ago_when_no_row_was_published_since_then_it_stops(
-    row: RuleRow, node_row: RuleRow | None
-) -> None:
+def test_fresh_fire_without_a_newer_row_stops(row: RuleRow, node_row: RuleRow | None) -> None:
     assert decide("job", RUNNING, "enabled", row=row, node_row=node_row).stop
 
 
@@ -123,7 +117,7 @@ def test_given_a_fire_of_seconds_ago_when_no_row_was_published_since_then_it_sto
         ("node_row", "algo-1", 1.0, " on algo-1"),
     ],
 )
-def test_given_a_finding_that_is_known_to_be_over_when_its_fire_asks_then_it_is_refused(
+def test_fire_of_a_finding_known_to_be_over_is_refused(
     published: str, node: str, later_s: float, where: str, status: Status
 ) -> None:
     rows: dict[str, Any] = {"row": ROW, "node_row": None if node == "*" else NODE_ROW}
@@ -143,14 +137,12 @@ def test_given_a_finding_that_is_known_to_be_over_when_its_fire_asks_then_it_is_
         ({"row": replace(ROW, fire_id=None)}, f"the row of {RULE} is not that of this fire"),
     ],
 )
-def test_given_a_fire_when_job_or_row_no_longer_speak_of_it_then_it_is_refused(
-    changes: dict[str, Any], why: str
-) -> None:
+def test_fire_no_longer_supported_by_job_or_row_is_refused(changes: dict[str, Any], why: str) -> None:
     decision = decide("job", RUNNING, "enabled", **changes)
     assert (decision.stop, decision.decision, decision.why) == (False, "refused", why)
 
 
-def test_given_the_first_episode_of_a_rule_when_the_job_has_counted_none_then_its_fire_may_stop() -> None:
+def test_first_episode_may_stop_a_job_that_has_counted_none() -> None:
     assert decide("job", RUNNING, "enabled", episode=0, registered=replace(JOB, episodes={})).stop
 
 
@@ -165,7 +157,7 @@ def test_given_the_first_episode_of_a_rule_when_the_job_has_counted_none_then_it
         (MAX_FIRE_AGE_S, "since", "since", True),
     ],
 )
-def test_given_a_fire_out_of_a_backlog_when_nothing_was_evaluated_since_then_it_stops_nothing(
+def test_backlog_fire_without_a_newer_evaluation_stops_nothing(
     age_s: float, row: str, node_row: str | None, stop: bool
 ) -> None:
     watermark_s = {"before": NOW - age_s - 1.0, "since": NOW - age_s}
@@ -191,24 +183,20 @@ def test_given_a_fire_out_of_a_backlog_when_nothing_was_evaluated_since_then_it_
         ({"policy": JobPolicy(alerts=AlertPolicy(staged=(RULE,)))}, False),
     ],
 )
-def test_given_a_decision_when_made_then_it_says_whether_the_owner_had_asked_for_stops(
-    changes: dict[str, Any], opted_in: bool
-) -> None:
+def test_decision_records_whether_the_owner_asked_for_stops(changes: dict[str, Any], opted_in: bool) -> None:
     given: dict[str, Any] = {"description": RUNNING, "switch": "enabled"} | changes
     assert decide("job", **given).opted_in is opted_in
-    assert over_ceiling(5).opted_in
+    assert over_stop_rate(5).opted_in
 
 
 @pytest.mark.parametrize(("lead_s", "stop"), [(300.0, True), (301.0, False)])
-def test_given_a_fire_of_a_clock_that_is_ahead_when_its_age_cannot_be_trusted_then_it_stops_nothing(
-    lead_s: float, stop: bool
-) -> None:
+def test_fire_of_a_clock_that_is_ahead_stops_nothing(lead_s: float, stop: bool) -> None:
     decision = decide("job", RUNNING, "enabled", -lead_s)
     assert decision.stop is stop
     assert stop or "in the future" in decision.why
 
 
-def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_stopped() -> None:
+def test_opted_in_running_job_is_stopped_if_the_switch_is_on() -> None:
     decision = decide("job", RUNNING, "enabled")
     assert (decision.stop, decision.decision) == (True, "stop")
 
@@ -225,30 +213,30 @@ def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_sto
         {"stop-on-fire": "allowed"},
     ],
 )
-def test_given_any_tag_but_the_very_one_when_decided_then_it_is_refused_and_says_so(tags: Any) -> None:
+def test_any_other_tag_than_the_exact_one_is_refused_by_name(tags: Any) -> None:
     decision = decide("job", replace(RUNNING, tags=tags), "enabled")
     assert (decision.stop, decision.decision) == (False, "refused")
     assert "has not opted in" in decision.why
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.IN_PROGRESS])
-def test_given_a_job_that_is_not_in_progress_when_decided_then_it_is_refused(status: Any) -> None:
+def test_job_that_is_not_in_progress_is_refused(status: Any) -> None:
     decision = decide("job", replace(RUNNING, status=status), "enabled")
     assert not decision.stop
     assert status.value in decision.why
 
 
-def test_given_a_job_that_uploads_its_model_when_decided_then_it_is_refused() -> None:
+def test_job_that_uploads_its_model_is_refused() -> None:
     decision = decide("job", replace(RUNNING, secondary_status="Uploading"), "enabled")
     assert not decision.stop
     assert "uploading" in decision.why
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_decided_then_it_is_refused() -> None:
+def test_job_unknown_to_sagemaker_is_refused() -> None:
     assert not decide("job", None, "enabled").stop
 
 
-def test_given_a_dry_run_when_decided_then_it_says_what_it_would_have_done() -> None:
+def test_dry_run_of_the_stack_says_what_it_would_have_done() -> None:
     decision = decide("job", RUNNING, "dry-run")
     assert (decision.stop, decision.decision) == (False, "dry-run")
     assert "would have been stopped" in decision.why
@@ -277,7 +265,7 @@ def test_given_any_other_switch_when_decided_then_it_is_refused(switch: Any) -> 
         ("enabled", "x" * 4_000, "refused", f"its override is {'x' * 40!r}"),
     ],
 )
-def test_given_an_override_when_decided_then_the_stricter_counts_and_is_named(
+def test_stricter_of_override_and_stack_counts_and_is_named(
     deployed: str, override: str, decision: str, why: str
 ) -> None:
     found = decide("job", RUNNING, deployed, override=override)
@@ -285,7 +273,7 @@ def test_given_an_override_when_decided_then_the_stricter_counts_and_is_named(
 
 
 @pytest.mark.parametrize("override", [None, "enabled"])
-def test_given_no_override_or_one_that_forbids_nothing_when_decided_then_the_stacks_own_value_counts(
+def test_absent_or_permissive_override_keeps_the_stack_value(
     override: str | None,
 ) -> None:
     assert decide("job", RUNNING, "enabled", override=override).stop
@@ -295,7 +283,7 @@ def test_given_no_override_or_one_that_forbids_nothing_when_decided_then_the_sta
 @pytest.mark.parametrize(
     ("rules", "stop"), [(None, True), ((RULE,), True), (("all",), True), ((), False), (("CPUBottleneck",), False)]
 )
-def test_given_a_list_of_rules_that_may_stop_when_decided_then_only_those_may(rules: Any, stop: bool) -> None:
+def test_only_rules_on_the_stop_list_may_stop(rules: Any, stop: bool) -> None:
     decision = decide("job", RUNNING, "enabled", policy=JobPolicy(stops=StopPolicy(rules=rules)))
     assert decision.stop is stop
     assert stop or decision.why == f"{RULE} is not among the rules that may stop job job"
@@ -307,11 +295,11 @@ def test_given_a_staged_rule_when_decided_then_it_stops_nothing(staged: Any) -> 
     assert (decision.stop, decision.why) == (False, f"{RULE} is staged")
 
 
-def test_given_a_muted_rule_when_decided_then_it_may_stop_all_the_same() -> None:
+def test_muted_rule_may_still_stop() -> None:
     assert decide("job", RUNNING, "enabled", policy=JobPolicy(alerts=AlertPolicy(muted=(RULE,)))).stop
 
 
-def test_given_a_dry_run_of_the_owner_when_decided_then_it_says_what_it_would_have_done_and_does_not_wait() -> None:
+def test_dry_run_of_the_owner_says_what_it_does_without_waiting() -> None:
     policy = JobPolicy(stops=StopPolicy(dry_run=True, grace_s=600.0))
     decision = decide("job", RUNNING, "enabled", policy=policy)
     assert (decision.stop, decision.decision, decision.stop_at) == (False, "dry-run", None)
@@ -319,35 +307,31 @@ def test_given_a_dry_run_of_the_owner_when_decided_then_it_says_what_it_would_ha
 
 
 @pytest.mark.parametrize("switch", ["disabled", "Enabled"])
-def test_given_a_dry_run_of_the_owner_when_the_switch_is_off_then_it_is_refused(switch: str) -> None:
+def test_dry_run_of_the_owner_is_refused_if_the_switch_is_off(switch: str) -> None:
     assert decide("job", RUNNING, switch, policy=JobPolicy(stops=StopPolicy(dry_run=True))).decision == "refused"
 
 
 @pytest.mark.parametrize("arn", ["arn:aws:sagemaker:us-east-1:111122223333:training-job/job", "unknown:job"])
-def test_given_another_arn_than_the_registered_one_when_decided_then_it_is_refused(arn: str) -> None:
+def test_arn_other_than_the_registered_one_is_refused(arn: str) -> None:
     decision = decide("job", RUNNING, "enabled", job_arn=arn)
     assert not decision.stop
     assert decision.why == f"the job of that name is {RUNNING.arn}, not {arn}"
 
 
 @pytest.mark.parametrize(("later_s", "stop"), [(0.0, True), (0.9, True), (-0.9, True), (1.1, False), (86_400.0, False)])
-def test_given_a_later_job_of_the_same_name_when_decided_then_its_time_of_creation_gives_it_away(
-    later_s: float, stop: bool
-) -> None:
+def test_later_job_of_the_same_name_is_told_by_its_creation_time(later_s: float, stop: bool) -> None:
     decision = decide("job", replace(RUNNING, created_at=NOW - 3_600.0 + later_s), "enabled")
     assert decision.stop is stop
     assert stop or "another job of that name was created at" in decision.why
 
 
 @pytest.mark.parametrize(("described", "registered"), [(None, iso_time(NOW)), (NOW, None)])
-def test_given_a_job_whose_creation_is_not_known_when_decided_then_it_is_refused(
-    described: float | None, registered: str | None
-) -> None:
+def test_job_with_unknown_creation_time_is_refused(described: float | None, registered: str | None) -> None:
     decision = decide("job", replace(RUNNING, created_at=described), "enabled", job_created_at=registered)
     assert (decision.stop, "it is not known when job job was created" in decision.why) == (False, True)
 
 
-def test_given_an_hour_that_is_full_when_refused_then_it_names_the_ceiling() -> None:
-    refused = over_ceiling(5)
+def test_refusal_in_a_full_hour_names_the_ceiling() -> None:
+    refused = over_stop_rate(5)
     assert (refused.stop, refused.decision) == (False, "refused")
-    assert refused.why.startswith("5 stops an hour are the ceiling")
+    assert refused.why.startswith("this deployment makes at most 5 stops an hour")

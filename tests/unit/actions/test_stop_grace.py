@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from tests.unit.actions.test_stop import JOB, NOW, ROW, RULE, RUNNING, decide
-from trainguard.actions.request import StopDecision
-from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S
-from trainguard.job_policy import JobPolicy, StopPolicy
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus, Status
-from trainguard.timestamps import iso_time
+from trainguard.core.job_policy import JobPolicy, StopPolicy
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobStatus, Status
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.request import StopDecision
+from trainguard.stack.actions.stop_preconditions import MAX_FIRE_AGE_S
 
 GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
 
@@ -29,18 +29,18 @@ def decide_again(description: TrainingJobDescription | None = RUNNING, **changes
     return decide("job", description, **given)
 
 
-def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_nothing_is_stopped() -> None:
+def test_fire_starts_the_grace_time_and_stops_nothing_yet() -> None:
     decision = decide("job", RUNNING, "enabled", policy=GRACE)
     why = "its grace time of 10 min has begun"
     assert decision == StopDecision(False, "grace", why, iso_time(NOW + 600.0), opted_in=True)
 
 
 @pytest.mark.parametrize("tags", [{}, {"trainguard:stop-on-fire": "no"}])
-def test_given_a_grace_time_when_a_fire_may_not_stop_then_none_begins(tags: Any) -> None:
+def test_fire_that_may_not_stop_starts_no_grace_time(tags: Any) -> None:
     assert decide("job", replace(RUNNING, tags=tags), "enabled", policy=GRACE).decision == "refused"
 
 
-def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is_stopped() -> None:
+def test_expired_grace_time_stops_if_all_conditions_still_hold() -> None:
     assert decide_again().decision == "stop"
     assert decide_again(age_s=7_200.0).decision == "stop"
 
@@ -84,15 +84,13 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ({"override": "disabled"}, "its override is 'disabled'"),
     ],
 )
-def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_refused_and_says_what(
-    changes: dict[str, Any], why: str
-) -> None:
+def test_expired_grace_time_is_refused_if_anything_has_changed(changes: dict[str, Any], why: str) -> None:
     decision = decide_again(**changes)
     assert (decision.stop, decision.decision) == (False, "refused")
     assert decision.why.startswith(why)
 
 
-def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_it_says_so() -> None:
+def test_expired_grace_time_in_dry_run_says_so() -> None:
     assert decide_again(switch="dry-run").decision == "dry-run"
 
 

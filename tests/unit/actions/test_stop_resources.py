@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from tests.unit.actions.test_stop import NOW, ROW, RULE
-from trainguard.actions.request import StopCase
-from trainguard.actions.stop_preconditions import StopPreconditions
-from trainguard.actions.stop_resources import (
+from trainguard.core.finding import Episode
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.core.ports import ResourceState
+from trainguard.core.records import JobRecord, Status
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.request import StopCase
+from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_resources import (
     CLOCKS_APART_S,
     LEAST_GRACE_S,
     ResourceDecision,
     decide_resource_stop,
     identity_of,
 )
-from trainguard.actions.stop_switch import StopSwitches
-from trainguard.finding import Episode
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.ports import ResourceState
-from trainguard.records import JobRecord, Status
-from trainguard.timestamps import iso_time
+from trainguard.stack.actions.stop_switch import StopSwitches
 
 NAME = "run-17@team%20a/"
 TAGS = {"trainguard:stop-on-fire": "allowed", "trainguard:job": "run-17@team=2520a/"}
@@ -49,7 +49,7 @@ def decide(
     return decide_resource_stop(case, found, switch, kinds=kinds, known=known, now=NOW)
 
 
-def test_given_all_that_must_hold_when_decided_then_it_is_stopped() -> None:
+def test_resource_with_all_conditions_met_is_stopped() -> None:
     decision = decide(BATCH)
     assert (decision.stop, decision.decision, decision.kind, decision.resources) == (
         True,
@@ -64,9 +64,7 @@ def test_given_all_that_must_hold_when_decided_then_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0.0, LEAST_GRACE_S), (LEAST_GRACE_S + 1.0, LEAST_GRACE_S + 1.0)])
-def test_given_a_first_decision_when_decided_then_people_are_warned_first_and_told_of_checkpoints(
-    asked: float, granted: float
-) -> None:
+def test_first_decision_warns_people_and_mentions_checkpoints(asked: float, granted: float) -> None:
     decision = decide(BATCH, attempt="first", policy=JobPolicy(stops=StopPolicy(grace_s=asked)))
     assert (decision.stop, decision.decision, decision.stop_at) == (False, "grace", iso_time(NOW + granted))
     assert "save a checkpoint" in decision.why
@@ -92,32 +90,28 @@ def tagged(**tags: str | None) -> ResourceState:
         (replace(BATCH, identity="b-2"), "there is no b-1 in this account and Region"),
     ],
 )
-def test_given_a_resource_that_is_not_to_be_stopped_when_decided_then_it_is_refused(
-    resource: ResourceState, why: str
-) -> None:
+def test_resource_that_is_not_stoppable_is_refused(resource: ResourceState, why: str) -> None:
     decision = decide(resource)
     assert (decision.stop, decision.decision) == (False, "refused")
     assert decision.why.startswith(why)
 
 
 @pytest.mark.parametrize(("late_s", "stops"), [(0.0, True), (CLOCKS_APART_S, True), (CLOCKS_APART_S + 1.0, False)])
-def test_given_a_resource_that_started_after_the_profile_when_decided_then_it_is_another(
-    late_s: float, stops: bool
-) -> None:
+def test_resource_started_after_the_profile_is_a_different_one(late_s: float, stops: bool) -> None:
     assert JOB.started_at is not None
     decision = decide(replace(BATCH, started_at=JOB.started_at + late_s))
     assert decision.stop is stops
     assert stops or "and the profile began by" in decision.why
 
 
-def test_given_a_finding_that_is_older_than_the_resource_when_decided_then_it_is_of_an_earlier_run() -> None:
+def test_finding_older_than_the_resource_is_of_an_earlier_run() -> None:
     begun = (Episode(NOW - 30_000.0, NOW - 29_000.0), Episode(NOW - 9_000.0, None))
     row = replace(FRESH, finding=replace(FRESH.finding, episodes=begun))
     known = StopPreconditions(job=replace(JOB, resources=("batch-job/b-1",)), row=row)
     assert decide(BATCH, known=known).why.endswith(f"and the profile began by {iso_time(NOW - 9_000.0)}")
 
 
-def test_given_a_job_that_claims_to_have_begun_late_when_decided_then_its_fire_is_what_counts() -> None:
+def test_fire_time_counts_for_a_job_that_claims_a_late_start() -> None:
     decision = decide(replace(BATCH, started_at=NOW), started_at=NOW + 9_999.0)
     assert "and the profile began by" in decision.why
 
@@ -147,7 +141,7 @@ def test_given_a_job_that_claims_to_have_begun_late_when_decided_then_its_fire_i
     ],
     ids=["unnamed", "kind", "staged", "rule", "switch", "episode", "unknown", "over"],
 )
-def test_given_anything_against_it_when_decided_then_nothing_is_stopped(given: dict[str, Any], why: str) -> None:
+def test_resource_with_any_unmet_condition_is_not_stopped(given: dict[str, Any], why: str) -> None:
     decision = decide(BATCH, **given)
     assert not decision.stop
     assert decision.decision == "refused"
@@ -161,14 +155,12 @@ def test_given_anything_against_it_when_decided_then_nothing_is_stopped(given: d
         (JobPolicy(), StopSwitches("dry-run", None)),
     ],
 )
-def test_given_a_dry_run_when_decided_then_it_says_what_would_have_been_done(
-    policy: JobPolicy, switch: StopSwitches
-) -> None:
+def test_dry_run_of_a_resource_stop_says_what_it_would_do(policy: JobPolicy, switch: StopSwitches) -> None:
     decision = decide(BATCH, policy=policy, switch=switch)
     assert (decision.stop, decision.decision) == (False, "dry-run")
 
 
-def test_given_several_instances_when_one_is_not_to_be_stopped_then_none_is() -> None:
+def test_one_instance_not_to_be_stopped_keeps_all_running() -> None:
     named = ("instance/i-1", "instance/i-2")
     assert not decide(ONE, named=named).stop
     assert not decide(ONE, replace(TWO, tags={}), named=named).stop

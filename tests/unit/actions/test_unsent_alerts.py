@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.counting import count_stop
-from trainguard.actions.request import AlertRequest
-from trainguard.actions.resend import NAME_LIMIT, STEP_FAILED, resend_name
-from trainguard.actions.unsent_alerts import UnsentAlert, unsent_alerts
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.messages import execution_input
+from trainguard.core.errors import StateCodecError
+from trainguard.core.execution_input import execution_input
+from trainguard.core.finding import Finding, Severity
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord
 from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.errors import StateCodecError
-from trainguard.finding import Finding, Severity
-from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.counting import count_stop
+from trainguard.stack.actions.request import AlertRequest
+from trainguard.stack.actions.resend import NAME_LIMIT, STEP_FAILED, resend_name
+from trainguard.stack.actions.unsent_alerts import UnsentAlert, unsent_alerts
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 FAILED_AT = NOW - 3_600.0
@@ -53,7 +53,7 @@ class Machine:
         cause: str | None = NO_TOPIC[1],
         at: float = FAILED_AT,
     ) -> None:
-        """Let an execution have handled a fire, or what was told of it later, and have failed."""
+        """Let an execution have handled a fire, or its follow-up, and have failed."""
         name = execution_name(entry, job.job)
         assert self.world.executions.start(name, fire_payload(entry, job))
         self.world.executions.end(name, status, at=at, error=error, cause=cause)
@@ -86,7 +86,7 @@ def composed(alert: UnsentAlert) -> Any:
     return compose_alert(AlertRequest.read(handed), now=NOW)
 
 
-def test_given_an_execution_that_could_not_send_when_looked_for_then_its_alert_is_found_as_it_was(
+def test_alert_of_a_failed_send_is_found_unchanged(
     machine: Machine,
 ) -> None:
     machine.failed()
@@ -113,22 +113,20 @@ def test_given_an_execution_that_could_not_send_when_looked_for_then_its_alert_i
 
 
 @pytest.mark.parametrize("status", ["TIMED_OUT", "ABORTED"])
-def test_given_an_execution_that_was_ended_when_looked_for_then_its_alert_is_unsent(
-    machine: Machine, status: str
-) -> None:
+def test_alert_of_an_aborted_execution_is_unsent(machine: Machine, status: str) -> None:
     machine.failed(status=status, error=None, cause=None)
     machine.row(stop=None)
     (alert,) = machine.unsent()
     assert alert.last.status == status
 
 
-def test_given_an_alert_that_was_sent_when_another_step_failed_then_it_is_not_unsent(machine: Machine) -> None:
+def test_sent_alert_with_another_failed_step_is_not_unsent(machine: Machine) -> None:
     machine.failed(error=STEP_FAILED, cause="BuildReport: no bucket")
     machine.row(alert_id=None)
     assert machine.unsent() == []
 
 
-def test_given_a_row_that_says_that_the_alert_went_out_when_the_execution_died_after_it_then_it_is_not_unsent(
+def test_alert_marked_sent_in_its_row_is_not_unsent(
     machine: Machine,
 ) -> None:
     machine.failed(status="ABORTED", error=None)
@@ -136,7 +134,7 @@ def test_given_a_row_that_says_that_the_alert_went_out_when_the_execution_died_a
     assert machine.unsent() == []
 
 
-def test_given_a_row_of_a_newer_fire_that_was_told_when_the_older_one_was_not_then_that_is_unsent(
+def test_older_untold_fire_is_unsent_beside_a_newer_told_one(
     machine: Machine,
 ) -> None:
     machine.failed()
@@ -152,7 +150,7 @@ def test_given_another_job_when_looked_for_then_nothing_is_found(machine: Machin
     assert len(machine.unsent(job="bert")) == 1
 
 
-def test_given_an_execution_that_failed_before_when_looked_for_then_it_is_left_out(machine: Machine) -> None:
+def test_execution_that_failed_before_the_span_is_left_out(machine: Machine) -> None:
     machine.failed(at=FAILED_AT - 1.0)
     assert machine.unsent() == []
 
@@ -168,7 +166,7 @@ def test_given_an_execution_that_failed_before_when_looked_for_then_it_is_left_o
         (AlertPolicy(muted=("CPUBottleneck",)), None, 1),
     ],
 )
-def test_given_a_staged_or_muted_rule_when_looked_for_then_only_what_breaks_through_is_unsent(
+def test_only_breakthroughs_of_staged_or_muted_rules_are_unsent(
     machine: Machine, alerts: AlertPolicy, stop: StopRecord | None, found: int
 ) -> None:
     machine.failed(job=replace(JOB, policy=JobPolicy(alerts=alerts)), status="ABORTED")
@@ -176,7 +174,7 @@ def test_given_a_staged_or_muted_rule_when_looked_for_then_only_what_breaks_thro
     assert len(machine.unsent()) == found
 
 
-def test_given_quiet_hours_when_looked_for_then_it_says_until_when_the_alert_would_wait(machine: Machine) -> None:
+def test_unsent_alert_in_quiet_hours_shows_its_send_time(machine: Machine) -> None:
     always = QuietHours(days=("sat", "sun", "mon", "tue", "wed", "thu", "fri"), start="00:00", end="23:59")
     machine.failed(job=replace(JOB, policy=JobPolicy(alerts=AlertPolicy(quiet_hours=(always,)))))
     machine.row(stop=replace(STOPPED, decision="refused", made=False))
@@ -184,22 +182,20 @@ def test_given_quiet_hours_when_looked_for_then_it_says_until_when_the_alert_wou
     assert (alert.routing.wait_until or 0.0) > NOW
 
 
-def test_given_a_canary_when_its_alert_was_not_sent_then_it_is_left_out(machine: Machine) -> None:
+def test_unsent_alert_of_a_canary_is_left_out(machine: Machine) -> None:
     machine.failed(job=replace(JOB, job="trainguard-canary-20260801-060000", arn="unknown:x"))
     assert machine.unsent() == []
 
 
 @pytest.mark.parametrize("payload", [{}, {"job": "bert"}, {"kind": "report", "job": "bert"}])
-def test_given_an_execution_of_something_else_when_looked_for_then_it_harms_nothing(
-    machine: Machine, payload: dict[str, Any]
-) -> None:
+def test_foreign_execution_does_not_disturb_the_listing(machine: Machine, payload: dict[str, Any]) -> None:
     machine.world.executions.start("by-hand", payload)
     machine.world.executions.end("by-hand", "FAILED", at=FAILED_AT)
     machine.failed()
     assert [alert.origin for alert in machine.unsent()] == [NAME]
 
 
-def test_given_a_row_that_cannot_be_read_when_looked_for_then_the_alert_claims_nothing_of_the_stop(
+def test_unreadable_row_makes_the_alert_claim_nothing_of_a_stop(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -211,7 +207,7 @@ def test_given_a_row_that_cannot_be_read_when_looked_for_then_the_alert_claims_n
     assert composed(alert).attributes["Stopped"] == "unknown"
 
 
-def test_given_an_alert_that_is_being_sent_when_looked_for_then_it_is_under_way_and_no_other_attempt_is_due(
+def test_alert_being_sent_is_under_way_and_no_retry_is_due(
     machine: Machine,
 ) -> None:
     machine.failed()
@@ -223,7 +219,7 @@ def test_given_an_alert_that_is_being_sent_when_looked_for_then_it_is_under_way_
     assert not first.under_way
 
 
-def test_given_an_alert_that_was_sent_on_request_when_looked_for_then_it_is_not_unsent(machine: Machine) -> None:
+def test_alert_sent_on_request_is_not_unsent(machine: Machine) -> None:
     machine.failed()
     machine.row()
     machine.world.executions.end(machine.send(machine.unsent()[0]), at=NOW)
@@ -231,9 +227,7 @@ def test_given_an_alert_that_was_sent_on_request_when_looked_for_then_it_is_not_
 
 
 @pytest.mark.parametrize("since", [FAILED_AT, FAILED_AT + 60.0])
-def test_given_attempts_that_failed_too_when_looked_for_then_the_next_one_has_a_name_of_its_own(
-    machine: Machine, since: float
-) -> None:
+def test_next_attempt_after_failed_ones_has_its_own_name(machine: Machine, since: float) -> None:
     machine.failed()
     machine.row()
     for attempt in (1, 2, 3):
@@ -245,7 +239,7 @@ def test_given_attempts_that_failed_too_when_looked_for_then_the_next_one_has_a_
     assert (alert.origin, alert.attempt, alert.last.cause) == (NAME, 4, "still")
 
 
-def test_given_an_execution_that_was_redriven_when_looked_for_then_its_alert_was_sent(machine: Machine) -> None:
+def test_alert_of_a_redriven_execution_counts_as_sent(machine: Machine) -> None:
     machine.failed()
     machine.row()
     machine.world.executions.end(
@@ -291,7 +285,7 @@ def test_given_an_execution_that_was_redriven_when_looked_for_then_its_alert_was
         ),
     ],
 )
-def test_given_what_the_row_says_of_a_stop_when_the_alert_is_sent_late_then_it_claims_that_and_no_more(
+def test_late_alert_claims_no_more_of_a_stop_than_its_row_says(
     machine: Machine, stop: StopRecord | None, said: str, attribute: str
 ) -> None:
     machine.failed(job=replace(JOB, policy=JobPolicy(stops=StopPolicy(grace_s=600.0))))
@@ -310,9 +304,7 @@ def test_given_what_the_row_says_of_a_stop_when_the_alert_is_sent_late_then_it_c
 
 
 @pytest.mark.parametrize("kind", [AlertKind.ESCALATION, AlertKind.CLEARED, AlertKind.NOTICE])
-def test_given_what_was_told_later_when_it_was_not_sent_then_it_is_found_under_its_own_id_and_tells_of_no_stop(
-    machine: Machine, kind: AlertKind
-) -> None:
+def test_unsent_follow_up_is_found_under_its_own_id_without_stop(machine: Machine, kind: AlertKind) -> None:
     entry = replace(FIRE, finding=replace(FIRE.finding, severity=Severity.CRITICAL), kind=kind)
     machine.failed(entry)
     machine.row(alert_id=FIRE.fire_id)
@@ -321,7 +313,7 @@ def test_given_what_was_told_later_when_it_was_not_sent_then_it_is_found_under_i
     assert "stopped" not in composed(alert).text
 
 
-def test_given_an_alert_that_is_sent_late_when_composed_then_its_stop_is_not_counted_a_second_time(
+def test_late_alert_does_not_count_its_stop_again(
     machine: Machine,
 ) -> None:
     machine.failed()
@@ -332,7 +324,7 @@ def test_given_an_alert_that_is_sent_late_when_composed_then_its_stop_is_not_cou
     assert machine.world.journal.entries == ()
 
 
-def test_given_a_long_name_when_an_attempt_is_named_then_it_keeps_the_alert_s_own_id() -> None:
+def test_attempt_name_keeps_the_alert_id_of_a_long_name() -> None:
     entry = replace(
         FIRE,
         finding=replace(FIRE.finding, rule="OverallFrameworkMetrics", severity=Severity.CRITICAL),

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, Upload
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.canary.profile import MINUTES, RULE, canary_objects
-from trainguard.canary.run import FRESH_S, Canary, grade_canary
-from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
+from trainguard.core.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
+from trainguard.core.finding import Finding
+from trainguard.core.records import RuleRow, Status
 from trainguard.engine.jobs.replay_names import JOB_NAME
-from trainguard.finding import Finding
-from trainguard.records import RuleRow, Status
+from trainguard.stack.canary.profile import MINUTES, RULE, canary_objects
+from trainguard.stack.canary.run import FRESH_S, Canary, grade_canary
+from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_795_248_037.0
 RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"
@@ -51,7 +51,7 @@ def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "
 
 
 @given(st.floats(0, 4e9))
-def test_given_any_second_when_a_canary_is_named_after_it_then_the_name_says_when_it_was_planted(at: float) -> None:
+def test_canary_name_says_when_it_was_planted(at: float) -> None:
     assert planted_at(canary_name(at, RUN)) == int(at)
 
 
@@ -67,19 +67,17 @@ def test_given_any_second_when_a_canary_is_named_after_it_then_the_name_says_whe
         f"{CANARY_PREFIX}20260101-00000\u0660",
     ],
 )
-def test_given_a_name_that_is_only_like_a_canarys_when_read_then_it_is_none(job: str) -> None:
+def test_name_merely_like_a_canary_is_no_canary(job: str) -> None:
     assert planted_at(job) is None
     assert not is_canary(job, f"unknown:{job}")
 
 
-def test_given_a_training_job_that_sagemaker_knows_when_it_bears_a_canarys_name_then_it_is_none() -> None:
+def test_sagemaker_job_with_a_canary_name_is_no_canary() -> None:
     assert is_canary(JOB, f"unknown:{JOB}")
     assert not is_canary(JOB, f"{ARN}{JOB}")
 
 
-def test_given_one_time_when_planted_twice_then_the_objects_are_the_same_and_few(
-    canary: Canary, world: MemoryWorld
-) -> None:
+def test_planting_twice_at_one_time_writes_the_same_few_objects(canary: Canary, world: MemoryWorld) -> None:
     assert canary.plant(AT, RUN) == JOB
     first = {key: world.objects.get(BUCKET, key, 10**6) for key in keys(world)}
     canary.plant(AT, RUN)
@@ -89,15 +87,13 @@ def test_given_one_time_when_planted_twice_then_the_objects_are_the_same_and_few
     assert all(key.startswith(f"{JOB}/") for key in first)
 
 
-def test_given_a_canary_when_planted_then_its_minutes_are_the_last_whole_ones() -> None:
+def test_planted_canary_has_the_last_whole_minutes() -> None:
     minutes = [int(each.key.rpartition("/")[2].partition(".")[0]) for each in canary_objects(AT, RUN)[1:-1]]
     assert minutes == [1_795_247_980 // 60 * 60 - 60 * back for back in reversed(range(MINUTES))]
     assert minutes[-1] + 60 <= AT
 
 
-def test_given_earlier_canaries_when_the_next_is_planted_then_they_go_and_nothing_else_does(
-    canary: Canary, world: MemoryWorld
-) -> None:
+def test_planting_removes_earlier_canaries_and_nothing_else(canary: Canary, world: MemoryWorld) -> None:
     others = [f"{CANARY_PREFIX}of-somebody/profiler-output/x.json", "my-job/model.tar.gz", f"{JOB}-2/x.json"]
     for key in others:
         world.objects.put(BUCKET, key, b"", "application/json")
@@ -111,7 +107,7 @@ def test_given_earlier_canaries_when_the_next_is_planted_then_they_go_and_nothin
 
 
 @pytest.mark.parametrize("reordered", [False, True])
-def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once_and_its_job_is_closed(
+def test_doorbells_of_a_canary_fire_one_rule_once_and_close_it(
     reordered: bool,
 ) -> None:
     network = Network()
@@ -121,9 +117,9 @@ def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once
     for number, upload in enumerate(reversed(planted) if reordered else planted):
         network.announce(upload, AT + 1.0 + (number if reordered else 0.0))
     network.run_until(AT + 120.0, batch_s=1.0 if reordered else 20.0)
-    network.tick()
+    network.run_scheduler()
     network.run_until(AT + 240.0, batch_s=20.0)
-    network.tick()
+    network.run_scheduler()
     rows = {row.rule: row for row in network.world.rows.of_job(JOB) if row.node is None}
     (payload,) = (each for each in network.world.executions.started.values() if each["job"] == JOB)
     job = network.world.jobs.load(JOB)
@@ -137,7 +133,7 @@ def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once
 
 
 @pytest.mark.parametrize("default", ['{"evaluate": "off"}', '{"evaluate": "tagged", "alerts": {"staged": "all"}}'])
-def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_is_planted_then_it_is_found_and_told(
+def test_canary_is_found_and_alerted_though_the_default_is_off(
     default: str,
 ) -> None:
     network = Network()
@@ -153,9 +149,7 @@ def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_
     assert [each["rule"] for each in network.world.executions.started.values()] == [RULE]
 
 
-def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_it_passes_and_its_latency_is_measured(
-    canary: Canary, world: MemoryWorld
-) -> None:
+def test_alerted_and_reported_canary_passes_with_its_latency(canary: Canary, world: MemoryWorld) -> None:
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
@@ -165,9 +159,7 @@ def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_it_passes
     assert world.journal.times == (("canary_latency_seconds", 42.0 + AT % 1.0),)
 
 
-def test_given_a_canary_of_yesterday_when_looked_at_then_it_fails_and_says_that_none_was_planted(
-    canary: Canary, world: MemoryWorld
-) -> None:
+def test_check_on_a_canary_of_yesterday_fails_as_none_planted(canary: Canary, world: MemoryWorld) -> None:
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
@@ -192,7 +184,7 @@ def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: Mem
         (sent(), [f"{JOB}/job.json"], "report is not there"),
     ],
 )
-def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names_it(
+def test_single_missing_outcome_fails_the_check_and_is_named(
     stored: RuleRow | None, keys: list[str], said: str
 ) -> None:
     verdict = grade_canary(JOB, AT, stored, keys)
@@ -201,12 +193,12 @@ def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names
     assert (verdict.latency_s is None) == (stored is None or stored.alert_id is None)
 
 
-def test_given_a_rule_that_fired_and_is_over_when_judged_then_the_canary_passes() -> None:
+def test_canary_passes_with_a_rule_that_fired_and_is_over() -> None:
     over = replace(sent(), status=Status.OK)
     assert grade_canary(JOB, AT, over, [REPORT]).passed
 
 
-def test_given_one_second_when_two_runs_plant_then_neither_name_could_be_told_from_the_time() -> None:
+def test_canary_names_of_one_second_are_unpredictable() -> None:
     names = {canary_name(AT, run) for run in (RUN, f"{RUN}1", "")}
     assert len(names) == 3
     assert all(len(name) <= 63 and JOB_NAME.fullmatch(name) for name in names)
@@ -216,7 +208,7 @@ def test_given_one_second_when_two_runs_plant_then_neither_name_could_be_told_fr
 
 
 @pytest.mark.parametrize("prefix", ["", "attacker/"])
-def test_given_job_files_under_every_name_that_can_be_foretold_when_a_canary_is_planted_then_it_is_found_and_told(
+def test_job_files_under_guessable_names_do_not_hide_a_canary(
     prefix: str,
 ) -> None:
     network = Network()
@@ -236,9 +228,7 @@ def test_given_job_files_under_every_name_that_can_be_foretold_when_a_canary_is_
     assert [each["job"] for each in network.world.executions.started.values() if each["kind"] == "fire"] == [JOB]
 
 
-def test_given_folders_called_like_newer_canaries_when_looked_at_then_they_do_not_hide_the_one_that_passed(
-    canary: Canary, world: MemoryWorld
-) -> None:
+def test_folders_named_like_newer_canaries_hide_no_passed_one(canary: Canary, world: MemoryWorld) -> None:
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())

@@ -1,15 +1,15 @@
-"""Who hears of a canary: machines that want to, and neither people nor the fleet."""
+"""Who is notified of a canary: machines that want to, and neither people nor the fleet."""
 
 from dataclasses import replace
 
 import pytest
 
-from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertInput, AlertRequest
-from trainguard.canary_name import canary_name
-from trainguard.finding import Finding
-from trainguard.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.report.fleet import Fleet
+from trainguard.core.canary_name import canary_name
+from trainguard.core.finding import Finding
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
+from trainguard.report.fleet.fleet import Fleet
+from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.request import AlertInput, AlertRequest
 
 JOB = canary_name(1_795_248_037.0, "a-run")
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
@@ -22,19 +22,19 @@ def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
 
 
 @pytest.mark.parametrize("kind", AlertKind)
-def test_given_a_canary_when_anything_is_told_of_it_then_subscribers_can_leave_it_out(kind: AlertKind) -> None:
+def test_subscribers_can_filter_out_every_canary_message(kind: AlertKind) -> None:
     alert = compose_alert(fire(JOB, f"unknown:{JOB}", kind), now=0.0)
     assert alert.attributes["Kind"] == "canary"
     assert (alert.document["kind"], alert.document["canary"]) == (kind.value, True)
 
 
 @pytest.mark.parametrize(("job", "arn"), [(JOB, f"{ARN}{JOB}"), ("my-job", "unknown:my-job"), ("bert", f"{ARN}bert")])
-def test_given_any_other_job_when_it_is_told_of_then_nobody_leaves_it_out(job: str, arn: str) -> None:
+def test_messages_of_other_jobs_are_never_filtered_out(job: str, arn: str) -> None:
     alert = compose_alert(fire(job, arn), now=0.0)
     assert (alert.attributes["Kind"], alert.document["canary"]) == ("fire", False)
 
 
-def test_given_a_canary_when_the_fleet_is_summed_up_then_it_is_no_job_of_it() -> None:
+def test_canary_is_not_a_job_of_the_fleet_summary() -> None:
     fleet = Fleet(stack="TrainGuard", region="eu-west-1")
     canary = JobRecord(JOB, f"unknown:{JOB}", "profiles", "")
     assert not fleet.wants(canary)

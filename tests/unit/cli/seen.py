@@ -13,12 +13,12 @@ from typer.testing import CliRunner, Result
 from tests.functional.offline import offline_clients
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
-from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment, Stores
-from trainguard.finding import FINDING_FIELDS, Finding, Severity
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.core.finding import FINDING_FIELDS, Finding, Severity
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.testing.memory.world import MemoryWorld
 
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
 REPORT = f"s3://profiles/{JOB}/rule-output/TrainGuardReport/report.json"
@@ -38,7 +38,7 @@ def judged() -> tuple[JobRecord, tuple[RuleRow, ...], float]:
     while now < end.at + 60.0:
         now += 60.0
         network.run_until(now, batch_s=5.0)
-        network.tick()
+        network.run_scheduler()
     rows = [_with_outcome(stored) for stored in network.world.rows.of_job(JOB)]
     return network.job(), tuple(rows), float(int(now))
 
@@ -97,12 +97,12 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", lambda *_: (place, offline_clients()))
     monkeypatch.setattr("trainguard.cli.services.deployment.open_stores", lambda *_: found.stores)
     for module in CLOCKS:
-        monkeypatch.setattr(f"trainguard.cli.commands.{module}.run.time", SimpleNamespace(time=lambda: now))
+        monkeypatch.setattr(f"trainguard.cli.commands.{module}.time", SimpleNamespace(time=lambda: now))
     return found
 
 
 def job(name: str, **changes: Any) -> JobRecord:
-    """Return a job that nothing has been heard of yet."""
+    """Return a job without samples so far."""
     record = JobRecord(name, f"arn:{name}", "profiles", "", status=JobStatus.IN_PROGRESS)
     return replace(record, **changes)
 

@@ -38,7 +38,7 @@ def entry(prefix: str = "", suffix: str = "", event: str = CREATED, **more: Any)
         (entry(event="s3:ObjectRemoved:*"), (), False),
     ],
 )
-def test_given_another_configuration_when_compared_then_it_overlaps_as_s3_counts_it(
+def test_overlap_of_configurations_is_judged_as_by_s3(
     theirs: dict[str, Any], prefixes: tuple[str, ...], overlap: bool
 ) -> None:
     configured = {"LambdaFunctionConfigurations": [theirs | {"LambdaFunctionArn": "arn:theirs"}]}
@@ -46,7 +46,7 @@ def test_given_another_configuration_when_compared_then_it_overlaps_as_s3_counts
     assert [each.target for each in overlaps(configured, wanted)] == ["arn:theirs"] * overlap
 
 
-def test_given_a_configuration_when_the_queue_is_added_twice_then_it_is_there_once_and_the_rest_stays() -> None:
+def test_queue_added_twice_is_there_once_and_keeps_the_rest() -> None:
     theirs = {"TopicConfigurations": [entry("models/", TopicArn="arn:topic")], "EventBridgeConfiguration": {}}
     once = with_messages(theirs, ALL)
     assert with_messages(once, ALL) == once
@@ -55,19 +55,19 @@ def test_given_a_configuration_when_the_queue_is_added_twice_then_it_is_there_on
     assert without_messages(once, ALL) == theirs
 
 
-def test_given_a_configuration_that_a_person_made_when_the_queue_is_added_then_it_stays_under_its_name() -> None:
+def test_hand_made_configuration_keeps_its_name() -> None:
     by_hand = {"QueueConfigurations": [entry(QueueArn=QUEUE, Id="by hand")]}
     assert with_messages(by_hand, ALL) == by_hand
 
 
-def test_given_prefixes_when_added_then_those_of_the_canary_come_along_and_none_lies_within_another() -> None:
+def test_added_prefixes_include_the_canary_and_never_nest() -> None:
     wanted = Wanted(stack="TrainGuard", queue=QUEUE, prefixes=("runs/", "runs/a/"))
     made = with_messages(with_messages({}, ALL), wanted)
     assert announced(made, QUEUE) == ["runs/", "trainguard-canary-"]
     assert len({each["Id"] for each in made["QueueConfigurations"]}) == 2
 
 
-def test_given_a_stack_that_was_made_again_when_added_then_its_earlier_queue_goes_and_another_stacks_stays() -> None:
+def test_recreated_stack_replaces_its_own_old_queue_only() -> None:
     earlier = with_messages({}, Wanted(stack="TrainGuard", queue=OLD_QUEUE, prefixes=("runs/",)))
     others = Wanted(stack="TrainGuard-Research", queue="arn:other", prefixes=("research/",))
     made = with_messages(with_messages(earlier, others), ALL)
@@ -75,5 +75,5 @@ def test_given_a_stack_that_was_made_again_when_added_then_its_earlier_queue_goe
     assert announced(made, "arn:other") == ["research/", "trainguard-canary-"]
 
 
-def test_given_a_suffix_when_asked_what_is_announced_then_it_does_not_count() -> None:
+def test_suffix_is_ignored_for_what_is_announced() -> None:
     assert announced({"QueueConfigurations": [entry(suffix=".json", QueueArn=QUEUE)]}, QUEUE) is None

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -12,42 +13,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from trainguard.cli.commands.cost.run import CostDocument
-from trainguard.cli.commands.explain.explanation import Explanation
-from trainguard.cli.commands.jobs.command import StatusOf
-from trainguard.cli.commands.jobs.run import JobsDocument
-from trainguard.cli.commands.open.run import Link
-from trainguard.cli.commands.params.run import ParametersDocument, RulesDocument
-from trainguard.cli.commands.prices.show import PricesDocument
-from trainguard.cli.commands.prices.update import UpdateDocument
-from trainguard.cli.commands.status.job_status import JobDocument
-from trainguard.cli.commands.status.run import ActiveDocument
-from trainguard.cli.commands.stops.run import SwitchDocument
-from trainguard.cli.help_examples import list_examples, split_docstring
+from docs.site.documents import DOCUMENTS
+from docs.site.reference import reference
+from trainguard.cli.command import list_examples, split_docstring
+from trainguard.cli.commands.jobs import StatusOf
 from trainguard.cli.main import app
-from trainguard.kernels.document import KernelProfiles
-from trainguard.kernels.listing.entries import KernelList
-from trainguard.records import JobStatus
-from trainguard.report.job_verdict_document import JobVerdict
+from trainguard.core.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
-DOCUMENTS: dict[str, type[msgspec.Struct]] = {
-    "jobs": JobsDocument,
-    "status": ActiveDocument,
-    "status JOB": JobDocument,
-    "verdict": JobVerdict,
-    "explain": Explanation,
-    "open": Link,
-    "cost": CostDocument,
-    "kernels": KernelProfiles,
-    "kernels --list": KernelList,
-    "params": RulesDocument,
-    "params RULE": ParametersDocument,
-    "prices": PricesDocument,
-    "prices update": UpdateDocument,
-    "stops": SwitchDocument,
-}
-
 Command = TyperCommand | TyperGroup
 
 
@@ -86,7 +59,7 @@ def parse(command: Command, name: str, words: list[str]) -> None:
         parse(below, str(chosen), rest)
 
 
-def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
+def test_command_line_has_exactly_these_commands() -> None:
     assert TOP == [
         "alerts", "analyze", "cost", "doctor", "explain", "jobs", "kernels", "notifications", "open", "params",
         "prices", "replay", "report", "status", "stops", "verdict",
@@ -94,7 +67,7 @@ def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_given_a_command_when_its_help_is_read_then_it_says_what_it_does_and_ends_in_examples_that_can_be_typed(
+def test_help_of_a_command_ends_in_examples_that_can_be_typed(
     name: str,
 ) -> None:
     command = LEAVES[name]
@@ -108,14 +81,14 @@ def test_given_a_command_when_its_help_is_read_then_it_says_what_it_does_and_end
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_given_a_command_when_its_options_are_read_then_each_says_what_it_is_for_and_one_is_json(name: str) -> None:
+def test_every_option_has_help_and_one_of_them_is_json(name: str) -> None:
     options = {word: option for option in LEAVES[name].params for word in option.opts}
     assert "--json" in options
     assert all(getattr(option, "help", None) for option in options.values())
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_given_a_command_when_helped_then_the_examples_stand_at_the_end(name: str) -> None:
+def test_examples_are_at_the_end_of_the_help(name: str) -> None:
     result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     last = [line.strip() for line in result.stdout.splitlines() if line.strip()]
@@ -124,29 +97,28 @@ def test_given_a_command_when_helped_then_the_examples_stand_at_the_end(name: st
 
 
 @pytest.mark.parametrize("name", TOP)
-def test_given_a_command_when_the_page_is_read_then_it_has_a_section_an_example_and_a_document(name: str) -> None:
-    _, found, after = PAGE.partition(f"\n## {name}\n")
-    assert found
-    section = after.partition("\n## ")[0]
-    assert re.search(rf"^\$ trainguard {name}\b", section, re.MULTILINE)
-    assert f"\n| [`{name}`](#{name}) |" in PAGE
-    assert re.search(rf"^\| `{name}` \| `schema_version`", PAGE, re.MULTILINE)
+def test_the_page_lists_a_command_and_its_document(name: str) -> None:
+    assert re.search(rf"^\|.*\[`{name}`\]\([\w.#/-]+\)", PAGE, re.MULTILINE)
+    listed = rf"^(\| `{name}` \||Fields of `{name} --json`:) `schema_version`"
+    assert re.search(listed, PAGE + reference(), re.MULTILINE)
 
 
-def test_given_the_page_when_its_examples_are_typed_then_the_command_line_can_read_them() -> None:
+def test_the_examples_of_the_page_can_be_read() -> None:
     typed = re.findall(r"^\$ (trainguard .*)$", PAGE, re.MULTILINE)
-    assert {line.split()[1] for line in typed} == set(TOP)
+    assert len(typed) > 10
     for line in typed:
         parse(whole(), "trainguard", shlex.split(line)[1:])
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_given_a_document_when_the_page_is_read_then_its_fields_stand_there_in_order(name: str) -> None:
-    (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", PAGE, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", row) == [field.name for field in msgspec.structs.fields(DOCUMENTS[name])]
+@pytest.mark.parametrize("section", DOCUMENTS)
+def test_the_reference_has_each_field_of_a_document(section: str) -> None:
+    assert section in {*TOP, *LEAVES}
+    for typed, kind in DOCUMENTS[section].items():
+        (row,) = re.findall(rf"^Fields of `{typed} --json`: (.*)\.$", reference(), re.MULTILINE)
+        assert re.findall(r"`(\w+)`", row) == [field.name for field in msgspec.structs.fields(kind)]
 
 
-def test_given_a_docstring_when_split_then_its_paragraphs_are_lines_and_its_examples_are_apart() -> None:
+def test_docstring_is_split_into_paragraphs_and_examples() -> None:
     def command() -> None:
         """Do this
         and that.
@@ -163,7 +135,7 @@ def test_given_a_docstring_when_split_then_its_paragraphs_are_lines_and_its_exam
     assert found == ["trainguard this", "trainguard that [x]"]
 
 
-def test_given_an_example_with_brackets_when_helped_then_they_are_shown() -> None:
+def test_brackets_in_an_example_are_shown() -> None:
     own = typer.Typer(rich_markup_mode="rich")
 
     @own.command()
@@ -177,17 +149,17 @@ def test_given_an_example_with_brackets_when_helped_then_they_are_shown() -> Non
     assert "only [x]" in CliRunner().invoke(own, ["--help"]).stdout
 
 
-def test_given_the_statuses_that_can_be_asked_for_when_compared_then_they_are_those_of_jobs() -> None:
-    assert [each.value for each in StatusOf] == [each.value for each in JobStatus]
+def test_selectable_statuses_are_those_of_jobs() -> None:
+    assert list(get_args(StatusOf)) == [each.value for each in JobStatus]
 
 
-def test_given_the_version_asked_for_when_run_then_it_is_the_packages() -> None:
+def test_version_option_prints_the_version_of_the_package() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"trainguard {version('trainguard')}\n")
 
 
 @pytest.mark.parametrize("words", [["no-such-command"], ["jobs", "--no-such-option"], ["explain", "only-a-job"]])
-def test_given_words_that_it_does_not_know_when_run_then_it_says_so_and_exits_with_2(words: list[str]) -> None:
+def test_unknown_arguments_are_named_and_exit_with_2(words: list[str]) -> None:
     result = CliRunner().invoke(app, words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Usage: " in result.stderr

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import trainguard.cli
 from tests.unit.cli.test_command_line import LEAVES
 
@@ -17,12 +15,12 @@ PACKAGE = "trainguard.cli"
 BELOW = {
     "options": set[str](),
     "version": set[str](),
-    "help_examples": set[str](),
     "output": {"output"},
-    "services": {"services", "output"},
+    "services": {"services", "output", "options"},
     "doctor": {"doctor", "services", "output", "version"},
-    "commands": {"doctor", "services", "output", "options"},
-    "main": {"commands", "options", "help_examples", "version"},
+    "command": {"output", "options"},
+    "commands": {"doctor", "services", "output", "options", "command"},
+    "main": {"commands", "options", "command", "version"},
 }
 """Which rooms a room may import; a command imports its own package besides, and no other command's."""
 
@@ -31,9 +29,15 @@ TWO_MEANINGS = {"--nodes"}
 
 
 def modules() -> dict[str, Path]:
-    """Return the modules by their names, such as ``output.blocks``."""
-    files = (file for file in ROOT.rglob("*.py") if file.name != "__init__.py")
-    return {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in files}
+    """Return the modules by their names, such as ``output.blocks``; a command is its package, ``commands.jobs``."""
+    found = {}
+    for file in ROOT.rglob("*.py"):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] != "__init__":
+            found[".".join(parts)] = file
+        elif parts[0] == "commands" and len(parts) == 3:
+            found[".".join(parts[:-1])] = file
+    return found
 
 
 MODULES = modules()
@@ -67,22 +71,23 @@ def test_given_the_rooms_when_listed_then_each_has_its_place() -> None:
     assert {name.partition(".")[0] for name in MODULES} == set(BELOW)
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_given_a_module_when_its_imports_are_read_then_none_leads_up_or_into_another_command(module: str) -> None:
-    room = module.partition(".")[0]
-    for name in of_command_line(module):
-        own = room == "commands" and command_of(name) == command_of(module)
-        assert own or name.partition(".")[0] in BELOW[room], f"{module} imports {name}"
+def test_no_import_leads_up_or_into_another_command() -> None:
+    for module in MODULES:
+        room = module.partition(".")[0]
+        for name in of_command_line(module):
+            own = room == "commands" and command_of(name) == command_of(module)
+            assert own or name.partition(".")[0] in BELOW[room], f"{module} imports {name}"
 
 
-def test_given_the_imports_of_all_modules_when_followed_then_there_is_no_circle() -> None:
+def test_imports_of_all_modules_have_no_cycle() -> None:
     tuple(TopologicalSorter({name: of_command_line(name) for name in MODULES}).static_order())
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_given_a_module_when_its_imports_are_read_then_output_alone_renders(module: str) -> None:
-    renders = {name for name in imported(MODULES[module]) if name.partition(".")[0] == "rich"}
-    assert not renders or module.startswith("output.")
+def test_output_alone_renders() -> None:
+    def renders(module: str) -> bool:
+        return any(name.partition(".")[0] == "rich" for name in imported(MODULES[module]))
+
+    assert [module for module in MODULES if not module.startswith("output.") and renders(module)] == []
 
 
 def written_options() -> dict[str, list[str]]:
@@ -97,12 +102,12 @@ def written_options() -> dict[str, list[str]]:
     return found
 
 
-def test_given_an_option_when_its_declarations_are_counted_then_there_is_one() -> None:
+def test_every_option_is_declared_once() -> None:
     more = {name: places for name, places in written_options().items() if len(places) > 1}
     assert set(more) == TWO_MEANINGS
 
 
-def test_given_an_option_of_several_commands_when_looked_up_then_it_is_written_where_they_all_find_it() -> None:
+def test_option_of_several_commands_is_declared_in_common() -> None:
     commands = defaultdict(set)
     for command, found in LEAVES.items():
         for option in found.params:

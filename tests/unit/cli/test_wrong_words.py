@@ -13,7 +13,7 @@ def run(*words: object, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], env=env)
 
 
-def test_given_a_rule_like_no_other_when_asked_for_then_the_families_are_named_and_none_is_called_likely() -> None:
+def test_unlike_rule_name_lists_families_and_suggests_none() -> None:
     result = run("params", "zzz")
     assert (result.exit_code, result.stdout) == (2, "")
     families = "`trainguard params` lists the rules of all families: Profiler rules, Training health, Kernel profiles"
@@ -24,7 +24,7 @@ def test_given_a_rule_like_no_other_when_asked_for_then_the_families_are_named_a
 
 
 @pytest.mark.parametrize("word", ["", "trainguard:BatchSize_window", "TrainGuard:muted"])
-def test_given_a_tag_without_a_value_when_validated_then_it_is_called_a_tag_and_not_a_file(word: str) -> None:
+def test_tag_without_a_value_is_called_a_tag_and_not_a_file(word: str) -> None:
     result = run("params", "validate", word)
     assert result.exit_code == 1
     assert (
@@ -34,9 +34,7 @@ def test_given_a_tag_without_a_value_when_validated_then_it_is_called_a_tag_and_
 
 
 @pytest.mark.parametrize(("body", "code"), [(b"", 1), (b"{bad", 1), (b"\xff\xfe", 1), (b"null", 1)])
-def test_given_a_file_that_is_no_json_when_validated_then_it_is_a_fault_of_that_file(
-    tmp_path: Path, body: bytes, code: int
-) -> None:
+def test_file_without_valid_json_is_a_fault_of_that_file(tmp_path: Path, body: bytes, code: int) -> None:
     file = tmp_path / "settings.json"
     file.write_bytes(body)
     result = run("params", "validate", file)
@@ -47,9 +45,7 @@ def test_given_a_file_that_is_no_json_when_validated_then_it_is_a_fault_of_that_
 
 @pytest.mark.parametrize("option", ["--params", "--prices"])
 @pytest.mark.parametrize("body", [None, b"", b"{bad", b"\xff"])
-def test_given_a_file_or_folder_that_cannot_be_read_when_analysed_then_one_sentence_names_it(
-    tmp_path: Path, option: str, body: bytes | None
-) -> None:
+def test_unreadable_file_or_folder_is_named_in_one_sentence(tmp_path: Path, option: str, body: bytes | None) -> None:
     given = tmp_path / "gîven"
     given.mkdir() if body is None else given.write_bytes(body)
     result = run("analyze", tmp_path, "--out", tmp_path / "out", option, given)
@@ -59,7 +55,7 @@ def test_given_a_file_or_folder_that_cannot_be_read_when_analysed_then_one_sente
 
 
 @pytest.mark.parametrize("words", [("status", "--help"), ("params", "show", "--help")])
-def test_given_an_argument_that_may_be_left_out_when_helped_then_it_stands_in_one_pair_of_brackets(
+def test_optional_argument_has_one_pair_of_brackets_in_help(
     words: tuple[str, ...],
 ) -> None:
     usage = next(line for line in run(*words).stdout.splitlines() if "Usage:" in line)
@@ -68,7 +64,7 @@ def test_given_an_argument_that_may_be_left_out_when_helped_then_it_stands_in_on
 
 
 @pytest.mark.parametrize("command", ["report", "replay"])
-def test_given_a_mistyped_folder_and_no_region_when_called_then_it_says_that_no_such_folder_is_here(
+def test_mistyped_folder_without_a_region_is_called_missing(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

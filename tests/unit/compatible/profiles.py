@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainguard.debugger_replay.replay import Replayed, replay
+from trainguard.managed.replay import Replayed, replay
 
 FIRST_S = 1_700_000_040
 """The first minute of every profile here."""

@@ -23,15 +23,13 @@ def bottlenecks(samples: Iterable[Sample], *, rule: str = "CPUBottleneck", **par
 
 
 @pytest.mark.parametrize(("gap", "snapshots", "found"), [(0.0195, 1, 1), (0.0205, 2, 0)])
-def test_given_cpu_and_gpu_samples_apart_when_over_20_ms_then_they_are_two_snapshots(
-    gap: float, snapshots: int, found: int
-) -> None:
+def test_cpu_and_gpu_samples_over_20_ms_apart_are_two_snapshots(gap: float, snapshots: int, found: int) -> None:
     result = bottlenecks([(CPU, "cpu0", 1, 95), (GPU, "gpu0", 1 + gap, 5)])
 
     assert (result["Datapoints"], result["Violations"]) == (snapshots, found)
 
 
-def test_given_one_idle_gpu_and_busy_cores_when_replayed_then_the_snapshot_is_a_bottleneck() -> None:
+def test_idle_gpu_with_busy_cores_is_a_bottleneck() -> None:
     samples = [(CPU, "cpu0", 1, 95), (CPU, "cpu1", 1, 99), (CPU, "cpu2", 1, 90)]
     samples += [(GPU, "gpu0", 1, 5), (GPU, "gpu1", 1, 10)]
 
@@ -41,16 +39,14 @@ def test_given_one_idle_gpu_and_busy_cores_when_replayed_then_the_snapshot_is_a_
     assert found["Details"]["low_gpu_utilization"] == 1
 
 
-def test_given_two_nodes_of_one_time_when_replayed_then_they_make_a_bottleneck_that_neither_has() -> None:
+def test_two_nodes_at_one_time_make_a_bottleneck_neither_has() -> None:
     profile = Profile().minute(0, [(CPU, "cpu0", 1, 95)]).minute(0, [(GPU, "gpu0", 1, 5)], node="algo-2").minutes(1)
 
     assert report(profile, "CPUBottleneck", patience=0, threshold=0)["Violations"] == 1
 
 
 @pytest.mark.parametrize(("patience", "triggered"), [(3, 1), (4, 0), (5, 0)])
-def test_given_bottlenecks_when_around_patience_then_only_more_snapshots_than_it_trigger(
-    patience: int, triggered: int
-) -> None:
+def test_bottleneck_triggers_above_patience_only(patience: int, triggered: int) -> None:
     samples = series(CPU, "cpu0", [99] * 4) + series(GPU, "gpu0", [0] * 4)
 
     found = bottlenecks(sorted(samples, key=lambda sample: sample[2]), patience=patience)
@@ -59,9 +55,7 @@ def test_given_bottlenecks_when_around_patience_then_only_more_snapshots_than_it
 
 
 @pytest.mark.parametrize(("threshold", "triggered"), [(49.9, 1), (50, 0), (50.1, 0)])
-def test_given_half_of_the_snapshots_when_at_the_threshold_then_it_must_be_exceeded(
-    threshold: float, triggered: int
-) -> None:
+def test_share_of_snapshots_must_exceed_the_threshold(threshold: float, triggered: int) -> None:
     samples = series(IO, "cpu0", [60, 40]) + series(GPU, "gpu0", [0, 0])
 
     found = bottlenecks(sorted(samples, key=lambda sample: sample[2]), rule="IOBottleneck", threshold=threshold)
@@ -69,7 +63,7 @@ def test_given_half_of_the_snapshots_when_at_the_threshold_then_it_must_be_excee
     assert found["RuleTriggered"] == triggered
 
 
-def test_given_a_bottleneck_on_an_edge_when_replayed_then_it_is_one_in_both_windows() -> None:
+def test_bottleneck_on_an_edge_is_in_both_windows() -> None:
     profile = Profile().minute(1, [(CPU, "cpu0", 60, 95), (GPU, "gpu0", 60, 5)]).minutes(3)
 
     found = report(profile, "CPUBottleneck", patience=0, threshold=0)
@@ -78,7 +72,7 @@ def test_given_a_bottleneck_on_an_edge_when_replayed_then_it_is_one_in_both_wind
     assert found["Details"]["low_gpu_utilization"] == 2
 
 
-def test_given_bottlenecks_when_listed_then_they_are_in_the_order_of_the_busy_cores() -> None:
+def test_bottlenecks_are_in_the_order_of_the_busy_cores() -> None:
     profile = Profile().minute(0, [(GPU, "gpu0", 1, 5), (GPU, "gpu0", 2, 5)]).minutes(1)
     profile.minute(0, [(CPU, "cpu0", 2, 95), (CPU, "cpu0", 1, 95)], node="algo-2")
 
@@ -87,7 +81,7 @@ def test_given_bottlenecks_when_listed_then_they_are_in_the_order_of_the_busy_co
     assert list(found) == [repr(float(FIRST_S + at)) for at in (2, 1)]
 
 
-def test_given_bottlenecks_out_of_order_when_correlated_then_names_are_in_the_order_of_the_queries() -> None:
+def test_correlated_names_are_in_the_order_of_the_queries() -> None:
     profile = Profile().minutes(1)
     for node, times in (("algo-1", (1, 2)), ("algo-2", (1.5,))):
         profile.minute(0, [sample for at in times for sample in ((CPU, "c", at, 95.0), (GPU, "g", at, 5.0))], node=node)
@@ -99,7 +93,7 @@ def test_given_bottlenecks_out_of_order_when_correlated_then_names_are_in_the_or
     assert list(details["CPU_total"].items()) == [("first", 3_900_000), ("second", 200_000), ("third", 200_000)]
 
 
-def test_given_a_first_query_without_events_when_correlated_then_the_keys_of_later_ones_come_behind() -> None:
+def test_keys_of_later_queries_follow_an_empty_first_query() -> None:
     profile = Profile().minute(0, [(CPU, "c", 1, 95), (GPU, "g", 1, 5), (CPU, "c", 2, 95), (GPU, "g", 2, 5)]).minutes(1)
     profile.trace(70, [origin(), phase(1, "cpu_functions"), event("op", 1, 1.9, 0.2)])
 
@@ -108,7 +102,7 @@ def test_given_a_first_query_without_events_when_correlated_then_the_keys_of_lat
     assert list(details)[2:] == ["ratio", "phase", "phase_time", "CPU", "CPU_total"]
 
 
-def test_given_events_under_way_at_bottlenecks_when_correlated_then_each_adds_its_full_duration_every_time() -> None:
+def test_correlated_events_add_their_full_duration_each_time() -> None:
     profile = Profile().minute(
         0, [(CPU, "cpu0", 1, 95), (GPU, "gpu0", 1, 5), (CPU, "cpu0", 2, 95), (GPU, "gpu0", 2, 5)]
     )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.compatible.profiles import FIRST_US, STEP, Profile, event, origin, phase, replayed, report, ts
-from trainguard.debugger_replay.framework_reader import FrameworkFile, read_framework_file
-from trainguard.debugger_replay.framework_stream import FrameworkStream, FrameworkWindow
-from trainguard.debugger_replay.source import FrameworkName, Parser, node_id
+from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
+from trainguard.managed.framework_stream import FrameworkStream, FrameworkWindow
+from trainguard.managed.source import FrameworkName, Parser, node_id
 
 HOROVOD = 3
 
@@ -42,7 +42,7 @@ def end(at: float, number: int = 1) -> dict[str, Any]:
     return {"ph": "E", "pid": number, "ts": ts(at)}
 
 
-def test_given_nested_begins_when_ended_then_the_last_one_ends_first_by_phase() -> None:
+def test_nested_begins_of_a_phase_end_last_in_first_out() -> None:
     events = [origin(), phase(1, "p"), phase(2, "q")]
     events += [begin(1, "outer"), begin(2, "inner"), begin(3, "other", 2), end(4), end(5), end(6, 2)]
 
@@ -51,15 +51,13 @@ def test_given_nested_begins_when_ended_then_the_last_one_ends_first_by_phase() 
     assert found == [("p", "inner", 2, 2), ("p", "outer", 1, 4), ("q", "other", 3, 3)]
 
 
-def test_given_an_end_before_its_begin_when_read_then_both_are_lost() -> None:
+def test_end_before_its_begin_loses_both() -> None:
     events = [origin(), phase(1, "p"), begin(1, "outer"), begin(5, "inner"), end(4), end(6)]
 
     assert shown(window(FrameworkStream(Counter()), file(events))) == [("p", "outer", 1, 5)]
 
 
-def test_given_settings_of_a_loader_behind_an_end_of_an_earlier_file_when_read_then_they_stay_with_their_event() -> (
-    None
-):
+def test_loader_settings_after_an_older_end_keep_their_event() -> None:
     first = file([origin(), phase(1, "p"), begin(1, "open")], name="a")
     second = file([end(2), event("init", 1, 3, 1, num_workers=2), event("next", 1, 5, 1)], name="b")
 
@@ -69,7 +67,7 @@ def test_given_settings_of_a_loader_behind_an_end_of_an_earlier_file_when_read_t
     assert {row: settings.num_workers for row, settings in found.loaders.items()} == {1: 2}
 
 
-def test_given_a_begin_in_the_file_before_when_ended_then_the_event_takes_its_place_among_the_others() -> None:
+def test_begin_of_the_file_before_keeps_its_place_when_ended() -> None:
     first = file([origin(), phase(1, "p"), begin(1, "open")], name="a")
     second = file(
         [
@@ -87,7 +85,7 @@ def test_given_a_begin_in_the_file_before_when_ended_then_the_event_takes_its_pl
     assert found == [("p", "before", 2, 0.5), ("p", "open", 1, 3), ("p", "after", 5, 0.5)]
 
 
-def test_given_an_end_without_begin_when_read_then_it_is_counted_and_the_rest_goes_on() -> None:
+def test_end_without_a_begin_is_counted_and_reading_goes_on() -> None:
     tally: Counter[str] = Counter()
 
     found = shown(window(FrameworkStream(tally), file([origin(), phase(1, "p"), end(1), event("next", 1, 2, 1)])))
@@ -96,7 +94,7 @@ def test_given_an_end_without_begin_when_read_then_it_is_counted_and_the_rest_go
     assert tally["ends_without_begin"] == 1
 
 
-def test_given_a_begin_left_by_a_later_file_when_the_next_query_meets_an_earlier_end_then_both_are_lost() -> None:
+def test_begin_left_open_meets_an_earlier_end_and_both_are_lost() -> None:
     ending = file([origin(), phase(1, "p"), end(65)], name="a")
     beginning = file([origin(), phase(1, "p"), begin(70, "late")], name="b")
     stream = FrameworkStream(Counter())
@@ -108,7 +106,7 @@ def test_given_a_begin_left_by_a_later_file_when_the_next_query_meets_an_earlier
     assert shown(window(stream, closing, minute=1)) == [("p", "late", 70, 10)]
 
 
-def test_given_a_file_that_names_nothing_when_read_then_names_and_origin_are_those_of_the_file_before() -> None:
+def test_file_without_names_uses_names_and_origin_of_the_last() -> None:
     first = file([origin(), phase(1, "p")], name="a")
     second = file([event("known", 1, 1, 1), event("unknown", 9, 2, 1)], name="b")
 
@@ -117,7 +115,7 @@ def test_given_a_file_that_names_nothing_when_read_then_names_and_origin_are_tho
     assert found == [("p", "known", 1, 1), ("Unknown", "unknown", 2, 1)]
 
 
-def test_given_files_of_several_parsers_when_read_then_events_come_parser_by_parser() -> None:
+def test_events_of_several_parsers_come_parser_by_parser() -> None:
     files = [
         file([origin(), phase(1, kind.name), event("e", 1, at, 1)], parser=kind, name=kind.name)
         for at, kind in enumerate((Parser.SMDATAPARALLEL, Parser.HOROVOD, Parser.MODEL, Parser.PYTHON))
@@ -129,7 +127,7 @@ def test_given_files_of_several_parsers_when_read_then_events_come_parser_by_par
     assert found.horovod.tolist() == [False, False, True, False]
 
 
-def test_given_a_window_when_cut_then_both_of_its_edges_belong_to_it() -> None:
+def test_window_includes_both_of_its_edges() -> None:
     events = [event(name, 1, at, 10) for name, at in (("out", -10.1), ("in", -10), ("in", 60), ("out", 60.000001))]
 
     found = shown(window(FrameworkStream(Counter()), file([origin(), phase(1, "p"), *events])))
@@ -137,7 +135,7 @@ def test_given_a_window_when_cut_then_both_of_its_edges_belong_to_it() -> None:
     assert [name for _, name, *_ in found] == ["in", "in"]
 
 
-def test_given_a_truncated_file_when_replayed_then_it_is_skipped_whole_and_counted() -> None:
+def test_truncated_file_is_skipped_whole_and_counted() -> None:
     profile = Profile().minutes(2)
     profile.trace(90, [origin(), phase(1, STEP), event(STEP, 1, 10, 1, step_num="0")])
     name = next(name for name in profile.names() if "pevents" in name)
@@ -149,7 +147,7 @@ def test_given_a_truncated_file_when_replayed_then_it_is_skipped_whole_and_count
     assert result.skipped["framework_files_unreadable"] == 1
 
 
-def test_given_events_that_lack_something_when_replayed_then_they_are_counted_and_left_out() -> None:
+def test_incomplete_events_are_counted_and_left_out() -> None:
     whole = event(STEP, 1, 10, 1, step_num="0")
     faulty = [{key: value for key, value in whole.items() if key != gone} for gone in ("name", "ts", "dur", "pid")]
     profile = Profile().minutes(2).trace(90, [origin(), phase(1, STEP), *faulty, {"ph": 3}, {}, {"ph": "i"}, whole])
@@ -160,7 +158,7 @@ def test_given_events_that_lack_something_when_replayed_then_they_are_counted_an
     assert result.skipped["bad_events"] == 5
 
 
-def test_given_steps_without_arguments_when_replayed_then_every_rule_goes_on() -> None:
+def test_steps_without_arguments_stop_no_rule() -> None:
     profile = Profile().minutes(2)
     steps = [event(STEP, 1, 1 + at / 4, 0.2) for at in range(200)]
     steps += [event("GetNext", 2, 55, 1), event("init", 3, 55, 1)]
@@ -175,7 +173,7 @@ def test_given_steps_without_arguments_when_replayed_then_every_rule_goes_on() -
     assert reports["Dataloader"]["Details"]["dataloaders"] == 0
 
 
-def test_given_horovod_when_replayed_then_its_empty_file_type_makes_it_horovod_and_not_general() -> None:
+def test_empty_file_type_makes_horovod_and_not_general() -> None:
     profile = Profile().minutes(2)
     profile.trace(90, [origin(), phase(1, "grad"), event("ALLREDUCE", 1, 10, 3), event("small", 1, 20, 0.01)])
     profile.trace(91, [origin(), phase(1, "grad"), event("op", 1, 30, 1)], kind="smdataparallel_timeline")
@@ -188,7 +186,7 @@ def test_given_horovod_when_replayed_then_its_empty_file_type_makes_it_horovod_a
     assert details["general"] == {"grad": 100}
 
 
-def test_given_a_tensorflow_trace_with_metadata_when_replayed_then_its_events_count_from_its_start() -> None:
+def test_tensorflow_events_with_metadata_count_from_its_start() -> None:
     folder = "framework/tensorflow/detailed_profiling/2023111422/000000009"
     trace = {"traceEvents": [phase(7, "/device:GPU:0"), {"ph": "X", "pid": 7, "name": "MatMul", "ts": 0.5, "dur": 9.5}]}
     profile = Profile().minutes(2)
@@ -202,7 +200,7 @@ def test_given_a_tensorflow_trace_with_metadata_when_replayed_then_its_events_co
     assert (details["GPU"], details["GPU_total"]) == ({"MatMul": 100}, {"MatMul": 9.5})
 
 
-def test_given_node_names_when_read_then_the_process_goes_behind_the_node() -> None:
+def test_process_follows_the_node_in_node_names() -> None:
     assert [node_id(name) for name in ("905-algo-1", "algo-1", "1234-testhost")] == [
         "algo-1-905",
         "algo-1",
@@ -220,7 +218,7 @@ def test_given_a_parsed_file_when_pickled_then_it_comes_back() -> None:
     assert copy.loaders == parsed.loaders
 
 
-def test_given_an_origin_that_no_number_holds_when_replayed_then_its_events_are_in_no_window() -> None:
+def test_origin_beyond_any_number_puts_events_in_no_window() -> None:
     profile = Profile().minutes(2)
     lost = event(STEP, 1, 10, 1)
     beyond = origin() | {"args": {"start_time_since_epoch_in_micros": 10**400}}
@@ -231,13 +229,13 @@ def test_given_an_origin_that_no_number_holds_when_replayed_then_its_events_are_
     assert result.reports["MaxInitializationTime"]["Datapoints"] == 1
 
 
-def test_given_a_trace_that_unpacks_without_end_when_read_then_it_is_skipped_whole(
+def test_trace_that_unpacks_endlessly_is_skipped_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     body = json.dumps({"traceEvents": [phase(7, "/device:GPU:0")]}).encode()
     name = FrameworkName(0, "x.trace.json.gz", Parser.TENSORFLOW, "algo-1", 0)
     assert read_framework_file((name, gzip.compress(body[:5]) + gzip.compress(body[5:]))).readable
 
-    monkeypatch.setattr("trainguard.debugger_replay.framework_reader.MAX_TRACE_BYTES", len(body))
+    monkeypatch.setattr("trainguard.managed.framework_reader.MAX_TRACE_BYTES", len(body))
     assert read_framework_file((name, gzip.compress(body))).readable
     assert not read_framework_file((name, gzip.compress(body + b" "))).readable

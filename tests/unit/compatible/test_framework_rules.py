@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.compatible.profiles import STEP, Profile, event, origin, phase, report
-from trainguard.debugger_replay import dataloader
+from trainguard.managed import dataloader
 
 CPU = "CPUUtilization"
 ITER, WORKER, INITIALIZE = "DataLoaderIter", "DataLoaderWorker", "DataLoaderIterInitialize"
@@ -22,22 +22,18 @@ def seconds_of(processes: int, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("seconds", "triggered"), [(9, 0), (10, 0), (11, 1)])
-def test_given_too_few_loaders_when_around_patience_then_only_more_seconds_are_judged(
-    seconds: int, triggered: int
-) -> None:
+def test_too_few_loaders_are_judged_above_patience_only(seconds: int, triggered: int) -> None:
     found = loading(seconds_of(2, seconds))
 
     assert (found["RuleTriggered"], found["Violations"]) == (triggered, triggered)
 
 
 @pytest.mark.parametrize(("processes", "violations"), [(2, 1), (3, 0), (8, 0), (9, 1)])
-def test_given_numbers_of_loaders_when_at_70_and_200_percent_of_the_cores_then_these_are_allowed(
-    processes: int, violations: int
-) -> None:
+def test_loaders_at_70_and_200_percent_of_cores_are_allowed(processes: int, violations: int) -> None:
     assert loading(seconds_of(processes, 12))["Violations"] == violations
 
 
-def test_given_violations_in_three_windows_when_counted_then_the_rule_is_triggered_once() -> None:
+def test_violations_in_three_windows_trigger_the_rule_once() -> None:
     events = [event("GetNext", 1, 1.5 + at, 0.01, pid=7) for at in range(170)]
 
     found = loading(events, minutes=3, patience=0)
@@ -45,7 +41,7 @@ def test_given_violations_in_three_windows_when_counted_then_the_rule_is_trigger
     assert (found["RuleTriggered"], found["Violations"], found["Datapoints"]) == (1, 3, 170)
 
 
-def test_given_loading_when_described_then_settings_come_first_and_prefetching_is_unknown() -> None:
+def test_loading_has_settings_first_and_unknown_prefetching() -> None:
     start = event("__init__", 3, 0.5, 0.1, num_workers=2, pin_memory=False)
     lifetime = event("worker", 2, 1, 5, pid=9)
 
@@ -59,9 +55,7 @@ def test_given_loading_when_described_then_settings_come_first_and_prefetching_i
 
 
 @pytest.mark.parametrize(("names", "shown"), [(("GetNext", "Prefetch"), True), (("Prefetch", "GetNext"), None)])
-def test_given_prefetching_when_followed_by_a_pytorch_event_then_it_is_unknown(
-    names: tuple[str, str], shown: bool | None
-) -> None:
+def test_prefetching_followed_by_a_pytorch_event_is_unknown(names: tuple[str, str], shown: bool | None) -> None:
     at = {"GetNext": 1, "Prefetch": 5}
 
     details = loading([event(name, at[name], 2, 0.01, pid=1) for name in names])["Details"]
@@ -69,13 +63,13 @@ def test_given_prefetching_when_followed_by_a_pytorch_event_then_it_is_unknown(
     assert details.get("prefetch") is shown
 
 
-def test_given_tensorflow_iterators_when_replayed_then_they_are_not_looked_at() -> None:
+def test_tensorflow_iterators_are_ignored() -> None:
     found = loading([event("dataset::GetNext", 5, 1 + at, 0.5) for at in range(20)])
 
     assert (found["Datapoints"], found["Details"]) == (0, {})
 
 
-def test_given_more_seconds_than_the_limit_when_events_come_then_the_counts_start_again(
+def test_more_seconds_than_the_limit_restart_the_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dataloader, "_MOST_COUNTS", 20)
@@ -96,7 +90,7 @@ def steps(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("count", "others"), [(1, 0), (2, 0.4), (3, 0.4), (4, 0.8)])
-def test_given_steps_when_others_is_computed_then_it_subtracts_itself(count: int, others: float) -> None:
+def test_others_of_steps_subtracts_itself(count: int, others: float) -> None:
     # others(i) = (end(i) - start(0)) - (sum of the steps + others(i - 1)): 0, 0.4, 0.4, 0.8 of i * 0.4 truly idle.
     shares = overall(steps(count))["phase"]
 
@@ -104,7 +98,7 @@ def test_given_steps_when_others_is_computed_then_it_subtracts_itself(count: int
     assert shares["others"] == pytest.approx(100 * others / (0.6 * count + others))
 
 
-def test_given_two_gpu_phases_when_others_is_computed_then_the_sums_are_halved_from_the_second_on() -> None:
+def test_sums_are_halved_from_the_second_gpu_phase_on() -> None:
     names = (phase(6, "gpu_functions-dev:0"), phase(7, "gpu_functions-dev:1"))
     gpus = [event("op", 6, 1, 0.1), event("op", 7, 1.7, 0.1)]
     first, second = steps(2)
@@ -115,7 +109,7 @@ def test_given_two_gpu_phases_when_others_is_computed_then_the_sums_are_halved_f
     assert shares["others"] == pytest.approx(100 * others / (1.2 + others))
 
 
-def test_given_events_of_all_kinds_when_shared_out_then_keys_and_labels_are_in_order() -> None:
+def test_shares_of_events_have_keys_and_labels_in_order() -> None:
     names = [phase(6, "cpu_functions"), phase(7, "GPU:0"), phase(8, "Forward-SubModuleInternal")]
     names += [phase(9, "Backward-SubModuleInternal"), phase(10, "Forward")]
     events = [event("model", 10, 1, 1), event("conv", 6, 1, 3), event("conv", 7, 1, 1), event("tiny", 6, 1, 0.01)]
@@ -131,7 +125,7 @@ def test_given_events_of_all_kinds_when_shared_out_then_keys_and_labels_are_in_o
     assert details["general"] == {"Forward": 100}
 
 
-def test_given_events_without_duration_when_shared_out_then_nothing_is_divided_by_zero() -> None:
+def test_events_without_duration_cause_no_division_by_zero() -> None:
     details = overall([event("op", 6, 1, 0)], phase(6, "cpu_functions"))
 
     assert (details["ratio"], details["CPU"]) == ({"cpu_functions": 0}, {})

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from tests.unit.compatible.profiles import Profile, replayed
-from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
+from trainguard.managed.parameters import resolve_compatible_parameters, resolve_scan_interval_us
 
 CONTAINER = {
     "CPUBottleneck": "threshold:50\ncpu_threshold:90\ngpu_threshold:10\npatience:1000",
@@ -31,9 +31,7 @@ DOCUMENTED = CONTAINER | {
 
 
 @pytest.mark.parametrize(("documented", "texts"), [(False, CONTAINER), (True, DOCUMENTED)])
-def test_given_no_settings_when_resolved_then_the_texts_show_the_defaults(
-    documented: bool, texts: dict[str, str]
-) -> None:
+def test_texts_show_the_defaults_without_settings(documented: bool, texts: dict[str, str]) -> None:
     resolved = resolve_compatible_parameters({}, documented=documented)
 
     assert {rule: parameters.text() for rule, parameters in resolved.items()} == texts
@@ -43,7 +41,7 @@ def test_given_no_settings_when_resolved_then_the_texts_show_the_defaults(
     ("given", "shown"),
     [(50, "50"), (70.5, "70.5"), (50.0, "50.0"), ("50", "50"), ("70.5", "70.5"), (-1, "-1"), (0, "0")],
 )
-def test_given_any_finite_number_when_resolved_then_the_text_shows_it_as_it_was_given(given: Any, shown: str) -> None:
+def test_finite_number_is_shown_as_it_was_given(given: Any, shown: str) -> None:
     resolved = resolve_compatible_parameters({"MaxInitializationTime": {"threshold": given}})
 
     assert resolved["MaxInitializationTime"].text() == f"threshold:{shown}"
@@ -77,20 +75,18 @@ def test_given_a_mode_when_resolved_then_it_is_a_text_or_none(mode: str | None) 
         ({"ProfilerReport": {"opt_out_telemetry": 1}}, "opt_out_telemetry"),
     ],
 )
-def test_given_a_setting_that_cannot_be_used_when_resolved_then_the_error_names_it(
-    settings: dict[str, Any], field: str
-) -> None:
+def test_unusable_setting_is_named_in_the_error(settings: dict[str, Any], field: str) -> None:
     with pytest.raises(RuleConfigError, match=field):
         resolve_compatible_parameters(settings)
 
 
-def test_given_scan_intervals_when_resolved_then_they_are_whole_microseconds() -> None:
+def test_scan_intervals_are_whole_microseconds() -> None:
     assert resolve_scan_interval_us({}) == 60_000_000
     assert resolve_scan_interval_us({"ProfilerReport": {"scan_interval_us": "90000000.7"}}) == 90_000_000
 
 
 @pytest.mark.parametrize("value", [-3, 0, 0.5, 1, 7.25, 1e6])
-def test_given_any_number_for_every_parameter_when_replayed_then_nothing_raises(value: float) -> None:
+def test_no_number_for_any_parameter_raises(value: float) -> None:
     names = {
         rule: [name for name in msgspec.structs.asdict(parameters) if name != "mode"]
         for rule, parameters in resolve_compatible_parameters({}).items()

@@ -20,7 +20,7 @@ def with_outliers(count: int, *, of: int = 120) -> list[float]:
 
 
 @pytest.mark.parametrize(("steps", "shown"), [(100, 0), (101, 1)])
-def test_given_steps_when_around_one_hundred_then_only_more_are_described(steps: int, shown: int) -> None:
+def test_steps_are_described_above_one_hundred_only(steps: int, shown: int) -> None:
     found = report(profile([0.04] * steps), "StepOutlier")
 
     assert len(found["Details"]["step_details"]) == shown
@@ -28,7 +28,7 @@ def test_given_steps_when_around_one_hundred_then_only_more_are_described(steps:
 
 
 @pytest.mark.parametrize(("outliers", "triggered"), [(1, 0), (2, 0), (3, 1)])
-def test_given_outliers_when_around_the_parameter_then_only_more_trigger(outliers: int, triggered: int) -> None:
+def test_outliers_trigger_above_the_parameter_only(outliers: int, triggered: int) -> None:
     found = report(profile(with_outliers(outliers)), "StepOutlier", n_outliers=2)
 
     assert (found["RuleTriggered"], found["Violations"]) == (triggered, triggered * outliers)
@@ -39,19 +39,19 @@ def test_given_outliers_when_around_the_parameter_then_only_more_trigger(outlier
     assert len(details["binedges"]) == 101
 
 
-def test_given_outliers_of_the_first_window_when_more_windows_come_then_they_count_in_each() -> None:
+def test_outliers_of_the_first_window_count_in_each_later_one() -> None:
     found = report(profile(with_outliers(3), minutes=4), "StepOutlier", n_outliers=2)
 
     assert (found["RuleTriggered"], found["Violations"]) == (4, 12)
 
 
-def test_given_steps_all_alike_when_described_then_the_histogram_of_normal_steps_is_empty() -> None:
+def test_identical_steps_have_an_empty_normal_histogram() -> None:
     details = report(profile([0.0] * 101), "StepOutlier")["Details"]["step_details"]["algo-1-905"]
 
     assert (sum(details["probs"]), details["binedges"][0], details["binedges"][-1]) == (0, 0, 1)
 
 
-def test_given_two_modes_when_described_then_only_the_last_one_with_enough_steps_is_shown() -> None:
+def test_only_the_last_large_enough_of_two_modes_is_shown() -> None:
     steps = [event(STEP, 1, 0.5 + 0.1 * at, 0.04, step_num=str(at)) for at in range(150)]
     steps += [event(EVAL, 2, 16 + 0.1 * at, 0.02, step_num=str(at)) for at in range(120)]
     steps += [event("Step:ModeKeys.PREDICT", 3, 30 + 0.1 * at, 0.02, step_num=str(at)) for at in range(90)]
@@ -62,7 +62,7 @@ def test_given_two_modes_when_described_then_only_the_last_one_with_enough_steps
     assert details["phase"] == EVAL
 
 
-def test_given_a_mode_when_set_then_it_adds_events_and_excludes_none() -> None:
+def test_mode_setting_adds_events_and_excludes_none() -> None:
     events = [event("Forward", 1, 1, 1), event("Backward", 1, 2, 1), event(STEP, 1, 3, 1)]
     found = Profile().minutes(1).trace(80, [origin(), phase(1, "p"), *events])
 
@@ -80,9 +80,7 @@ def test_given_a_mode_when_set_then_it_adds_events_and_excludes_none() -> None:
         ([2, None], [None]),
     ],
 )
-def test_given_step_numbers_of_several_types_when_shown_then_they_are_what_one_array_holds(
-    numbers: list[Any], shown: list[Any]
-) -> None:
+def test_mixed_step_number_types_are_shown_as_in_one_array(numbers: list[Any], shown: list[Any]) -> None:
     given = [*([numbers[0]] * 119), numbers[1]]
 
     details = report(profile(with_outliers(1), numbers=given), "StepOutlier")["Details"]["step_details"]["algo-1-905"]
@@ -90,7 +88,7 @@ def test_given_step_numbers_of_several_types_when_shown_then_they_are_what_one_a
     assert repr(details["step_numbers"]) == repr(shown)
 
 
-def test_given_an_outlier_in_the_window_when_triggered_then_events_that_touch_its_interval_are_correlated() -> None:
+def test_outlier_correlates_events_that_touch_its_interval() -> None:
     steps = [event(STEP, 1, 0.5 + 0.1 * at, 0.04, step_num=str(at)) for at in range(119)]
     slow = event(STEP, 1, 20, 1.0, step_num="119")
     others = [event("before", 2, 18, 2.0), event("inside", 2, 20.2, 0.5), event("after", 2, 21.1, 1.0)]
@@ -103,7 +101,7 @@ def test_given_an_outlier_in_the_window_when_triggered_then_events_that_touch_it
     assert details["phase"] == {STEP: 100}
 
 
-def test_given_one_step_number_twice_in_a_window_when_correlated_then_the_first_interval_is_used() -> None:
+def test_repeated_step_number_correlates_its_first_interval() -> None:
     steps = [event(STEP, 1, 0.5 + 0.1 * at, 0.04, step_num=str(at)) for at in range(119)]
     slow = [event(STEP, 1, 20, 1.0, step_num="119"), event(EVAL, 3, 40, 1.0, step_num="119")]
     others = [event("first", 2, 20.2, 0.5), event("second", 2, 40.2, 0.5)]
@@ -115,7 +113,7 @@ def test_given_one_step_number_twice_in_a_window_when_correlated_then_the_first_
     assert details["CPU_total"] == {"first": 500_000}
 
 
-def test_given_the_statistics_when_shown_then_they_are_numpys_over_all_steps() -> None:
+def test_statistics_are_those_of_numpy_over_all_steps() -> None:
     seconds = np.random.default_rng(3).normal(0.04, 0.001, 150).round(6).tolist()
 
     details = report(profile(seconds), "StepOutlier", stddev=2.5)["Details"]["step_details"]["algo-1-905"]

@@ -1,11 +1,11 @@
 import pytest
 
 from tests.unit.compatible.profiles import line
-from trainguard.debugger_replay.system_reader import Series, read_system_file
+from trainguard.managed.system_stream import Series, read_system_file
 
 
 @pytest.mark.parametrize("late", [("CPUUtilization", "cpu99"), ("Novelty", "cpu0"), ("CPUUtilization", None)])
-def test_given_a_large_file_when_a_text_comes_late_then_it_is_read_like_the_others(
+def test_late_text_value_in_a_large_file_is_read_like_others(
     late: tuple[str, str | None],
 ) -> None:
     texts = [line("CPUUtilization", f"cpu{at % 7}", at / 100, at % 100) for at in range(6_000)]
@@ -21,7 +21,7 @@ def test_given_a_large_file_when_a_text_comes_late_then_it_is_read_like_the_othe
     assert len(large.table) == 8
 
 
-def test_given_a_large_file_when_one_line_is_bad_then_all_others_are_read() -> None:
+def test_bad_line_in_a_large_file_loses_no_other_line() -> None:
     texts = [line("CPUUtilization", "cpu0", at / 100, 1) for at in range(6_000)]
     texts[3] = "{"
     texts[5_000] = texts[5_000][:20]

@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.compatible.profiles import FIRST_US, Profile, Sample, replayed, report
-from trainguard.debugger_replay import (
-    gpu_memory_increase,
-    load_balancing,
-    low_gpu_utilization,
-    overall_system_usage,
-)
-from trainguard.debugger_replay.history import Box, History
-from trainguard.debugger_replay.resets import pieces_between_resets
-from trainguard.debugger_replay.system_stream import SeriesSamples
+from trainguard.managed import gpu_memory_increase, load_balancing, low_gpu_utilization, overall_system_usage
+from trainguard.managed.history import Box, History
+from trainguard.managed.system_stream import SeriesSamples, pieces_between_resets
 
 GPU = "GPUUtilization"
 MEMORY = "GPUMemoryUtilization"
@@ -37,7 +31,7 @@ def low_gpu(values: list[float], **parameters: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("count", "violations"), [(3, 0), (4, 0), (5, 1)])
-def test_given_low_values_when_around_patience_then_only_more_than_it_are_judged(count: int, violations: int) -> None:
+def test_low_values_are_judged_above_patience_only(count: int, violations: int) -> None:
     found = low_gpu([10.0] * count)
 
     assert (found["Violations"], found["Datapoints"]) == (violations, count)
@@ -54,13 +48,11 @@ def test_given_low_values_when_around_patience_then_only_more_than_it_are_judged
         ([70, 70, 70, 0, 0], 0),
     ],
 )
-def test_given_thresholds_when_equal_to_a_percentile_then_nothing_is_wrong(
-    values: list[float], violations: int
-) -> None:
+def test_threshold_equal_to_a_percentile_is_no_fault(values: list[float], violations: int) -> None:
     assert low_gpu(values)["Violations"] == violations
 
 
-def test_given_two_gpus_when_low_in_two_windows_then_every_gpu_counts_in_every_window() -> None:
+def test_every_low_gpu_counts_in_every_window() -> None:
     profile = Profile()
     for minute in range(3):
         samples = series(GPU, "gpu1", [20, 30, 40], start=60 * minute + 1, every=10)
@@ -79,11 +71,11 @@ def test_given_two_gpus_when_low_in_two_windows_then_every_gpu_counts_in_every_w
 
 
 @pytest.mark.parametrize(("window", "violations"), [(0, 0), (-1, 1), (1, 1), (2.0, 1), (99, 0)])
-def test_given_a_window_of_any_number_when_cut_then_it_is_the_originals_slice(window: float, violations: int) -> None:
+def test_window_of_any_number_is_the_slice_of_the_original(window: float, violations: int) -> None:
     assert low_gpu([90, 5, 5, 5, 5], window=window, patience=0, threshold_p5=0)["Violations"] == violations
 
 
-def test_given_more_values_than_the_limit_when_judged_then_state_is_dropped_after_the_window(
+def test_more_values_than_the_limit_drop_state_after_the_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(low_gpu_utilization, "MAX_DATAPOINTS", 5)
@@ -97,7 +89,7 @@ def test_given_more_values_than_the_limit_when_judged_then_state_is_dropped_afte
     assert {gpu: box["gpu_max"] for gpu, box in found["Details"]["algo-1"].items()} == {"gpu0": 20, "gpu1": 10}
 
 
-def test_given_a_node_without_gpus_when_replayed_then_batch_size_judges_the_others_and_goes_on() -> None:
+def test_batch_size_judges_the_other_nodes_without_gpus_in_one() -> None:
     profile = Profile().minutes(2)
     cpu = series(CPU, "cpu0", [10, 20, 30]) + series(CPU, "cpu1", [30, 40, 50])
     gpus = series(GPU, "gpu0", [10, 20, 30]) + series(MEMORY, "gpu0", [5, 15, 25])
@@ -112,7 +104,7 @@ def test_given_a_node_without_gpus_when_replayed_then_batch_size_judges_the_othe
     assert found["Details"]["last_timestamp"] == FIRST_US
 
 
-def test_given_gpu_memory_when_boxed_then_its_whiskers_use_the_utilisations_quartile() -> None:
+def test_memory_whiskers_use_the_quartile_of_utilisation() -> None:
     cpu = series(CPU, "cpu0", [10.0] * 5)
     used, memory = [90, 91, 92, 93, 94], [50, 51, 52, 53, 54]
     profile = Profile().minute(0, cpu + series(GPU, "gpu0", used) + series(MEMORY, "gpu0", memory)).minutes(1)
@@ -125,9 +117,7 @@ def test_given_gpu_memory_when_boxed_then_its_whiskers_use_the_utilisations_quar
 
 
 @pytest.mark.parametrize(("times", "triggered"), [((1, 2), 1), ((2, 1), 0)])
-def test_given_cpu_samples_out_of_order_when_judged_then_the_newest_are_the_last_lines(
-    times: tuple[float, float], triggered: int
-) -> None:
+def test_newest_cpu_samples_are_the_last_lines(times: tuple[float, float], triggered: int) -> None:
     cpu = [(CPU, "cpu0", at, 90.0 if at == 1 else 10.0) for at in times]
     profile = Profile().minute(0, cpu + series(GPU, "gpu0", [10.0] * 2) + series(MEMORY, "gpu0", [10.0] * 2))
 
@@ -136,7 +126,7 @@ def test_given_cpu_samples_out_of_order_when_judged_then_the_newest_are_the_last
 
 @pytest.mark.parametrize(("rule", "parameter"), [("BatchSize", "window"), ("BatchSize", "patience")])
 @pytest.mark.parametrize(("count", "triggered"), [(4, 0), (5, 0), (6, 1)])
-def test_given_batch_size_when_around_window_and_patience_then_only_more_values_are_judged(
+def test_batch_size_is_judged_above_window_and_patience_only(
     rule: str, parameter: str, count: int, triggered: int
 ) -> None:
     samples = [sample for of in (CPU, GPU, MEMORY) for sample in series(of, "x0", [10.0] * count)]
@@ -165,7 +155,7 @@ def expected_violations(values: list[float], increase: float, patience: int, win
     st.integers(0, 30),
     st.integers(1, 12),
 )
-def test_given_any_memory_when_replayed_then_every_value_is_judged_on_its_own_past(
+def test_every_memory_value_is_judged_on_its_own_past(
     values: list[float], increase: float, patience: int, window: int
 ) -> None:
     found = increases(values, increase=increase, patience=patience, window=window)
@@ -175,16 +165,14 @@ def test_given_any_memory_when_replayed_then_every_value_is_judged_on_its_own_pa
 
 
 @pytest.mark.parametrize(("jump", "violations"), [(24, 0), (25, 0), (26, 1)])
-def test_given_a_jump_when_under_five_times_the_parameter_then_the_default_window_does_not_see_it(
-    jump: float, violations: int
-) -> None:
+def test_jump_below_five_times_the_parameter_is_missed(jump: float, violations: int) -> None:
     found = increases([30.0] * 50 + [30.0 + jump] * 50, window=10)
 
     assert found["Violations"] == violations
     assert not violations or found["Details"]["algo-1"]["gpu0"]["increase"] == pytest.approx(jump / 5)
 
 
-def test_given_memory_beyond_the_limit_when_replayed_then_state_is_dropped_at_that_value(
+def test_memory_beyond_the_limit_drops_state_at_that_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gpu_memory_increase, "MAX_DATAPOINTS", 10)
@@ -197,7 +185,7 @@ def test_given_memory_beyond_the_limit_when_replayed_then_state_is_dropped_at_th
     assert found["Violations"] == expected_violations(values[:10], 5, 0, 2)
 
 
-def test_given_histograms_when_replayed_then_99_and_100_percent_are_in_no_bin_and_nothing_triggers() -> None:
+def test_values_of_99_and_100_percent_are_in_no_bin() -> None:
     profile = Profile().minute(0, series(GPU, "gpu0", [0, 1.9, 2, 97, 98, 99, 100]) + series(GPU, "gpu1", [0] * 3))
 
     found = report(profile.minutes(1), "LoadBalancing", threshold=-1, patience=0)
@@ -207,7 +195,7 @@ def test_given_histograms_when_replayed_then_99_and_100_percent_are_in_no_bin_an
     assert (found["RuleTriggered"], found["Datapoints"]) == (0, 3)
 
 
-def test_given_more_values_than_the_limit_when_balanced_then_histograms_start_again(
+def test_more_balanced_values_than_the_limit_reset_histograms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load_balancing, "MAX_DATAPOINTS", 4)
@@ -224,7 +212,7 @@ def test_given_more_values_than_the_limit_when_balanced_then_histograms_start_ag
     assert {gpu: sum(counts) for gpu, counts in found["Details"]["algo-1"]["workloads"].items()} == {"gpu0": 2}
 
 
-def test_given_two_nodes_when_averaged_then_the_divisor_is_the_number_of_names_of_both() -> None:
+def test_average_over_two_nodes_divides_by_names_of_both() -> None:
     profile = Profile().minutes(1)
     profile.minute(
         0, [(CPU, "cpu0", 1, 30), (CPU, "cpu1", 1, 50), (GPU, "gpu0", 1, 50), ("Algorithm", "eth", 1, 7.126)]
@@ -241,7 +229,7 @@ def test_given_two_nodes_when_averaged_then_the_divisor_is_the_number_of_names_o
     assert found["Datapoints"] == 1
 
 
-def test_given_more_times_than_the_limit_when_reported_then_the_old_numbers_stay_until_new_ones_come(
+def test_old_numbers_stay_after_the_limit_until_new_ones_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(overall_system_usage, "MAX_DATAPOINTS", 3)
@@ -256,14 +244,14 @@ def test_given_more_times_than_the_limit_when_reported_then_the_old_numbers_stay
     assert (details["algo-1"]["max"], details["algo-2"]["max"]) == (33, 5)
 
 
-def test_given_gpu_memory_without_utilisation_when_divided_by_no_gpu_then_the_rule_goes_on() -> None:
+def test_gpu_memory_without_utilisation_does_not_stop_the_rule() -> None:
     profile = Profile().minute(0, series(MEMORY, "gpu0", [10])).minutes(1)
 
     assert report(profile, "OverallSystemUsage")["Details"]["GPU memory"]["algo-1"]["max"] == math.inf
 
 
 @pytest.mark.parametrize(("threshold", "fired"), [(20, 0), (0, 0), (-1, 3)])
-def test_given_no_step_when_time_passes_then_only_a_negative_threshold_fires(threshold: float, fired: int) -> None:
+def test_time_without_a_step_fires_a_negative_threshold_only(threshold: float, fired: int) -> None:
     found = report(Profile().minutes(3), "MaxInitializationTime", threshold=threshold)
 
     assert (found["RuleTriggered"], found["Violations"]) == (fired, fired)
@@ -275,7 +263,7 @@ def test_given_no_step_when_time_passes_then_only_a_negative_threshold_fires(thr
     st.dictionaries(st.tuples(st.just("n"), st.sampled_from("ab")), st.integers(0, 6)),
     st.integers(1, 7),
 )
-def test_given_any_stream_when_cut_at_resets_then_it_is_that_of_a_check_after_every_value(
+def test_stream_cut_at_resets_equals_a_check_after_every_value(
     stream: list[tuple[str, float]], sizes: dict[tuple[str, str], int], limit: int
 ) -> None:
     sizes = {key: min(size, limit) for key, size in sizes.items()}
@@ -299,9 +287,7 @@ def test_given_any_stream_when_cut_at_resets_then_it_is_that_of_a_check_after_ev
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.integers(1, 5))
-def test_given_any_values_when_added_in_parts_then_the_history_and_its_box_are_those_of_all(
-    values: list[float], parts: int
-) -> None:
+def test_history_and_box_in_parts_equal_those_of_all_values(values: list[float], parts: int) -> None:
     history = History()
     for part in np.array_split(np.array(values), parts):
         history.extend(part)
@@ -312,7 +298,7 @@ def test_given_any_values_when_added_in_parts_then_the_history_and_its_box_are_t
     assert box.p50 == pytest.approx(float(np.quantile(values, 0.5)))
 
 
-def test_given_a_null_name_when_replayed_then_the_report_can_be_written() -> None:
+def test_null_name_leaves_the_report_writable() -> None:
     profile = Profile().minute(0, series(GPU, "gpu0", [1.0] * 5)).minutes(1)
     profile.files = {name: body.replace(b'"gpu0"', b"null") for name, body in profile.files.items()}
 

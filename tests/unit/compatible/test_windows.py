@@ -16,10 +16,10 @@ from tests.unit.compatible.profiles import (
     replayed,
     report,
 )
-from trainguard.debugger_replay.low_gpu_utilization import LowGPUUtilization
-from trainguard.debugger_replay.replay import MAX_WINDOWS, replay
-from trainguard.debugger_replay.source import Parser, catalogue
-from trainguard.errors import EmptyProfileError, RuleConfigError
+from trainguard.core.errors import EmptyProfileError, RuleConfigError
+from trainguard.managed.low_gpu_utilization import LowGPUUtilization
+from trainguard.managed.replay import MAX_WINDOWS, replay
+from trainguard.managed.source import Parser, catalogue
 
 MEMORY = "MemoryUsedPercent"
 A = TypeVar("A")
@@ -34,7 +34,7 @@ def step(at: float, number: int, seconds: float = 0.4) -> dict[str, object]:
     return event(STEP, 1, at, seconds, step_num=str(number), pid=905)
 
 
-def test_given_three_minutes_when_replayed_then_the_last_one_is_lost_but_for_its_first_instant() -> None:
+def test_last_of_three_minutes_is_lost_but_its_first_instant() -> None:
     profile = Profile().minute(0, [ram(12.5, 10)]).minute(1, [ram(70, 20)])
     profile.minute(2, [ram(120, 30), ram(120.001, 40)])
 
@@ -45,7 +45,7 @@ def test_given_three_minutes_when_replayed_then_the_last_one_is_lost_but_for_its
     assert (times["job_start"], times["job_end"]) == (FIRST_S + 12.5, FIRST_S + 120)
 
 
-def test_given_a_sample_on_an_edge_when_replayed_then_it_is_in_two_windows_and_added_to_itself() -> None:
+def test_sample_on_an_edge_is_in_two_windows_and_doubled() -> None:
     edge = [ram(60, 23), ("CPUUtilization", "cpu0", 60, 50), ("CPUUtilization", "cpu0", 61, 50)]
     profile = Profile().minute(0, [ram(30, 10)]).minute(1, [*edge, ram(90, 11)]).minutes(3)
 
@@ -56,20 +56,20 @@ def test_given_a_sample_on_an_edge_when_replayed_then_it_is_in_two_windows_and_a
     assert (memory["max"], memory["min"], memory["p50"]) == (46, 10, 11)
 
 
-def test_given_a_step_across_an_edge_when_replayed_then_it_counts_twice() -> None:
+def test_step_across_an_edge_counts_twice() -> None:
     profile = Profile().minutes(3)
     profile.trace(179, [origin(), phase(1, STEP), step(10, 0), step(59.9, 1), step(130, 2)])
 
     assert report(profile, "MaxInitializationTime")["Datapoints"] == 4
 
 
-def test_given_framework_files_that_end_early_when_replayed_then_system_metrics_end_with_them() -> None:
+def test_system_metrics_end_with_early_framework_files() -> None:
     profile = Profile().minutes(5).trace(61, [origin(), phase(1, STEP), step(10, 0)])
 
     assert replayed(profile).windows == 2
 
 
-def test_given_a_framework_file_before_the_first_system_file_when_replayed_then_windows_begin_at_its_time() -> None:
+def test_windows_begin_at_an_earlier_framework_file() -> None:
     profile = Profile().minutes(2).trace(-5.5, [origin()]).trace(300, [origin()])
 
     result = replayed(profile)
@@ -78,13 +78,13 @@ def test_given_a_framework_file_before_the_first_system_file_when_replayed_then_
 
 
 @pytest.mark.parametrize(("interval_us", "windows"), [(60_000_000, 4), (90_000_000, 3), ("240000000", 1), (1e9, 1)])
-def test_given_a_scan_interval_when_replayed_then_windows_are_as_long(interval_us: object, windows: int) -> None:
+def test_windows_are_as_long_as_the_scan_interval(interval_us: object, windows: int) -> None:
     settings = {"ProfilerReport": {"scan_interval_us": interval_us}}
 
     assert replayed(Profile().minutes(4), settings).windows == windows
 
 
-def test_given_one_minute_when_replayed_then_no_window_is_complete_and_all_reports_are_empty() -> None:
+def test_one_minute_has_no_complete_window_and_empty_reports() -> None:
     reports = replayed(Profile().minute(0, [ram(1, 10)])).reports
 
     assert list(reports) == [
@@ -106,7 +106,7 @@ def test_given_one_minute_when_replayed_then_no_window_is_complete_and_all_repor
     assert {found["Datapoints"] for found in reports.values()} == {0}
 
 
-def test_given_bad_and_blank_lines_when_replayed_then_they_cost_themselves_and_are_counted() -> None:
+def test_bad_and_blank_lines_are_counted_and_lose_no_others() -> None:
     profile = Profile().minutes(2)
     name = profile.names()[0]
     good = [line("Platform", MEMORY, at, at) for at in (10, 20, 30)]
@@ -120,14 +120,14 @@ def test_given_bad_and_blank_lines_when_replayed_then_they_cost_themselves_and_a
     assert (memory["min"], memory["p50"], memory["max"]) == (10, 20, 30)
 
 
-def test_given_blank_lines_alone_when_replayed_then_they_are_counted_too() -> None:
+def test_blank_lines_alone_are_counted() -> None:
     profile = Profile().minutes(1)
     profile.files[profile.names()[0]] = b"\n\n" + line("Platform", MEMORY, 1, 5).encode()
 
     assert replayed(profile).skipped["bad_lines"] == 2
 
 
-def test_given_names_that_the_original_ignores_or_lets_pass_when_replayed_then_so_do_we() -> None:
+def test_names_are_ignored_or_accepted_as_in_the_original() -> None:
     profile = Profile().minutes(2)
     minute = profile.names()[0].removesuffix(".algo-1.json")
     text = line("Platform", MEMORY, 5, 50).encode()
@@ -143,7 +143,7 @@ def test_given_names_that_the_original_ignores_or_lets_pass_when_replayed_then_s
 @pytest.mark.parametrize(
     "names", [[], ["framework/pevents/2023111422/1700000100000000_1-algo-1_pythontimeline.json"], ["system/x.json"]]
 )
-def test_given_no_system_file_when_replayed_then_the_error_says_what_is_there(names: list[str]) -> None:
+def test_missing_system_files_error_lists_what_is_there(names: list[str]) -> None:
     profile = Profile()
     profile.files = dict.fromkeys(names, b"[]")
 
@@ -151,7 +151,7 @@ def test_given_no_system_file_when_replayed_then_the_error_says_what_is_there(na
         replay(profile)
 
 
-def test_given_files_of_other_kinds_when_catalogued_then_they_move_the_clock_or_not_as_in_the_original() -> None:
+def test_other_file_kinds_move_the_clock_as_in_the_original() -> None:
     folder = "framework/pevents/2023111422"
     names = [
         "system/incremental/2023111422/1700000040.algo-1.json",
@@ -169,7 +169,7 @@ def test_given_files_of_other_kinds_when_catalogued_then_they_move_the_clock_or_
     assert found.skipped == {"framework_files_without_parser": 2, "framework_files_without_time": 1}
 
 
-def test_given_a_tensorflow_trace_when_catalogued_then_its_metadata_gives_the_times() -> None:
+def test_tensorflow_metadata_gives_the_times_of_its_trace() -> None:
     folder = "framework/tensorflow/detailed_profiling/2023111422/000000009"
     trace = f"{folder}/plugins/profile/run/host.trace.json.gz"
     system = "system/incremental/2023111422/1700000040.algo-1.json"
@@ -182,7 +182,7 @@ def test_given_a_tensorflow_trace_when_catalogued_then_its_metadata_gives_the_ti
     assert (without.time_us, without.origin_us) == (0, 0)
 
 
-def test_given_a_map_of_workers_when_replayed_then_files_come_in_bounded_batches_and_reports_are_the_same() -> None:
+def test_worker_map_has_bounded_batches_and_the_same_reports() -> None:
     profile = Profile().minutes(100)
     for number in range(100):
         profile.minute(number, [ram(60 * number + 5, number)])
@@ -208,7 +208,7 @@ def test_given_progress_when_replayed_then_every_window_is_told() -> None:
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_given_whole_numbers_when_replayed_then_the_reports_are_those_of_floats() -> None:
+def test_reports_of_whole_numbers_are_those_of_floats() -> None:
     samples = [("GPUUtilization", "gpu0", at / 2, 25.0) for at in range(24, 240)]
     floats = replay(Profile().minute(0, samples).minutes(2), {"LowGPUUtilization": {"patience": 10, "window": 20}})
     ints = Profile().minute(0, samples).minutes(2)
@@ -227,7 +227,7 @@ def test_given_whole_numbers_when_replayed_then_the_reports_are_those_of_floats(
         "framework/pevents/2023111422/5_1-algo-1_pythontimeline.json",
     ],
 )
-def test_given_a_name_of_another_century_when_replayed_then_its_windows_are_refused(name: str) -> None:
+def test_windows_of_a_name_of_another_century_are_refused(name: str) -> None:
     profile = Profile().minutes(3).trace(170, [origin()])
     profile.files[name] = b"[]"
 
@@ -236,10 +236,10 @@ def test_given_a_name_of_another_century_when_replayed_then_its_windows_are_refu
 
 
 @pytest.mark.parametrize(("over", "refused"), [(0, False), (1, True)])
-def test_given_a_scan_interval_when_it_makes_more_than_a_million_windows_then_it_is_refused(
+def test_scan_interval_making_over_a_million_windows_is_refused(
     over: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainguard.debugger_replay.replay.MAX_WINDOWS", 180)
+    monkeypatch.setattr("trainguard.managed.replay.MAX_WINDOWS", 180)
     assert MAX_WINDOWS == 1_000_000
     settings = {"ProfilerReport": {"scan_interval_us": 1_000_000 - over}}
 
@@ -251,9 +251,7 @@ def test_given_a_scan_interval_when_it_makes_more_than_a_million_windows_then_it
 
 
 @pytest.mark.parametrize("step", ["observe", "finish"])
-def test_given_a_rule_that_raises_when_replayed_then_the_others_reports_are_as_ever(
-    step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raising_rule_leaves_the_other_reports_unchanged(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = Profile().minute(0, [ram(5, 10), ram(65, 20)]).minutes(3)
     expected = replay(profile).reports
 
@@ -268,7 +266,7 @@ def test_given_a_rule_that_raises_when_replayed_then_the_others_reports_are_as_e
 
 
 @pytest.mark.filterwarnings("error")
-def test_given_numbers_near_the_largest_when_replayed_then_no_rule_fails_and_nobody_is_warned() -> None:
+def test_numbers_near_the_largest_fail_no_rule_and_warn_nobody() -> None:
     dimensions = ("CPUUtilization", "GPUUtilization", "GPUMemoryUtilization", "I/OWaitPercentage", "Algorithm")
     samples = [(of, f"x{at % 3}", at / 4, 1.7e308) for at in range(4, 400) for of in (*dimensions, MEMORY)]
     steps = [event(STEP, 1, 1 + at / 4, 0.2, step_num=at) | {"dur": 1.7e308} for at in range(200)]

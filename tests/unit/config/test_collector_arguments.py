@@ -4,15 +4,15 @@ import pytest
 from packaging.requirements import Requirement
 
 from trainguard.config import FrameworkProfile, Profiler, ProfilerConfig, collector_arguments, rule_configs
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 from trainguard_collector.names import Identity
 from trainguard_collector.settings import read_settings
 
-WHEEL = "trainguard_collector-0.1.0-py3-none-any.whl"
+WHEEL = "trainguard_collector-1.0.0-py3-none-any.whl"
 PLACE = "s3://my-profiles/jobs"
 
 
-def test_given_a_profile_when_launched_then_the_collector_takes_the_environment() -> None:
+def test_launched_profile_reaches_the_collector_by_environment() -> None:
     profile = ProfilerConfig(PLACE, system_monitor_interval_millis=1_000)
     given = collector_arguments(profile)
     settings = read_settings(given.environment, Identity("bert", "algo-1"))
@@ -21,7 +21,7 @@ def test_given_a_profile_when_launched_then_the_collector_takes_the_environment(
     assert given.requirement == "trainguard-collector[s3]"
 
 
-def test_given_rules_when_launched_then_tags_carry_them_and_the_place_of_the_profile() -> None:
+def test_launch_tags_carry_rules_and_the_profile_location() -> None:
     given = collector_arguments(PLACE, [rule_configs.LowGPUUtilization(threshold_p95=60)], stop_on_fire=True)
     assert {each["Key"]: each["Value"] for each in given.tags} == {
         "trainguard:LowGPUUtilization_threshold_p95": "60",
@@ -30,7 +30,7 @@ def test_given_rules_when_launched_then_tags_carry_them_and_the_place_of_the_pro
     }
 
 
-def test_given_a_way_to_launch_when_asked_for_then_the_names_are_its_own() -> None:
+def test_each_launch_method_uses_its_own_names() -> None:
     given = collector_arguments(PLACE)
     assert set(given.for_boto3()) == {"Environment", "ProfilerConfig", "Tags"}
     assert given.for_boto3()["ProfilerConfig"] == {"DisableProfiler": True}
@@ -48,7 +48,7 @@ def test_given_a_way_to_launch_when_asked_for_then_the_names_are_its_own() -> No
         "my-profiles/jobs",
     ],
 )
-def test_given_a_profile_that_the_collector_cannot_write_when_launched_then_it_is_refused(
+def test_profile_that_the_collector_cannot_write_is_refused(
     profile: ProfilerConfig | str,
 ) -> None:
     with pytest.raises(LaunchConfigError):
@@ -60,12 +60,10 @@ def test_given_a_profile_that_the_collector_cannot_write_when_launched_then_it_i
     [
         (f"./{WHEEL}", f"./{WHEEL}[s3]"),
         (f"https://host/{WHEEL}", f"trainguard-collector[s3] @ https://host/{WHEEL}"),
-        ("trainguard-collector[s3]==0.1.0", "trainguard-collector[s3]==0.1.0"),
+        ("trainguard-collector[s3]==1.0.0", "trainguard-collector[s3]==1.0.0"),
     ],
 )
-def test_given_where_the_wheel_lies_when_asked_then_the_requirement_is_a_line_that_pip_reads(
-    given: str, line: str
-) -> None:
+def test_wheel_location_is_a_valid_pip_requirement_line(given: str, line: str) -> None:
     requirement = collector_arguments(PLACE, requirement=given).requirement
     assert requirement == line
     if not line.startswith("./"):
@@ -73,6 +71,6 @@ def test_given_where_the_wheel_lies_when_asked_then_the_requirement_is_a_line_th
 
 
 @pytest.mark.parametrize("given", ["", f"s3://bucket/{WHEEL}", "a\nb"])
-def test_given_a_requirement_that_pip_cannot_fetch_when_asked_then_it_is_refused(given: str) -> None:
+def test_requirement_that_pip_cannot_fetch_is_refused(given: str) -> None:
     with pytest.raises(LaunchConfigError, match="requirement"):
         collector_arguments(PLACE, requirement=given)

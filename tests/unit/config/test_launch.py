@@ -13,7 +13,6 @@ from botocore.validate import validate_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.config import (
     FrameworkProfile,
     ProfilerConfig,
@@ -25,13 +24,14 @@ from trainguard.config import (
     tags,
     update_training_job_arguments,
 )
+from trainguard.core.errors import LaunchConfigError, RuleConfigError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.errors import LaunchConfigError, RuleConfigError
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus
-from trainguard.settings.tags import tag_source
+from trainguard.engine.settings.tags import tag_source
+from trainguard.testing.memory.world import MemoryWorld
 
 PAGE = (Path(__file__).parents[3] / "docs" / "launching.md").read_text("utf-8")
 HERE = ProfilerConfig(s3_output_path="s3://profiles/jobs", system_monitor_interval_millis=500)
@@ -80,7 +80,7 @@ def accept(operation: str, arguments: dict[str, Any]) -> None:
     validate_parameters(members | arguments, shape)
 
 
-def test_given_rules_when_tagged_then_the_engine_reads_their_settings_back() -> None:
+def test_engine_reads_the_settings_of_tagged_rules_back() -> None:
     made = tags(LOW, ProfilerRule.sagemaker(rule_configs.StepOutlier(mode="TRAIN")), settings={"BatchSize_window": 50})
     assert made == [
         {"Key": "trainguard:LowGPUUtilization_threshold_p95", "Value": "60"},
@@ -107,24 +107,24 @@ def test_given_rules_when_tagged_then_the_engine_reads_their_settings_back() -> 
         },
     )
 )
-def test_given_any_settings_when_tagged_then_the_engine_has_the_same_values(parameters: dict[str, Any]) -> None:
+def test_any_tagged_settings_have_the_same_values_in_the_engine(parameters: dict[str, Any]) -> None:
     plan = FAMILIES.plan(registered(tags(rule_configs.LowGPUUtilization(**parameters))))
     read = msgspec.structs.asdict(plan.parameters_of("LowGPUUtilization"))
     assert {name: read[name] for name in parameters} == parameters
 
 
-def test_given_a_place_of_the_profile_when_tagged_then_the_engine_looks_there() -> None:
+def test_engine_uses_a_tagged_profile_location() -> None:
     assert tags(profile_path="s3://profiles/runs") == [
         {"Key": "trainguard:profile-path", "Value": "s3://profiles/runs"}
     ]
 
 
-def test_given_permission_to_stop_when_tagged_then_the_engine_may_stop_and_expects_framework_metrics() -> None:
+def test_tagged_stop_permission_lets_the_engine_stop() -> None:
     record = registered(tags(stop_on_fire=True, framework_metrics=True))
     assert (record.stop_allowed, record.framework_expected, record.rule_settings) == (True, True, {})
 
 
-def test_given_tags_of_ones_own_when_tagged_then_they_stay_in_front() -> None:
+def test_own_tags_stay_in_front() -> None:
     own = {"Key": "team", "Value": "Vision & co".replace("&", "+")}
     assert tags(others=[own]) == [own]
     assert tags(LOW, others=[own])[0] == own
@@ -143,24 +143,22 @@ def test_given_tags_of_ones_own_when_tagged_then_they_stay_in_front() -> None:
         ({"others": [{"Key": "trainguard:LowGPUUtilization_patience", "Value": "1"}]}, "the same as before, '1'"),
     ],
 )
-def test_given_tags_that_sagemaker_would_not_take_when_tagged_then_it_is_said_before(
-    arguments: dict[str, Any], said: str
-) -> None:
+def test_tags_that_sagemaker_refuses_are_refused_beforehand(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(LaunchConfigError, match=said):
         tags(LOW, **arguments)
 
 
-def test_given_as_many_tags_as_sagemaker_takes_when_tagged_then_they_are_taken() -> None:
+def test_maximum_number_of_tags_is_accepted() -> None:
     others = [{"Key": f"own{number}", "Value": 256 * "é"} for number in range(48)]
     accept("CreateTrainingJob", {"Tags": tags(LOW, others=others)})
 
 
-def test_given_a_setting_that_is_none_when_tagged_then_it_is_refused() -> None:
+def test_unknown_setting_is_refused() -> None:
     with pytest.raises(RuleConfigError, match="a number from 0 to 100"):
         tags(settings={"LowGPUUtilization_threshold_p95": 200})
 
 
-def test_given_a_value_with_signs_that_no_tag_takes_when_tagged_then_the_tag_says_it_and_is_read_back() -> None:
+def test_value_with_forbidden_characters_is_encoded_in_its_tag() -> None:
     given = tags(rule_configs.StepOutlier(mode="TRAIN,EVAL"))
     assert given == [{"Key": "trainguard:StepOutlier_mode", "Value": "TRAIN=2CEVAL"}]
     accept("CreateTrainingJob", {"Tags": given})
@@ -168,25 +166,25 @@ def test_given_a_value_with_signs_that_no_tag_takes_when_tagged_then_the_tag_say
     assert read.parameters == {"StepOutlier_mode": "TRAIN,EVAL"}
 
 
-def test_given_a_container_of_ones_own_when_tagged_then_it_is_refused() -> None:
+def test_tags_of_a_custom_container_are_refused() -> None:
     with pytest.raises(LaunchConfigError, match="SageMaker runs a custom container"):
         tags(OWN)
 
 
-def test_given_our_rules_when_a_job_is_created_then_no_container_of_sagemakers_is_asked_for() -> None:
+def test_job_with_our_rules_requests_no_sagemaker_container() -> None:
     arguments = create_training_job_arguments(HERE, [LOW], stop_on_fire=True)
     assert arguments == {"ProfilerConfig": HERE.to_request_dict(), "Tags": tags(LOW, stop_on_fire=True)}
     accept("CreateTrainingJob", arguments)
 
 
-def test_given_a_container_of_ones_own_when_a_job_is_created_then_sagemaker_is_asked_for_that_one() -> None:
+def test_job_with_a_custom_container_requests_that_one() -> None:
     arguments = create_training_job_arguments(HERE, [LOW, OWN])
     assert arguments["ProfilerRuleConfigurations"] == [OWN.to_profiler_rule_config_dict()]
     assert arguments["Tags"] == tags(LOW)
     accept("CreateTrainingJob", arguments)
 
 
-def test_given_an_account_with_managed_rules_when_a_job_is_created_then_both_judge_it() -> None:
+def test_job_with_managed_rules_too_is_judged_by_both() -> None:
     arguments = create_training_job_arguments(HERE, [LOW, OWN], managed_rules=True)
     names = [each["RuleConfigurationName"] for each in arguments["ProfilerRuleConfigurations"]]
     assert names == ["LowGPUUtilization", "mine"]
@@ -194,13 +192,13 @@ def test_given_an_account_with_managed_rules_when_a_job_is_created_then_both_jud
     accept("CreateTrainingJob", arguments)
 
 
-def test_given_framework_metrics_when_a_job_is_created_then_sagemaker_takes_them() -> None:
+def test_job_with_framework_metrics_is_accepted_by_sagemaker() -> None:
     config = ProfilerConfig("s3://profiles", framework_profile_params=FrameworkProfile())
     accept("CreateTrainingJob", create_training_job_arguments(config))
 
 
 @pytest.mark.parametrize("make", [create_training_job_arguments, for_estimator])
-def test_given_a_profile_without_a_place_when_a_job_is_created_then_it_is_refused(make: Any) -> None:
+def test_job_with_a_profile_without_location_is_refused(make: Any) -> None:
     with pytest.raises(LaunchConfigError, match="ProfilerOutputUri"):
         make(ProfilerConfig())
     assert make(ProfilerConfig(disable_profiler=True))
@@ -219,12 +217,12 @@ class Estimator:
         return {"ProfilerConfig": self.profiler_config._to_request_dict(), "Tags": self.tags}
 
 
-def test_given_an_estimator_when_made_then_it_asks_for_the_same_as_boto3() -> None:
+def test_estimator_requests_the_same_as_boto3() -> None:
     made = Estimator(**for_estimator(HERE, [LOW], stop_on_fire=True))
     assert made.request() == create_training_job_arguments(HERE, [LOW], stop_on_fire=True)
 
 
-def test_given_a_model_trainer_when_made_then_its_tags_have_its_names_and_the_profiler_follows() -> None:
+def test_model_trainer_has_its_tag_names_and_the_profiler() -> None:
     assert for_model_trainer([LOW], stop_on_fire=True) == {
         "tags": [{"key": each["Key"], "value": each["Value"]} for each in tags(LOW, stop_on_fire=True)]
     }

@@ -22,7 +22,7 @@ from trainguard.config import (
 )
 from trainguard.config.metrics_config import MetricsConfig
 from trainguard.config.profiler_config import INTERVALS_MS
-from trainguard.errors import LaunchConfigError
+from trainguard.core.errors import LaunchConfigError
 
 KINDS: list[type[MetricsConfig]] = [
     DetailedProfilingConfig,
@@ -77,9 +77,7 @@ WRITER = {
         ),
     ],
 )
-def test_given_a_metrics_configuration_when_written_then_it_is_as_the_training_container_reads_it(
-    config: MetricsConfig, expected: str
-) -> None:
+def test_metrics_configuration_is_as_the_container_reads_it(config: MetricsConfig, expected: str) -> None:
     assert config.to_json_string() == expected
 
 
@@ -102,9 +100,7 @@ def test_given_a_metrics_configuration_when_written_then_it_is_as_the_training_c
         ({"profile_default_steps": 1}, "profile_default_steps"),
     ],
 )
-def test_given_a_range_that_is_none_when_configured_then_the_field_is_named(
-    kind: type[MetricsConfig], values: dict[str, Any], field: str
-) -> None:
+def test_invalid_range_names_the_field(kind: type[MetricsConfig], values: dict[str, Any], field: str) -> None:
     with pytest.raises(LaunchConfigError) as fault:
         kind(**values)
     assert fault.value.field == field
@@ -138,9 +134,7 @@ def test_given_a_range_that_is_none_when_configured_then_the_field_is_named(
         ),
     ],
 )
-def test_given_a_value_of_another_kind_when_configured_then_the_field_and_the_value_are_named(
-    kind: Any, values: dict[str, Any], field: str
-) -> None:
+def test_value_of_a_wrong_type_names_field_and_value(kind: Any, values: dict[str, Any], field: str) -> None:
     with pytest.raises(LaunchConfigError) as fault:
         kind(**values)
     assert fault.value.field == field
@@ -148,7 +142,7 @@ def test_given_a_value_of_another_kind_when_configured_then_the_field_and_the_va
 
 
 @pytest.mark.parametrize("beside", [{}, {"detailed_profiling_config": DetailedProfilingConfig()}])
-def test_given_both_kinds_of_range_when_a_framework_profile_is_made_then_it_is_refused_by_its_own_name(
+def test_framework_profile_refuses_both_kinds_of_range(
     beside: dict[str, Any],
 ) -> None:
     with pytest.raises(LaunchConfigError) as fault:
@@ -156,18 +150,18 @@ def test_given_both_kinds_of_range_when_a_framework_profile_is_made_then_it_is_r
     assert fault.value.where == "FrameworkProfile"
 
 
-def test_given_nothing_when_a_framework_profile_is_made_then_all_five_take_their_default_steps() -> None:
+def test_empty_framework_profile_has_five_default_step_ranges() -> None:
     expected = {kind.name: kind(profile_default_steps=True).to_json_string() for kind in KINDS}
     assert FrameworkProfile().profiling_parameters == WRITER | expected
 
 
-def test_given_a_range_when_a_framework_profile_is_made_then_all_five_take_it() -> None:
+def test_given_range_applies_to_all_five_configurations() -> None:
     parameters = FrameworkProfile(start_step=6, num_steps=2).profiling_parameters
     assert all(parameters[kind.name].startswith('{"StartStep": 6, "NumSteps": 2, ') for kind in KINDS)
     assert '"cProfileTimer": "total_time"' in parameters["PythonProfilingConfig"]
 
 
-def test_given_one_configuration_when_a_framework_profile_is_made_then_only_that_is_profiled() -> None:
+def test_single_configuration_profiles_only_that() -> None:
     horovod = HorovodProfilingConfig(start_step=2)
     profile = FrameworkProfile(horovod_profiling_config=horovod, start_step=9, local_path="/x", file_max_size=1)
     assert profile.profiling_parameters == WRITER | {
@@ -178,7 +172,7 @@ def test_given_one_configuration_when_a_framework_profile_is_made_then_only_that
 
 
 @pytest.mark.parametrize("interval", INTERVALS_MS)
-def test_given_an_interval_that_sagemaker_knows_when_configured_then_the_request_has_it(interval: int) -> None:
+def test_known_interval_is_in_the_request(interval: int) -> None:
     config = ProfilerConfig("s3://profiles/jobs", interval)
     assert config.to_request_dict() == {
         "S3OutputPath": "s3://profiles/jobs",
@@ -187,24 +181,24 @@ def test_given_an_interval_that_sagemaker_knows_when_configured_then_the_request
     }
 
 
-def test_given_framework_metrics_when_configured_then_the_request_has_their_parameters() -> None:
+def test_request_has_the_parameters_of_framework_metrics() -> None:
     profile = FrameworkProfile()
     request = ProfilerConfig(framework_profile_params=profile).to_request_dict()
     assert request == {"DisableProfiler": False, "ProfilingParameters": profile.profiling_parameters}
 
 
-def test_given_sagemaker_profiler_when_configured_then_the_request_has_its_parameters() -> None:
+def test_request_has_the_parameters_of_sagemaker_profiler() -> None:
     profiler = Profiler(cpu_profiling_duration=60)
     request = ProfilerConfig("s3://profiles", profile_params=profiler).to_request_dict()
     assert request["ProfilingParameters"] == {"CPUProfilingDuration": "60", "SMPFileRotationSecs": "600"}
     assert (profiler.instanceType, profiler.volumeSizeInGB) == ("ml.m5.4xlarge", 128)
 
 
-def test_given_a_profiler_that_is_off_when_configured_then_the_request_has_no_place() -> None:
+def test_request_of_a_disabled_profiler_has_no_location() -> None:
     assert ProfilerConfig("s3://profiles", disable_profiler=True).to_request_dict() == {"DisableProfiler": True}
 
 
-def test_given_an_estimator_of_the_sdk_when_it_asks_then_it_finds_what_it_calls_and_sets() -> None:
+def test_sdk_estimator_finds_what_it_calls_and_sets() -> None:
     config = ProfilerConfig()
     config.s3_output_path = "s3://output"
     assert config._to_request_dict() == {"DisableProfiler": False, "S3OutputPath": "s3://output"}
@@ -218,5 +212,5 @@ def test_given_any_steps_when_written_then_they_are_read_back(start: int, count:
     assert StepRange(start, count).to_json() == {"StartStep": start, "NumSteps": count}
 
 
-def test_given_a_time_range_without_a_beginning_when_written_then_only_its_length_is_there() -> None:
+def test_time_range_without_a_start_has_only_its_length() -> None:
     assert TimeRange(None, 1.5).to_json() == {"Duration": 1.5}

@@ -7,7 +7,7 @@ import pytest
 
 from trainguard.config import ProfilerRule, rule_configs
 from trainguard.config.rule_configs import RuleConfig
-from trainguard.errors import LaunchConfigError, RuleConfigError
+from trainguard.core.errors import LaunchConfigError, RuleConfigError
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
@@ -21,7 +21,7 @@ def config_class(rule: str) -> type[RuleConfig]:
 
 
 @pytest.mark.parametrize("rule", PARAMETERS_TYPES)
-def test_given_each_of_the_twelve_rules_when_nothing_is_set_then_no_tag_is_needed(rule: str) -> None:
+def test_twelve_rules_without_settings_need_no_tag(rule: str) -> None:
     config = config_class(rule)()
     assert config.rule_name == rule
     assert config.settings == {}
@@ -29,7 +29,7 @@ def test_given_each_of_the_twelve_rules_when_nothing_is_set_then_no_tag_is_neede
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_a_rule_when_nothing_is_set_then_its_managed_parameters_have_the_documented_defaults(rule: str) -> None:
+def test_managed_parameters_have_the_documented_defaults(rule: str) -> None:
     kind = PARAMETERS_TYPES[rule]
     documented = {field.name: field.default for field in msgspec.structs.fields(kind)}
     shown = dict(config_class(rule)().rule_parameters)
@@ -52,7 +52,7 @@ def test_given_a_rule_when_nothing_is_set_then_its_managed_parameters_have_the_d
         ("ProfilerReport", {"rule_to_invoke": "Dataloader"}, {"rule_to_invoke": "Dataloader"}),
     ],
 )
-def test_given_parameters_when_set_then_they_and_no_others_are_settings(
+def test_only_parameters_that_were_set_are_settings(
     rule: str, parameters: dict[str, Any], settings: dict[str, str]
 ) -> None:
     config = config_class(rule)(**parameters)
@@ -75,14 +75,12 @@ def test_given_parameters_when_set_then_they_and_no_others_are_settings(
         ("ProfilerReport", {"rule_to_invoke": "Everything"}, "one of"),
     ],
 )
-def test_given_a_setting_that_is_none_when_set_then_it_is_refused_in_words(
-    rule: str, parameters: dict[str, Any], said: str
-) -> None:
+def test_invalid_setting_is_refused_in_words(rule: str, parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(RuleConfigError, match=said):
         config_class(rule)(**parameters)
 
 
-def test_given_one_of_our_rules_when_made_a_profiler_rule_then_its_request_is_the_managed_one() -> None:
+def test_profiler_rule_of_ours_has_the_managed_request() -> None:
     rule = ProfilerRule.sagemaker(rule_configs.LoadBalancing(threshold=0.3))
     assert rule.to_profiler_rule_config_dict() == {
         "RuleConfigurationName": "LoadBalancing",
@@ -95,7 +93,7 @@ def test_given_one_of_our_rules_when_made_a_profiler_rule_then_its_request_is_th
     }
 
 
-def test_given_names_and_places_when_made_a_profiler_rule_then_its_request_has_them() -> None:
+def test_profiler_rule_request_has_given_names_and_locations() -> None:
     rule = ProfilerRule.sagemaker(rule_configs.ProfilerReport(), "mine", "/opt/ml/x", "s3://b/x")
     request = rule.to_profiler_rule_config_dict()
     assert (request["RuleConfigurationName"], request["LocalPath"]) == ("mine", "/opt/ml/x")
@@ -103,7 +101,7 @@ def test_given_names_and_places_when_made_a_profiler_rule_then_its_request_has_t
     assert request["RuleParameters"] == {"opt_out_telemetry": "False", "rule_to_invoke": "ProfilerReport"}
 
 
-def test_given_a_container_of_ones_own_when_made_a_profiler_rule_then_its_request_names_it() -> None:
+def test_profiler_rule_request_names_a_custom_container() -> None:
     rule = ProfilerRule.custom(
         "mine", "1.dkr.ecr/x:1", "ml.t3.medium", 10, "s3://code/rule.py", "Mine", rule_parameters={"limit": 3}
     )
@@ -116,17 +114,17 @@ def test_given_a_container_of_ones_own_when_made_a_profiler_rule_then_its_reques
     }
 
 
-def test_given_a_container_without_parameters_when_made_a_profiler_rule_then_its_request_has_none() -> None:
+def test_container_without_parameters_has_none_in_its_request() -> None:
     request = ProfilerRule.custom("mine", "image", "ml.t3.medium", 10).to_profiler_rule_config_dict()
     assert "RuleParameters" not in request
 
 
 @pytest.mark.parametrize("half", [{"source": "s3://code/rule.py"}, {"rule_to_invoke": "Mine"}])
-def test_given_half_of_a_containers_code_when_made_a_profiler_rule_then_it_is_refused(half: dict[str, str]) -> None:
+def test_half_of_a_container_source_is_refused(half: dict[str, str]) -> None:
     with pytest.raises(LaunchConfigError, match="both of them, or neither"):
         ProfilerRule.custom("mine", "image", "ml.t3.medium", 10, **half)  # type: ignore[arg-type]  # one of two texts
 
 
-def test_given_settings_of_another_library_when_made_a_profiler_rule_then_they_are_refused() -> None:
+def test_settings_of_another_library_are_refused() -> None:
     with pytest.raises(LaunchConfigError, match="rule_configs"):
         ProfilerRule.sagemaker(object())  # type: ignore[arg-type]  # what launch code may pass by mistake

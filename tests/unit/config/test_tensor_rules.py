@@ -16,8 +16,8 @@ from trainguard.config import (
     tags,
 )
 from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS
-from trainguard.errors import LaunchConfigError, RuleConfigError
-from trainguard.families.installed import FAMILIES
+from trainguard.core.errors import LaunchConfigError, RuleConfigError
+from trainguard.engine.installed import FAMILIES
 from trainguard.rules.training.registry import TENSOR_RULES
 
 ANY = {"collection_names": "all"}
@@ -51,14 +51,14 @@ def named(given: list[dict[str, str]]) -> dict[str, str]:
     return {each["Key"].removeprefix("trainguard:"): each["Value"] for each in given}
 
 
-def test_given_the_21_rules_when_launch_code_names_them_then_both_spellings_are_there() -> None:
+def test_both_spellings_of_the_21_tensor_rules_exist() -> None:
     assert {f"training/{name}" for name in TENSOR_CONFIGS} == {rule.name for rule in TENSOR_RULES}
     assert SDK_FUNCTIONS.keys() == SDK_NAMES
     for name in (*TENSOR_CONFIGS, *SDK_FUNCTIONS):
         assert getattr(rule_configs, name)().rule_name in TENSOR_CONFIGS
 
 
-def test_given_rules_over_tensors_when_tagged_then_those_run_with_their_parameters_and_no_others() -> None:
+def test_only_tagged_tensor_rules_run_with_their_parameters() -> None:
     rules = [
         Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters={"threshold": "1e-6"}),
         rule_configs.LossNotDecreasing(tensor_regex=".*loss"),
@@ -70,7 +70,7 @@ def test_given_rules_over_tensors_when_tagged_then_those_run_with_their_paramete
     }
 
 
-def test_given_tags_of_rules_over_tensors_when_the_job_is_registered_then_those_rules_run_on_it() -> None:
+def test_registered_job_runs_its_tagged_tensor_rules() -> None:
     rules = [rule_configs.VanishingGradient(threshold=1e-6), rule_configs.LossNotDecreasing(tensor_regex=".*loss")]
     job = registered(tags(*rules, rule_configs.LowGPUUtilization()))
     plan = FAMILIES.plan(job)
@@ -82,7 +82,7 @@ def test_given_tags_of_rules_over_tensors_when_the_job_is_registered_then_those_
     assert plan.parameters_of("training/VanishingGradient").in_force()["threshold"] == 1e-6
 
 
-def test_given_all_rules_over_tensors_when_tagged_then_the_tag_says_all() -> None:
+def test_all_tensor_rules_are_tagged_as_all() -> None:
     required = {
         "AllZero": ANY,
         "TensorVariance": ANY,
@@ -100,7 +100,7 @@ def test_given_all_rules_over_tensors_when_tagged_then_the_tag_says_all() -> Non
     ]
 
 
-def test_given_the_action_that_stops_when_tagged_then_its_rule_alone_may_stop_the_job() -> None:
+def test_stop_action_lets_only_its_rule_stop_the_job() -> None:
     stopping = Rule.sagemaker(rule_configs.ExplodingTensor(), actions=rule_configs.StopTraining())
     alerting = Rule.sagemaker(rule_configs.Overfit(), actions=rule_configs.Email("me@my.example.org"))
     given = named(tags(stopping, alerting))
@@ -117,7 +117,7 @@ def test_given_the_action_that_stops_when_tagged_then_its_rule_alone_may_stop_th
     ],
     ids=["config", "rule_parameters"],
 )
-def test_given_a_stall_that_shall_stop_when_tagged_then_that_rule_alone_may_stop_the_job(rule: Any) -> None:
+def test_stalled_rule_with_stop_alone_may_stop_the_job(rule: Any) -> None:
     given = named(tags(rule, rule_configs.Overfit()))
     assert (given["stop-on-fire"], given["stop-rules"]) == ("allowed", "StalledTrainingRule")
     exploding = Rule.sagemaker(rule_configs.ExplodingTensor(), actions=rule_configs.StopTraining())
@@ -126,11 +126,11 @@ def test_given_a_stall_that_shall_stop_when_tagged_then_that_rule_alone_may_stop
 
 
 @pytest.mark.parametrize("given", [{}, {"stop_training_on_fire": False}])
-def test_given_a_stall_that_shall_not_stop_when_tagged_then_nothing_may_stop_the_job(given: dict[str, bool]) -> None:
+def test_stalled_rule_without_stop_lets_nothing_stop_the_job(given: dict[str, bool]) -> None:
     assert "stop-on-fire" not in named(tags(rule_configs.StalledTrainingRule(**given)))
 
 
-def test_given_rules_when_a_job_is_created_then_the_hook_saves_their_collections_beside_the_users() -> None:
+def test_hook_saves_collections_of_rules_beside_those_of_users() -> None:
     mine = HOOK.with_collections([CollectionConfig("gradients", {"train.save_interval": 7})])
     rules = [Rule.sagemaker(rule_configs.VanishingGradient()), rule_configs.LossNotDecreasing()]
     board = TensorBoardOutputConfig("s3://my-profiles/jobs")
@@ -150,7 +150,7 @@ def test_given_rules_when_a_job_is_created_then_the_hook_saves_their_collections
     accept("CreateTrainingJob", arguments)
 
 
-def test_given_managed_rules_too_when_a_job_is_created_then_their_request_is_the_managed_one() -> None:
+def test_managed_rules_beside_ours_have_the_managed_request() -> None:
     rule = Rule.sagemaker(
         rule_configs.SimilarAcrossRuns(),
         name="same",
@@ -175,7 +175,7 @@ def test_given_managed_rules_too_when_a_job_is_created_then_their_request_is_the
     accept("CreateTrainingJob", arguments)
 
 
-def test_given_a_container_when_a_job_is_created_then_sagemaker_runs_it_and_no_tag_names_it() -> None:
+def test_rule_container_is_run_by_sagemaker_without_a_tag() -> None:
     rule = Rule.custom("mine", "1.dkr.ecr/x:1", "ml.t3.medium", 10, "s3://code/rule.py", "Mine")
     arguments = create_training_job_arguments(rules=[rule])
     assert arguments["Tags"] == []
@@ -185,13 +185,13 @@ def test_given_a_container_when_a_job_is_created_then_sagemaker_runs_it_and_no_t
     }
 
 
-def test_given_an_estimator_when_its_arguments_are_made_then_it_gets_the_hook_with_the_rules_collections() -> None:
+def test_estimator_gets_the_hook_with_collections_of_the_rules() -> None:
     arguments = for_estimator(rules=[rule_configs.WeightUpdateRatio()], debugger_hook_config=HOOK)
     assert [config.name for config in arguments["debugger_hook_config"].collection_configs] == ["weights"]
     assert arguments.keys() == {"debugger_hook_config", "tags"}
 
 
-def test_given_a_hook_that_is_switched_off_when_arguments_are_made_then_nothing_is_saved() -> None:
+def test_disabled_hook_saves_nothing() -> None:
     rules = [rule_configs.WeightUpdateRatio()]
     arguments = create_training_job_arguments(rules=rules, debugger_hook_config=False)
     assert arguments == {"Tags": tags(*rules)}
@@ -202,7 +202,7 @@ def test_given_a_hook_that_is_switched_off_when_arguments_are_made_then_nothing_
     }
 
 
-def test_given_one_rule_in_two_configurations_when_tagged_then_only_equal_ones_are_taken() -> None:
+def test_rule_configured_twice_is_accepted_if_equal() -> None:
     gradient = rule_configs.VanishingGradient
     first, same, other = (Rule.sagemaker(gradient(threshold=at), name=f"at {at}") for at in ("1e-6", "1e-6", "1e-8"))
     assert tags(first, same) == tags(first)
@@ -238,23 +238,23 @@ def test_given_one_rule_in_two_configurations_when_tagged_then_only_equal_ones_a
         (lambda: for_estimator(debugger_hook_config=True), "or False to switch it off"),
     ],
 )
-def test_given_what_no_job_could_be_started_with_when_made_then_it_is_refused_in_words(make: Any, said: str) -> None:
+def test_configuration_that_could_start_no_job_is_refused(make: Any, said: str) -> None:
     with pytest.raises(LaunchConfigError, match=said):
         make()
 
 
-def test_given_a_parameter_that_a_rule_cannot_use_when_set_then_it_is_refused() -> None:
+def test_parameter_a_rule_cannot_use_is_refused() -> None:
     with pytest.raises(RuleConfigError, match="VanishingGradient"):
         rule_configs.VanishingGradient(threshold="small")
 
 
-def test_given_a_rule_that_lacks_what_it_needs_when_used_then_it_is_refused() -> None:
+def test_rule_without_its_required_parameter_is_refused() -> None:
     with pytest.raises(RuleConfigError, match="AllZero_collection_names"):
         tags(rule_configs.AllZero())
     assert named(tags(Rule.sagemaker(rule_configs.AllZero(), rule_parameters=ANY)))["training-rules"] == "AllZero"
 
 
 @pytest.mark.parametrize("half", [{"source": "s3://code/rule.py"}, {"rule_to_invoke": "Mine"}])
-def test_given_half_of_a_containers_code_when_made_a_rule_then_it_is_refused(half: dict[str, Any]) -> None:
+def test_half_of_a_container_source_is_refused_for_a_rule(half: dict[str, Any]) -> None:
     with pytest.raises(LaunchConfigError, match=r"Rule\.custom: source .*both of them, or neither"):
         Rule.custom("mine", "image", "ml.t3.medium", 10, **half)

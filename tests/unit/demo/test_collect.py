@@ -20,9 +20,7 @@ def test_given_batches_when_trained_then_the_loss_falls(tmp_path: Path) -> None:
     assert np.mean(losses[-8:]) < 0.7 * np.mean(losses[:8])
 
 
-def test_given_a_network_that_computed_half_the_time_when_asked_then_the_gpu_was_half_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_network_computing_half_the_time_is_a_half_busy_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bindings = importlib.import_module("demo.collect.stand_in.pynvml")
     device, now = tmp_path / "device", 100.0
     monkeypatch.setenv("DEMO_DEVICE", str(device))
@@ -40,7 +38,7 @@ def test_given_a_network_that_computed_half_the_time_when_asked_then_the_gpu_was
     assert bindings.nvmlDeviceGetUtilizationRates(0).gpu == 60
 
 
-def test_given_what_was_seen_when_judged_then_a_loss_or_a_missing_finding_is_missed() -> None:
+def test_observed_loss_or_missing_finding_is_a_miss() -> None:
     rows, alerts = {FIRING_RULE: {"Status": "FIRED"}}, [{"rule": "CPUBottleneck"}, {"rule": FIRING_RULE}]
     report = {"fired": [FIRING_RULE], "verdict": {"health": "ill", "change": "repair", "cost": None}}
     good = judge("job", rows=rows, report=report, alerts=alerts, status=NOTHING_LOST)

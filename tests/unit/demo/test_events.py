@@ -9,26 +9,26 @@ import pytest
 
 from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
-from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
+from trainguard.core.finding import Finding
+from trainguard.core.links import report_links
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import JobRecord, OutboxEntry
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.engine.verdicts.episodes import fire_id
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
-from trainguard.links import report_links
-from trainguard.ports import NodeTask
-from trainguard.records import JobRecord, OutboxEntry
 
 EVENTS = RECORDINGS.parent
 JOB = "resnet50-slow-loader-2026-07-14"
 RECORD = JobRecord(JOB, "arn", "profiles", "")
 FIRE_INPUTS = ("decide_stop", "decide_stop_final", "build_report_fire")
 COMPOSE_INPUTS = (
-    "compose_alert",
-    "compose_alert_stop_refused",
-    "compose_alert_stop_failed",
-    "compose_alert_warning",
-    "compose_alert_escalation",
-    "compose_alert_cleared",
+    "send_alert",
+    "send_alert_stop_refused",
+    "send_alert_stop_failed",
+    "send_alert_warning",
+    "send_alert_escalation",
+    "send_alert_cleared",
 )
 
 
@@ -43,7 +43,7 @@ def messages(name: str) -> list[Message]:
     ]
 
 
-def test_given_the_folder_when_listed_then_its_readme_names_every_file() -> None:
+def test_readme_of_the_folder_names_every_file() -> None:
     readme = (EVENTS / "README.md").read_text()
     names = {path.name for path in EVENTS.rglob("*") if path.is_file() and path.name != "README.md"}
 
@@ -51,13 +51,13 @@ def test_given_the_folder_when_listed_then_its_readme_names_every_file() -> None
 
 
 @pytest.mark.parametrize("path", sorted(EVENTS.glob("sqs_*.json")), ids=lambda path: path.stem)
-def test_given_a_queue_event_when_read_then_each_record_carries_the_checksum_of_its_body(path: Path) -> None:
+def test_queue_event_records_have_the_checksum_of_their_body(path: Path) -> None:
     for record in json.loads(path.read_text())["Records"]:
         assert record["md5OfBody"] == hashlib.md5(record["body"].encode(), usedforsecurity=False).hexdigest()
         assert record["eventSource"] == "aws:sqs"
 
 
-def test_given_the_object_events_when_compared_then_size_and_checksum_are_those_of_recorded_objects() -> None:
+def test_object_events_have_sizes_and_checksums_as_recorded() -> None:
     recorded = {
         upload.key: upload
         for upload in Recording.load(RECORDINGS / "slow_data_loader.npz").objects(JOB, prefix="runs/")
@@ -73,7 +73,7 @@ def test_given_the_object_events_when_compared_then_size_and_checksum_are_those_
 
 
 @pytest.mark.parametrize("name", ["sqs_objects", "sqs_notifications"])
-def test_given_the_batch_of_objects_when_sorted_then_two_minutes_and_one_timeline_ring(name: str) -> None:
+def test_batch_of_objects_announces_two_minutes_and_a_timeline(name: str) -> None:
     (job,), refusals = sort_messages(messages(name), FAMILIES)
 
     assert sorted(key.node_kind for key in job.nodes) == ["algo-1#system", "algo-2#framework", "algo-2#system"]
@@ -93,7 +93,7 @@ def test_given_the_end_marks_when_sorted_then_the_job_has_ended() -> None:
     assert (job.job, len(job.ended), job.nodes) == (JOB, 2, {})
 
 
-def test_given_our_own_tasks_when_read_then_they_are_what_the_product_writes() -> None:
+def test_recorded_tasks_are_what_the_product_writes() -> None:
     bodies = [record["body"] for name in ("sqs_task_close", "sqs_task_flush") for record in event(name)["Records"]]
 
     assert [json.loads(body) for body in bodies] == [
@@ -107,7 +107,7 @@ def test_given_our_own_tasks_when_read_then_they_are_what_the_product_writes() -
 
 
 @pytest.mark.parametrize("status", ["in_progress", "completed", "failed", "stopped"])
-def test_given_a_state_change_when_read_then_status_times_and_reason_agree(status: str) -> None:
+def test_state_change_has_consistent_status_times_and_reason(status: str) -> None:
     detail = event(f"training_job_{status}")["detail"]
 
     assert detail["TrainingJobStatus"] == status.title().replace("_", "")
@@ -118,7 +118,7 @@ def test_given_a_state_change_when_read_then_status_times_and_reason_agree(statu
 
 
 @pytest.mark.parametrize("name", [*FIRE_INPUTS, *COMPOSE_INPUTS])
-def test_given_an_input_of_the_fire_path_when_read_then_its_fire_is_that_of_job_and_rule(name: str) -> None:
+def test_fire_path_input_has_the_fire_of_its_job_and_rule(name: str) -> None:
     fire = event(name).get("fire", event(name))
 
     assert fire["fireId"] == fire_id(fire["jobArn"], fire["rule"], fire["episode"])

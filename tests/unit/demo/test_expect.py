@@ -71,7 +71,7 @@ def with_row(seen: JobSeen, rule: str, **columns: Any) -> JobSeen:
     ("judge", "seen"),
     [(stopped_job, fired(stopped=True)), (reported_job, fired(stopped=False)), (quiet_job, quiet())],
 )
-def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: Evaluate, seen: JobSeen) -> None:
+def test_complete_observation_has_no_miss(judge: Evaluate, seen: JobSeen) -> None:
     assert missed(judge(seen)) == []
 
 
@@ -117,7 +117,7 @@ def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: E
         (replace(fired(stopped=True), rows={}), "LowGPUUtilization: Status"),
     ],
 )
-def test_given_one_thing_amiss_when_the_stopped_job_is_judged_then_it_is_named(seen: JobSeen, what: str) -> None:
+def test_single_fault_of_the_stopped_job_is_named(seen: JobSeen, what: str) -> None:
     assert any(name.startswith(what) for name in missed(stopped_job(seen)))
 
 
@@ -134,7 +134,7 @@ def with_cause(seen: JobSeen, *, stopped: bool) -> JobSeen:
     )
 
 
-def test_given_cause_and_symptom_when_both_alert_then_one_of_them_stops_the_job() -> None:
+def test_exactly_one_of_cause_and_symptom_stops_the_job() -> None:
     assert missed(stopped_job(with_cause(fired(stopped=True), stopped=False))) == []
     assert missed(reported_job(with_cause(fired(stopped=False), stopped=False))) == []
     assert "alerts say that the job was stopped" in missed(stopped_job(with_cause(fired(stopped=True), stopped=True)))
@@ -154,12 +154,12 @@ def test_given_cause_and_symptom_when_both_alert_then_one_of_them_stops_the_job(
         ),
     ],
 )
-def test_given_one_thing_amiss_when_the_guarded_job_is_judged_then_it_is_named(seen: JobSeen, what: str) -> None:
+def test_single_fault_of_the_guarded_job_is_named(seen: JobSeen, what: str) -> None:
     assert what in missed(reported_job(seen))
 
 
 @pytest.mark.parametrize("status", ["FIRED", "ERROR", "WARMING_UP", "WAITING_FOR_DATA", None])
-def test_given_a_rule_that_is_not_quiet_when_the_healthy_job_is_judged_then_it_is_named(status: str | None) -> None:
+def test_rule_that_is_not_quiet_on_the_healthy_job_is_named(status: str | None) -> None:
     seen = with_row(quiet(), "StepOutlier", Status=status)
 
     (miss,) = [check for check in quiet_job(seen) if not check.holds]
@@ -168,7 +168,7 @@ def test_given_a_rule_that_is_not_quiet_when_the_healthy_job_is_judged_then_it_i
     assert miss.seen == {"StepOutlier": status}
 
 
-def test_given_an_alert_or_a_stop_when_the_healthy_job_is_judged_then_both_are_misses() -> None:
+def test_alert_or_stop_of_the_healthy_job_is_a_miss() -> None:
     seen = replace(quiet(), alerts=({"rule": "CPUBottleneck"},), stop_calls=({"error": None},), report=None)
 
     assert missed(quiet_job(seen)) == [
@@ -182,7 +182,7 @@ def test_given_an_alert_or_a_stop_when_the_healthy_job_is_judged_then_both_are_m
     ]
 
 
-def test_given_a_failed_execution_or_a_dead_letter_when_the_stack_is_judged_then_each_is_a_miss() -> None:
+def test_failed_execution_or_dead_letter_is_a_miss() -> None:
     assert missed(stack(StackSeen(dead_letters={"queue": 0}))) == []
 
     checks = stack(StackSeen(failed_executions=("report-1",), dead_letters={"queue": 2}))
@@ -190,6 +190,6 @@ def test_given_a_failed_execution_or_a_dead_letter_when_the_stack_is_judged_then
     assert [check.seen for check in checks if not check.holds] == [["report-1"], {"queue": 2}]
 
 
-def test_given_a_check_when_shown_then_a_miss_says_what_was_expected_and_what_was_seen() -> None:
+def test_shown_miss_has_expected_and_observed_values() -> None:
     assert str(Check("job", "TrainingJobStatus", "Stopped", "Stopped")) == "job: TrainingJobStatus: Stopped"
     assert str(Check("job", "alerts", ["A"], [])) == "job: alerts: expected ['A'], seen []"

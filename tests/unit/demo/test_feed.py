@@ -38,7 +38,7 @@ def judged(minute: int, *nodes: str) -> Progress:
     return Progress(system_through=dict.fromkeys(nodes, START + minute * MINUTE_S))
 
 
-def test_given_a_recording_when_all_is_taken_then_it_is_the_recording_in_order(short: Recording) -> None:
+def test_recording_is_taken_whole_in_its_order(short: Recording) -> None:
     feed = feed_of(short)
 
     taken = take_all(feed)
@@ -48,7 +48,7 @@ def test_given_a_recording_when_all_is_taken_then_it_is_the_recording_in_order(s
     assert not feed.stopped
 
 
-def test_given_nothing_is_left_when_taken_then_the_error_says_of_which_job(short: Recording) -> None:
+def test_taking_from_an_empty_feed_names_its_job(short: Recording) -> None:
     feed = feed_of(short, "used-up")
     take_all(feed)
 
@@ -57,9 +57,7 @@ def test_given_nothing_is_left_when_taken_then_the_error_says_of_which_job(short
 
 
 @pytest.mark.parametrize("count", [1, 7, 40, 75])
-def test_given_a_job_that_is_stopped_when_all_is_taken_then_it_is_a_job_that_ended_then(
-    slow: Recording, count: int
-) -> None:
+def test_stopped_job_yields_a_job_that_ended_at_the_stop(slow: Recording, count: int) -> None:
     feed = feed_of(slow)
     before = [feed.take() for _ in range(count)]
 
@@ -75,7 +73,7 @@ def test_given_a_job_that_is_stopped_when_all_is_taken_then_it_is_a_job_that_end
     assert [each.appears_at for each in after] == sorted(each.appears_at for each in after)
 
 
-def test_given_a_job_that_is_stopped_when_its_last_files_are_read_then_the_open_minute_is_partial(
+def test_last_files_of_a_stopped_job_have_a_partial_minute(
     slow: Recording,
 ) -> None:
     feed = feed_of(slow)
@@ -92,7 +90,7 @@ def test_given_a_job_that_is_stopped_when_its_last_files_are_read_then_the_open_
     assert any(len(each.body) < len(whole[each.key]) for each in last_minutes)
 
 
-def test_given_a_job_that_was_stopped_or_has_ended_when_stopped_again_then_nothing_changes(short: Recording) -> None:
+def test_stop_of_a_stopped_or_ended_job_changes_nothing(short: Recording) -> None:
     stopped, ended = feed_of(short), feed_of(short)
     stopped.take()
     stopped.stop()
@@ -106,9 +104,7 @@ def test_given_a_job_that_was_stopped_or_has_ended_when_stopped_again_then_nothi
     assert not ended.stopped
 
 
-def test_given_several_jobs_when_asked_for_the_next_then_it_is_the_one_whose_object_appears_first(
-    slow: Recording, short: Recording
-) -> None:
+def test_next_feed_is_the_one_with_the_earliest_object(slow: Recording, short: Recording) -> None:
     feeds = [feed_of(slow, "slow"), feed_of(short, "short")]
     everything = {feed.job: judged(1_000, *(f"algo-{n + 1}" for n in range(feed.nodes))) for feed in feeds}
 
@@ -120,7 +116,7 @@ def test_given_several_jobs_when_asked_for_the_next_then_it_is_the_one_whose_obj
     assert [each.appears_at for each in taken] == sorted(each.appears_at for each in taken)
 
 
-def test_given_a_job_that_is_not_judged_yet_when_uploaded_then_it_stops_at_the_allowance(slow: Recording) -> None:
+def test_job_not_judged_yet_uploads_up_to_the_allowance(slow: Recording) -> None:
     feed = feed_of(slow)
 
     while next_feed([feed], {}) is not None:
@@ -132,7 +128,7 @@ def test_given_a_job_that_is_not_judged_yet_when_uploaded_then_it_stops_at_the_a
     assert sum(f"/{START + 2 * MINUTE_S}." in key for key in feed.uploaded) == 2
 
 
-def test_given_one_node_lags_when_uploaded_then_the_slowest_node_decides(slow: Recording) -> None:
+def test_slowest_node_limits_the_upload(slow: Recording) -> None:
     feed = feed_of(slow)
 
     while next_feed([feed], {"job": Progress(system_through={"algo-1": START + 1_200.0, "algo-2": START + 600.0})}):
@@ -142,7 +138,7 @@ def test_given_one_node_lags_when_uploaded_then_the_slowest_node_decides(slow: R
     assert START + 600 + AHEAD_S < feed.upcoming.appears_at < START + 600 + AHEAD_S + 2 * MINUTE_S
 
 
-def test_given_one_job_waits_when_another_may_upload_then_it_does(slow: Recording) -> None:
+def test_other_job_uploads_while_one_waits(slow: Recording) -> None:
     waiting, free = feed_of(slow, "waiting"), feed_of(slow, "free")
     progress = {"free": judged(20, "algo-1", "algo-2")}
     while (feed := next_feed([waiting, free], progress)) is waiting:
@@ -154,7 +150,7 @@ def test_given_one_job_waits_when_another_may_upload_then_it_does(slow: Recordin
     assert free.uploaded_minutes > 20
 
 
-def test_given_a_stopped_job_when_it_is_far_ahead_then_its_last_files_do_not_wait(slow: Recording) -> None:
+def test_last_files_of_a_stopped_job_far_ahead_do_not_wait(slow: Recording) -> None:
     feed = feed_of(slow)
     while next_feed([feed], {}) is not None:
         feed.take()
@@ -164,7 +160,7 @@ def test_given_a_stopped_job_when_it_is_far_ahead_then_its_last_files_do_not_wai
     assert next_feed([feed], {}) is feed
 
 
-def test_given_a_job_that_is_held_when_asked_for_the_next_then_only_others_upload_until_it_is_stopped(
+def test_held_job_does_not_upload_until_it_is_stopped(
     slow: Recording,
 ) -> None:
     held, free = feed_of(slow, "held"), feed_of(slow, "other")
@@ -190,20 +186,20 @@ def test_given_a_job_that_is_held_when_asked_for_the_next_then_only_others_uploa
         ({"R": {"Status": "FIRED", "Action": "stopped"}, "ProfilerReport": {"Status": "FIRED"}}, False),
     ],
 )
-def test_given_rows_when_a_rule_has_fired_then_it_is_under_way_until_its_action_is_recorded(
+def test_fired_rule_is_under_way_until_its_action_is_recorded(
     rows: dict[str, dict[str, object]], under_way: bool
 ) -> None:
     assert is_fire_under_way(rows) is under_way
 
 
-def test_given_nodes_of_which_one_is_unknown_when_asked_how_far_then_there_is_no_answer() -> None:
+def test_progress_is_unknown_while_one_node_is_unknown() -> None:
     progress = judged(5, "algo-1")
 
     assert progress.through(1) == START + 300
     assert progress.through(2) is None
 
 
-def test_given_cursors_when_applied_objects_are_counted_then_each_lane_has_its_own() -> None:
+def test_applied_objects_are_counted_per_lane_by_cursor() -> None:
     root = "job/profiler-output"
     keys = [
         f"{root}/system/incremental/2026112109/{START}.algo-1.json",

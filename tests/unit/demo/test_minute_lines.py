@@ -58,21 +58,19 @@ def snapshots_of(body: bytes) -> list[list[dict[str, object]]]:
     return [lines[a:b] for a, b in pairwise([*cuts, len(lines)])]
 
 
-def test_given_a_minute_when_written_then_its_lines_have_exactly_the_shapes_of_real_ones(minutes: list[bytes]) -> None:
+def test_lines_of_a_minute_have_the_shapes_of_real_ones(minutes: list[bytes]) -> None:
     shapes = {shape(line) for line in minutes[3].decode().splitlines()}
 
     assert shapes == {shape(line) for line in REAL_LINES}
 
 
-def test_given_a_minute_when_written_then_every_line_ends_in_one_line_feed(minutes: list[bytes]) -> None:
+def test_every_line_of_a_minute_ends_in_one_line_feed(minutes: list[bytes]) -> None:
     assert minutes[3].endswith(b"}\n")
     assert b"\n\n" not in minutes[3]
     assert b"\r" not in minutes[3]
 
 
-def test_given_recorded_counts_when_written_then_the_lines_carry_their_percentages(
-    samples: NodeSamples, minutes: list[bytes]
-) -> None:
+def test_lines_carry_the_percentages_of_recorded_counts(samples: NodeSamples, minutes: list[bytes]) -> None:
     row = samples.rows(3).start + 5
     snapshot = {(line["Name"], line["Dimension"]): line["Value"] for line in snapshots_of(minutes[3])[5]}
 
@@ -84,9 +82,7 @@ def test_given_recorded_counts_when_written_then_the_lines_carry_their_percentag
     assert snapshot["MemoryUsedPercent", ""] == int(samples.host_memory[row]) / 100
 
 
-def test_given_recorded_counts_when_written_then_rates_are_per_second(
-    samples: NodeSamples, minutes: list[bytes]
-) -> None:
+def test_rates_of_recorded_counts_are_per_second(samples: NodeSamples, minutes: list[bytes]) -> None:
     row = samples.rows(3).start + 5
     elapsed_s = float(samples.ticks_us[row] - samples.ticks_us[row - 1]) / 1e6
     snapshot = {(line["Name"], line["Dimension"]): line["Value"] for line in snapshots_of(minutes[3])[5]}
@@ -98,7 +94,7 @@ def test_given_recorded_counts_when_written_then_rates_are_per_second(
     assert received == pytest.approx(int(samples.network[row, 0]) * 1_024 / elapsed_s, abs=0.01)
 
 
-def test_given_the_first_minute_when_written_then_it_starts_late_and_its_first_snapshot_has_only_gpu_and_memory(
+def test_first_minute_starts_late_with_only_gpu_and_memory(
     minutes: list[bytes],
 ) -> None:
     first, second, *_ = snapshots_of(minutes[0])
@@ -108,7 +104,7 @@ def test_given_the_first_minute_when_written_then_it_starts_late_and_its_first_s
     assert {line["Type"] for line in second} == set(GROUPS)
 
 
-def test_given_a_snapshot_when_written_then_groups_share_a_time_each_and_the_network_comes_last(
+def test_snapshot_groups_share_a_time_and_network_is_last(
     minutes: list[bytes],
 ) -> None:
     for snapshot in snapshots_of(minutes[3]):
@@ -122,14 +118,14 @@ def test_given_a_snapshot_when_written_then_groups_share_a_time_each_and_the_net
         assert times[-1] - times[0] <= 0.0251
 
 
-def test_given_many_snapshots_when_written_then_the_order_of_groups_and_devices_changes(minutes: list[bytes]) -> None:
+def test_order_of_groups_and_devices_varies_over_snapshots(minutes: list[bytes]) -> None:
     snapshots = snapshots_of(minutes[3])
 
     assert len({tuple(kind for kind, _ in groupby(snapshot, _kind)) for snapshot in snapshots}) > 5
     assert len({tuple(line["Name"] for line in snapshot if line["Type"] == "cpu") for snapshot in snapshots}) > 5
 
 
-def test_given_no_knobs_when_a_minute_is_made_then_it_is_that_of_a_large_node() -> None:
+def test_default_minute_is_that_of_a_large_node() -> None:
     body = minute_of_node()
 
     assert body.count(b"\n") == 25_320
@@ -139,7 +135,7 @@ def test_given_no_knobs_when_a_minute_is_made_then_it_is_that_of_a_large_node() 
 @pytest.mark.parametrize(
     ("interval_ms", "snapshots"), [(100, 600), (200, 300), (500, 120), (1_000, 60), (5_000, 12), (60_000, 1)]
 )
-def test_given_a_sampling_period_when_a_minute_is_made_then_it_is_full(interval_ms: int, snapshots: int) -> None:
+def test_minute_of_any_sampling_period_is_full(interval_ms: int, snapshots: int) -> None:
     minute = START + 600
     body = minute_of_node(cores=2, gpus=1, interval_ms=interval_ms, minute=minute, every_counter=True)
     times = [json.loads(line)["Timestamp"] for line in body.splitlines()]
@@ -149,7 +145,7 @@ def test_given_a_sampling_period_when_a_minute_is_made_then_it_is_full(interval_
     assert max(times) < minute + 60.1
 
 
-def test_given_a_seed_when_a_minute_is_made_again_then_it_is_the_same_and_another_seed_gives_another() -> None:
+def test_minute_is_reproduced_by_its_seed_alone() -> None:
     body = minute_of_node(cores=4, gpus=1, seed=3)
 
     assert minute_of_node(cores=4, gpus=1, seed=3) == body

@@ -3,7 +3,7 @@
 from demo.live.quiet import Quiet
 
 
-def test_given_something_that_changes_now_and_then_when_waited_for_then_it_is_never_over() -> None:
+def test_occasional_changes_keep_the_wait_going() -> None:
     now = 0.0
     quiet = Quiet(lambda: now, limit_s=10.0)
     for step in range(100):
@@ -12,7 +12,7 @@ def test_given_something_that_changes_now_and_then_when_waited_for_then_it_is_ne
         assert not quiet.is_over
 
 
-def test_given_nothing_that_changes_when_waited_for_then_it_is_over_after_the_limit() -> None:
+def test_wait_is_over_after_the_limit_without_changes() -> None:
     now = 100.0
     quiet = Quiet(lambda: now, limit_s=10.0)
     quiet.note("same")
@@ -24,7 +24,7 @@ def test_given_nothing_that_changes_when_waited_for_then_it_is_over_after_the_li
     assert quiet.is_over
 
 
-def test_given_nothing_noted_at_all_when_waited_for_then_it_is_over_after_the_limit() -> None:
+def test_wait_is_over_after_the_limit_without_any_notes() -> None:
     now = 0.0
     quiet = Quiet(lambda: now, limit_s=10.0)
     now = 11.0

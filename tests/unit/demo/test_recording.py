@@ -36,7 +36,7 @@ def assert_same(one: NodeSamples | ProcessTimeline, other: NodeSamples | Process
         assert column.dtype == columns(other)[name].dtype, name
 
 
-def test_given_a_recording_when_saved_and_loaded_then_nothing_has_changed(tmp_path: Path) -> None:
+def test_saved_recording_is_loaded_unchanged(tmp_path: Path) -> None:
     made = record(WORKLOADS["slow_steps"], seed=1, start=START)
 
     made.save(tmp_path / "one.npz")
@@ -48,14 +48,14 @@ def test_given_a_recording_when_saved_and_loaded_then_nothing_has_changed(tmp_pa
     assert_same(loaded.processes[0], made.processes[0])
 
 
-def test_given_a_recording_when_saved_twice_then_the_bytes_are_equal(tmp_path: Path, healthy: Recording) -> None:
+def test_saving_a_recording_twice_writes_equal_bytes(tmp_path: Path, healthy: Recording) -> None:
     healthy.save(tmp_path / "one.npz")
     Recording.load(tmp_path / "one.npz").save(tmp_path / "other.npz")
 
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
 
 
-def test_given_a_file_of_another_format_when_loaded_then_the_error_names_file_and_format(tmp_path: Path) -> None:
+def test_foreign_format_error_names_file_and_format(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "old.npz", about=np.frombuffer(b'{"format": 0}', dtype=np.uint8))
 
     with pytest.raises(RecordingError, match=r"old\.npz: format is 0, expected 1"):
@@ -63,7 +63,7 @@ def test_given_a_file_of_another_format_when_loaded_then_the_error_names_file_an
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_given_the_seed_when_recorded_again_then_the_stored_recording_results(name: str) -> None:
+def test_seed_reproduces_the_stored_recording(name: str) -> None:
     stored = Recording.load(RECORDINGS / f"{name}.npz")
     made = record(WORKLOADS[name], seed=SEED + list(WORKLOADS).index(name), start=START)
 
@@ -73,7 +73,7 @@ def test_given_the_seed_when_recorded_again_then_the_stored_recording_results(na
         assert_same(process, made_process)
 
 
-def test_given_the_stored_recordings_when_measured_then_they_are_small() -> None:
+def test_stored_recordings_are_small() -> None:
     sizes = {path.stem: path.stat().st_size for path in RECORDINGS.glob("*.npz")}
 
     assert set(sizes) == set(NAMES)
@@ -81,7 +81,7 @@ def test_given_the_stored_recordings_when_measured_then_they_are_small() -> None
     assert sum(sizes.values()) < 3_000_000
 
 
-def test_given_a_job_when_expanded_then_it_has_every_minute_of_each_node_and_both_end_marks(
+def test_expanded_job_has_all_minutes_and_both_end_marks(
     uploads: list[RecordedObject],
 ) -> None:
     minutes = [match for upload in uploads if (match := SYSTEM_KEY.fullmatch(upload.key))]
@@ -94,7 +94,7 @@ def test_given_a_job_when_expanded_then_it_has_every_minute_of_each_node_and_bot
     assert {m[1] for m in minutes} == {"2026071409"}
 
 
-def test_given_a_job_when_expanded_then_objects_come_in_the_order_of_their_appearance(
+def test_expanded_objects_are_in_order_of_appearance(
     uploads: list[RecordedObject],
 ) -> None:
     times = [upload.appears_at for upload in uploads]
@@ -107,7 +107,7 @@ def test_given_a_job_when_expanded_then_objects_come_in_the_order_of_their_appea
     assert [upload.body for upload in uploads[-2:]] == [b"", b""]
 
 
-def test_given_a_job_when_expanded_then_a_minute_appears_within_a_second_of_its_end_and_the_first_after_the_second(
+def test_expanded_minute_appears_within_a_second_of_its_end(
     uploads: list[RecordedObject],
 ) -> None:
     delays = {
@@ -120,7 +120,7 @@ def test_given_a_job_when_expanded_then_a_minute_appears_within_a_second_of_its_
     assert all(0 < delays[minute] < 1 for minute in range(1, 25))
 
 
-def test_given_a_job_when_it_ends_then_its_last_objects_appear_two_to_five_seconds_before_the_mark(
+def test_last_objects_appear_two_to_five_seconds_before_the_mark(
     uploads: list[RecordedObject],
 ) -> None:
     last = [next(u for u in reversed(uploads) if pattern.fullmatch(u.key)) for pattern in (SYSTEM_KEY, EVENTS_KEY)]
@@ -128,7 +128,7 @@ def test_given_a_job_when_it_ends_then_its_last_objects_appear_two_to_five_secon
     assert all(2 <= uploads[-2].appears_at - upload.appears_at <= 5 for upload in last)
 
 
-def test_given_an_object_when_expanded_then_every_sample_lies_in_the_minute_of_its_name(
+def test_samples_of_an_object_lie_in_the_minute_of_its_name(
     uploads: list[RecordedObject],
 ) -> None:
     for upload in uploads:
@@ -137,9 +137,7 @@ def test_given_an_object_when_expanded_then_every_sample_lies_in_the_minute_of_i
             assert int(match[2]) <= min(times) <= max(times) < int(match[2]) + 60.03
 
 
-def test_given_another_start_when_expanded_then_names_and_times_move_by_the_difference(
-    healthy: Recording, uploads: list[RecordedObject]
-) -> None:
+def test_names_and_times_shift_with_another_start(healthy: Recording, uploads: list[RecordedObject]) -> None:
     shift = 3 * 86_400
     moved = list(healthy.objects("job-1", prefix="runs/", start=START + shift))
 
@@ -154,20 +152,16 @@ def test_given_another_start_when_expanded_then_names_and_times_move_by_the_diff
     assert moved[-1].appears_at - uploads[-1].appears_at == pytest.approx(shift)
 
 
-def test_given_a_start_off_the_minute_when_expanded_then_it_is_refused(healthy: Recording) -> None:
+def test_start_off_the_minute_is_refused(healthy: Recording) -> None:
     with pytest.raises(RecordingError, match=r"start is 1784021041, expected an epoch second on the minute"):
         next(healthy.objects("job-1", start=START + 1))
 
 
-def test_given_a_job_when_expanded_twice_then_the_objects_are_equal(
-    healthy: Recording, uploads: list[RecordedObject]
-) -> None:
+def test_expanding_a_job_twice_yields_equal_objects(healthy: Recording, uploads: list[RecordedObject]) -> None:
     assert list(healthy.objects("job-1", prefix="runs/")) == uploads
 
 
-def test_given_a_stop_when_the_job_is_cut_then_what_was_uploaded_stays_and_the_open_files_and_marks_follow(
-    healthy: Recording, uploads: list[RecordedObject]
-) -> None:
+def test_cut_job_keeps_uploads_and_adds_open_files_and_marks(healthy: Recording, uploads: list[RecordedObject]) -> None:
     stopped_at = 910.0
     cut = list(healthy.until(stopped_at).objects("job-1", prefix="runs/"))
 
@@ -185,6 +179,6 @@ def test_given_a_stop_when_the_job_is_cut_then_what_was_uploaded_stays_and_the_o
 
 
 @pytest.mark.parametrize("elapsed_s", [0.0, 9.0, 1_600.0])
-def test_given_a_stop_outside_the_job_when_it_is_cut_then_it_is_refused(healthy: Recording, elapsed_s: float) -> None:
+def test_stop_time_outside_the_job_is_refused(healthy: Recording, elapsed_s: float) -> None:
     with pytest.raises(RecordingError, match=r"expected a time within its 1508\.0 s"):
         healthy.until(elapsed_s)

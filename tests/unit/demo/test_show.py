@@ -30,9 +30,7 @@ def test_given_a_phase_when_said_then_the_line_has_both_times(screen: Screen, ou
     assert output.getvalue() == "   1.0 s  stack deployed (4.2 s)\n"
 
 
-def test_given_rows_when_they_change_then_only_changes_of_whole_jobs_are_said(
-    screen: Screen, output: io.StringIO
-) -> None:
+def test_only_changed_rows_of_whole_jobs_are_printed(screen: Screen, output: io.StringIO) -> None:
     waiting = {"R": {"Status": "WARMING_UP"}, "R#algo-1": {"Status": "FIRED", "Reason": "on one node"}}
 
     screen.rows("job", waiting)
@@ -43,9 +41,7 @@ def test_given_rows_when_they_change_then_only_changes_of_whole_jobs_are_said(
     assert lines == ["job  R  WARMING_UP", "job  R  WARMING_UP -> FIRED: low"]
 
 
-def test_given_piped_output_when_uploads_go_on_then_there_is_a_line_every_five_minutes_and_no_bar(
-    screen: Screen, output: io.StringIO
-) -> None:
+def test_piped_upload_prints_a_line_every_five_minutes(screen: Screen, output: io.StringIO) -> None:
     feed = JobFeed(job="job", recording=Recording.load(RECORDINGS / "slow_steps.npz"), start=1_795_252_200)
 
     with screen.bars([feed]):
@@ -58,9 +54,7 @@ def test_given_piped_output_when_uploads_go_on_then_there_is_a_line_every_five_m
     assert "\x1b" not in output.getvalue()
 
 
-def test_given_rows_of_a_job_when_shown_as_a_table_then_each_is_one_line_in_order(
-    screen: Screen, output: io.StringIO
-) -> None:
+def test_table_of_rows_has_one_line_each_in_order(screen: Screen, output: io.StringIO) -> None:
     long = "a sentence " * 100
     rows = {
         "R#algo-1": {"Status": "OK", "Measured": Decimal("94")},
@@ -76,7 +70,7 @@ def test_given_rows_of_a_job_when_shown_as_a_table_then_each_is_one_line_in_orde
     assert lines[-2].rstrip().endswith("…")
 
 
-def test_given_a_narrow_terminal_when_shown_as_a_table_then_what_matters_most_is_left(output: io.StringIO) -> None:
+def test_narrow_table_keeps_what_matters_most(output: io.StringIO) -> None:
     screen = Screen(Console(file=output, width=100))
 
     screen.table("job", {"R": {"Status": "OK", "FiredAt": "2026-11-21T09:00:00.000Z", "Reason": "fine"}})

@@ -41,7 +41,7 @@ def steps_of(body: bytes) -> list[str]:
     return [event["args"]["step_num"] for event in json.loads(body) if event["ph"] == "X"]
 
 
-def test_given_two_steps_when_written_then_the_file_is_that_of_the_real_hook() -> None:
+def test_two_steps_make_the_file_of_the_real_hook() -> None:
     steps = process([21.993413, 22.081597], [0.087137, 0.083633])
 
     (file,) = timeline_files(steps, PHASES, start=START, closed_us=30_000_000)
@@ -51,7 +51,7 @@ def test_given_two_steps_when_written_then_the_file_is_that_of_the_real_hook() -
     assert file.closed_us == (START + 30) * 1_000_000
 
 
-def test_given_steps_when_one_comes_more_than_a_minute_after_the_last_closing_then_a_new_file_begins_with_it() -> None:
+def test_step_over_a_minute_after_closing_begins_a_new_file() -> None:
     ends_s = [20.0, 69.9, 70.0, 70.1, 130.0, 130.2]
     steps = process([end - 0.05 for end in ends_s], [0.05] * 6)
 
@@ -62,7 +62,7 @@ def test_given_steps_when_one_comes_more_than_a_minute_after_the_last_closing_th
     assert [file.closed_us - START * 1_000_000 for file in files] == [70_100_000, 130_200_000, 200_000_000]
 
 
-def test_given_a_silent_process_when_its_next_step_comes_late_then_its_file_stays_open_until_then() -> None:
+def test_file_of_a_silent_process_stays_open_until_its_next_step() -> None:
     steps = process([20.0, 400.0], [1.0, 1.0])
 
     first, _ = timeline_files(steps, PHASES, start=START, closed_us=500_000_000)
@@ -71,7 +71,7 @@ def test_given_a_silent_process_when_its_next_step_comes_late_then_its_file_stay
     assert first.closed_us == (START + 401) * 1_000_000
 
 
-def test_given_a_large_file_when_the_next_event_comes_then_it_is_rotated_by_size() -> None:
+def test_large_file_is_rotated_by_size_at_the_next_event() -> None:
     steps = process([20 + 0.01 * k for k in range(100)], [0.005] * 100)
 
     files = list(timeline_files(steps, PHASES, start=START, closed_us=60_000_000, max_bytes=2_000))
@@ -81,7 +81,7 @@ def test_given_a_large_file_when_the_next_event_comes_then_it_is_rotated_by_size
     assert all(2_000 < len(file.body) < 2_400 for file in files[:-1])
 
 
-def test_given_several_phases_when_rotated_then_each_file_names_its_own_and_phase_numbers_stay() -> None:
+def test_rotated_files_name_their_own_phases_with_fixed_numbers() -> None:
     events = process([20.0, 21.0, 90.0], [0.5, 0.4, 0.4], loader=(0,))
 
     files = [json.loads(file.body) for file in timeline_files(events, PHASES, start=START, closed_us=95_000_000)]
@@ -93,11 +93,11 @@ def test_given_several_phases_when_rotated_then_each_file_names_its_own_and_phas
     ]
 
 
-def test_given_an_event_outside_steps_when_written_then_it_carries_its_arguments_and_no_step_number() -> None:
+def test_event_outside_steps_has_arguments_and_no_step_number() -> None:
     (file,) = timeline_files(process([20.0], [0.5], loader=(0,)), PHASES, start=START, closed_us=30_000_000)
 
     assert json.loads(file.body)[-1]["args"] == {"pid": 905, "num_workers": 8, "pin_memory": True}
 
 
-def test_given_a_process_without_events_when_it_ends_then_it_leaves_no_file() -> None:
+def test_process_without_events_leaves_no_file() -> None:
     assert list(timeline_files(process([], []), PHASES, start=START, closed_us=30_000_000)) == []

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, uploads
-from trainguard.engine.messages.sqs_messages import Message
-from trainguard.records import RuleRow, Status, StreamKey
+from trainguard.core.records import RuleRow, Status, StreamKey
+from trainguard.engine.messages.created_objects import Message
 
 UPLOADS = uploads()
 NODES = {
@@ -70,7 +70,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("body", "counter"), CASES.values(), ids=CASES.keys())
-def test_given_a_bad_object_when_its_turn_comes_then_it_is_counted_named_and_passed(body: bytes, counter: str) -> None:
+def test_bad_object_is_counted_named_and_skipped(body: bytes, counter: str) -> None:
     bad = Upload(VICTIM.at, VICTIM.key, body)
     network = play(bad, [*NODES["algo-1"], *NODES["algo-2"]])
     victim = network.node(StreamKey(JOB, "algo-1", "system"))
@@ -88,14 +88,14 @@ def test_given_a_bad_object_when_its_turn_comes_then_it_is_counted_named_and_pas
     assert network.queue == []
 
 
-def test_given_a_bad_object_when_the_rest_is_as_before_then_the_verdict_is_too() -> None:
+def test_bad_object_does_not_change_the_verdict() -> None:
     network = play(Upload(VICTIM.at, VICTIM.key, b""), [*NODES["algo-1"], *NODES["algo-2"]])
     assert row(network, "LowGPUUtilization#algo-1").status is Status.FIRED
     assert row(network, "LowGPUUtilization#algo-2").status is Status.OK
 
 
 @pytest.mark.parametrize("body", [b"", b"[{]", b"\xff\xfe\x00\x01", FRAMEWORK[2].body[:-25], b"{}", b"null"])
-def test_given_a_bad_framework_object_when_its_turn_comes_then_it_is_counted_named_and_passed(body: bytes) -> None:
+def test_bad_framework_object_is_counted_named_and_skipped(body: bytes) -> None:
     bad = Upload(FRAMEWORK[2].at, FRAMEWORK[2].key, body)
     network = play(bad, FRAMEWORK)
     record = network.node(StreamKey(JOB, "algo-1", "framework"))
@@ -115,16 +115,14 @@ def test_given_a_bad_framework_object_when_its_turn_comes_then_it_is_counted_nam
         ),
     ],
 )
-def test_given_a_message_of_a_wrong_shape_when_processed_then_it_is_acknowledged_and_counted(
-    body: str, what: str
-) -> None:
+def test_malformed_message_is_acknowledged_and_counted(body: str, what: str) -> None:
     network = Network()
     outcome = network.batch.process([Message("m", body)])
     assert (outcome.failed, outcome.refused) == ((), ("m",))
     assert network.world.journal.totals[what] == 1
 
 
-def test_given_a_foreign_key_among_good_objects_when_processed_then_only_it_is_refused() -> None:
+def test_foreign_key_among_good_objects_is_refused_alone() -> None:
     network = Network()
     foreign = Upload(0.0, f"{JOB}/rule-output/ProfilerReport-1/profiler-output/{VICTIM.key.split('/', 2)[2]}", b"")
     for upload in (foreign, VICTIM):

@@ -10,19 +10,25 @@ import pytest
 from tests.support.delivery import object_message
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_doorbells import created, messages, notified, record, system
-from trainguard.adapters.memory.faults import Fault
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import MessageError, PortUnavailableError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import NodeTask, Timing
+from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.evaluate import NodeEvaluator
-from trainguard.engine.jobs import admission
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
-from trainguard.engine.messages.created_objects import CreatedObject, created_objects
-from trainguard.engine.messages.sqs_messages import JobMessages, Message, encode_task, sort_messages
-from trainguard.errors import MessageError, PortUnavailableError
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
-from trainguard.ports import NodeTask, Timing
-from trainguard.records import JobRecord, JobStatus, StreamKey
+from trainguard.engine.messages.created_objects import (
+    CreatedObject,
+    JobMessages,
+    Message,
+    created_objects,
+    encode_task,
+    sort_messages,
+)
+from trainguard.testing.memory.faults import Fault
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 UPLOADS = uploads()
 SYSTEM_1 = [each for each in UPLOADS if "system/incremental" in each.key and "algo-1" in each.key]
@@ -47,7 +53,7 @@ def sorted_jobs(*bodies: str, deliveries: int = 1) -> list[JobMessages]:
         ([replace(CLOSE, action="flush", flush_before=at) for at in (5.0, 7.0, 6.0)], False, 7.0),
     ],
 )
-def test_given_tasks_for_one_stream_when_sorted_then_one_piece_of_work_does_what_all_ask(
+def test_tasks_for_one_stream_are_merged_into_one_piece_of_work(
     tasks: list[NodeTask], close: bool, before: float | None
 ) -> None:
     (job,) = sorted_jobs(*map(encode_task, tasks))
@@ -57,7 +63,7 @@ def test_given_tasks_for_one_stream_when_sorted_then_one_piece_of_work_does_what
 
 
 @pytest.mark.parametrize(("deliveries", "repeated"), [(1, False), (2, True), (3, True)])
-def test_given_messages_that_come_again_when_sorted_then_the_work_is_repeated(deliveries: int, repeated: bool) -> None:
+def test_redelivered_messages_repeat_the_work(deliveries: int, repeated: bool) -> None:
     (job,) = sorted_jobs(created(system()), deliveries=deliveries)
     assert job.nodes[SYSTEM].work.repeated is repeated
     (job,) = sorted_jobs(encode_task(CLOSE), deliveries=deliveries)
@@ -69,23 +75,23 @@ def test_given_messages_that_come_again_when_sorted_then_the_work_is_repeated(de
         assert len(joined.nodes[SYSTEM].work.messages) == 2
 
 
-def test_given_tasks_of_two_registrations_and_objects_when_sorted_then_each_is_apart() -> None:
+def test_tasks_of_two_registrations_and_objects_are_separate() -> None:
     jobs = sorted_jobs(encode_task(CLOSE), encode_task(replace(CLOSE, generation=2)), created(system()))
     assert [(job.generation, job.source is None) for job in jobs] == [(0, True), (2, True), (0, False)]
 
 
-def test_given_a_task_of_a_version_without_registrations_when_sorted_then_it_is_for_the_first() -> None:
+def test_task_without_a_registration_is_for_the_first_one() -> None:
     named = {"trainguard": "task", "job": "job", "node": "algo-1", "stream": "system", "action": "close"}
     (job,), _ = sort_messages([Message("m", json.dumps(named))], FAMILIES)
     assert (job.generation, job.nodes[SYSTEM].work.repeated) == (0, False)
 
 
-def test_given_a_message_that_names_a_task_late_when_sorted_then_it_is_no_task() -> None:
+def test_message_that_names_its_task_late_is_no_task() -> None:
     body = json.loads(created(system()))
     far = json.dumps({"padding": "x" * 100} | body | {"task": "task"})
     assert len(sorted_jobs(far)) == 1
-    near = json.dumps({"a": "task"} | body)
-    _, (refusal,) = sort_messages(messages(near), FAMILIES)
+    near_threshold = json.dumps({"a": "task"} | body)
+    _, (refusal,) = sort_messages(messages(near_threshold), FAMILIES)
     assert (refusal.what, refusal.is_delivered_again) == ("malformed_messages", False)
 
 
@@ -100,9 +106,7 @@ def failing(error: Exception) -> Callable[[str, str], ProfileRoot | None]:
     ("error", "what"),
     [(PortUnavailableError("Jobs", "load", "down"), "port_failures"), (KeyError("odd"), "evaluation_failures")],
 )
-def test_given_a_table_that_does_not_answer_when_sorted_then_the_message_comes_again_and_its_neighbour_is_for_its_node(
-    error: Exception, what: str
-) -> None:
+def test_unanswering_table_retries_only_the_affected_message(error: Exception, what: str) -> None:
     trace = created("team/job/logs/n.pt.trace.json")
     (job,), (refusal,) = sort_messages(messages(trace, created(system())), FAMILIES, failing(error))
     assert job.message_ids == ["m1"]
@@ -119,9 +123,7 @@ def test_given_a_table_that_does_not_answer_when_sorted_then_the_message_comes_a
         (notified(), []),
     ],
 )
-def test_given_a_body_when_read_then_its_objects_are_named_as_they_are(
-    body: str, found: list[tuple[str, bool]]
-) -> None:
+def test_body_of_a_message_names_its_objects_unchanged(body: str, found: list[tuple[str, bool]]) -> None:
     objects = [each for each in created_objects(body) if isinstance(each, CreatedObject)]
     assert [(each.key, each.is_filtered) for each in objects] == found
     assert all(each.bucket == "profiles" and each.at.timestamp() == START + 60.0 for each in objects)
@@ -135,14 +137,14 @@ def test_given_a_body_when_read_then_its_objects_are_named_as_they_are(
         (notified(record("k", name="ObjectRemoved:" + "z" * 300)), 200 - len("ObjectRemoved:")),
     ],
 )
-def test_given_what_is_no_object_when_read_then_200_characters_of_it_are_shown(body: str, shown: int) -> None:
+def test_invalid_object_is_shown_by_its_first_200_characters(body: str, shown: int) -> None:
     (fault,) = created_objects(body)
     assert isinstance(fault, MessageError)
     assert str(fault).count("z") == shown
 
 
 class Batch:
-    """A processor on a world in memory, in which nothing fails unless it is told to."""
+    """A processor on a world in memory, in which nothing fails unless it is set to."""
 
     def __init__(self, *, known: bool = True, has_time: bool = True) -> None:
         self.world = MemoryWorld()
@@ -173,7 +175,7 @@ class Batch:
         return {what: amount for what, amount in journal.totals.items() if what != "objects_applied"}
 
 
-def test_given_objects_of_two_jobs_when_one_s_table_fails_then_its_messages_alone_are_given_back() -> None:
+def test_failing_table_of_one_job_returns_only_its_messages() -> None:
     batch = Batch()
     batch.world.faults.schedule("Jobs.load", Fault.FAIL_BEFORE)
     other = replace(SYSTEM_1[0], key=SYSTEM_1[0].key.replace(JOB, "other-job"))
@@ -182,7 +184,7 @@ def test_given_objects_of_two_jobs_when_one_s_table_fails_then_its_messages_alon
     assert batch.counted == {"port_failures": 1, "malformed_messages": 1}
 
 
-def test_given_no_time_when_a_batch_is_processed_then_every_stream_s_messages_are_given_back_once() -> None:
+def test_batch_without_time_returns_each_message_once() -> None:
     batch = Batch(has_time=False)
     two = replace(SYSTEM_1[0], key=SYSTEM_1[0].key.replace("algo-1", "algo-2"))
     outcome = batch.process(notified(record(SYSTEM_1[0].key), record(two.key)))
@@ -200,7 +202,7 @@ def test_given_no_time_when_a_batch_is_processed_then_every_stream_s_messages_ar
         (replace(CLOSE, job=JOB, generation=1), 0, {"outdated_tasks": 1}),
     ],
 )
-def test_given_a_task_when_its_job_was_registered_anew_then_it_is_passed_over_and_counted(
+def test_task_of_a_reregistered_job_is_skipped_and_counted(
     task: NodeTask, generation: int, counted: dict[str, int]
 ) -> None:
     batch = Batch()
@@ -220,9 +222,7 @@ def test_given_a_task_when_its_job_was_registered_anew_then_it_is_passed_over_an
     ("bucket", "prefix", "counted"),
     [("other", "", "foreign_keys"), (BUCKET, "copy/", "foreign_keys"), (BUCKET, "", None)],
 )
-def test_given_objects_when_they_lie_elsewhere_than_their_job_s_then_they_are_counted_and_not_judged(
-    bucket: str, prefix: str, counted: str | None
-) -> None:
+def test_objects_outside_the_job_location_are_counted_not_judged(bucket: str, prefix: str, counted: str | None) -> None:
     batch = Batch()
     batch.put(SYSTEM_1[0])
     outcome = batch.process(created(prefix + SYSTEM_1[0].key, bucket=bucket, time="2026-11-21T08:01:00Z"))
@@ -245,7 +245,7 @@ def test_given_objects_when_they_lie_elsewhere_than_their_job_s_then_they_are_co
     ],
 )
 @pytest.mark.parametrize("rings", ["mark", "file"])
-def test_given_an_end_mark_or_a_file_when_it_rings_then_what_is_said_of_the_job_decides_whether_it_is_closed(
+def test_end_mark_or_job_file_closes_by_the_state_of_the_job(
     known: bool, status: JobStatus, file: str | None, closing: bool, final: bool, rings: str
 ) -> None:
     batch = Batch(known=known)
@@ -264,9 +264,7 @@ def test_given_an_end_mark_or_a_file_when_it_rings_then_what_is_said_of_the_job_
 
 
 @pytest.mark.parametrize(("file", "registered"), [(b'{"name": "small-job"}', True), (b"{", False), (None, False)])
-def test_given_a_job_s_file_alone_when_it_rings_then_the_job_is_known_if_the_file_can_be_used(
-    file: bytes | None, registered: bool
-) -> None:
+def test_job_file_alone_registers_the_job_if_it_is_usable(file: bytes | None, registered: bool) -> None:
     batch = Batch(known=False)
     upload = Upload(START, f"{JOB}/job.json", b"" if file is None else file)
     if file is not None:
@@ -276,9 +274,7 @@ def test_given_a_job_s_file_alone_when_it_rings_then_the_job_is_known_if_the_fil
 
 
 @pytest.mark.parametrize(("closing", "summarised"), [(True, True), (False, False)])
-def test_given_a_job_that_ends_when_an_object_of_it_comes_then_it_is_summarised_at_once(
-    closing: bool, summarised: bool
-) -> None:
+def test_object_of_an_ending_job_summarises_it_at_once(closing: bool, summarised: bool) -> None:
     batch = Batch()
     batch.process(*batch.put(SYSTEM_1[0]))
     batch.world.jobs.update_status(replace(batch.job, closing=closing))
@@ -286,7 +282,7 @@ def test_given_a_job_that_ends_when_an_object_of_it_comes_then_it_is_summarised_
     assert any(row.node is None for row in batch.world.rows.of_job(JOB)) is summarised
 
 
-def test_given_a_job_that_ends_when_its_summary_fails_then_all_its_messages_are_given_back_once() -> None:
+def test_failed_summary_of_an_ending_job_returns_messages_once() -> None:
     batch = Batch()
     batch.process(*batch.put(SYSTEM_1[0]))
     batch.world.jobs.update_status(replace(batch.job, closing=True))
@@ -302,9 +298,7 @@ def test_given_a_job_that_ends_when_its_summary_fails_then_all_its_messages_are_
         ("NodeStates.save", Fault.CONFLICT, "state_conflicts_exhausted"),
     ],
 )
-def test_given_a_store_that_fails_when_a_stream_is_evaluated_then_its_messages_are_given_back_and_counted(
-    operation: str, fault: Fault, what: str
-) -> None:
+def test_failing_store_returns_stream_messages_and_is_counted(operation: str, fault: Fault, what: str) -> None:
     batch = Batch()
     batch.world.faults.schedule(operation, fault, times=4)
     assert batch.process(*batch.put(SYSTEM_1[0])).failed == ("m0",)
@@ -313,7 +307,7 @@ def test_given_a_store_that_fails_when_a_stream_is_evaluated_then_its_messages_a
     assert (entry.where["job"], entry.where["node"]) == (JOB, "algo-1#system")
 
 
-def test_given_a_defect_of_ours_when_a_stream_is_evaluated_then_its_messages_are_given_back() -> None:
+def test_internal_error_in_a_stream_returns_its_messages() -> None:
     batch = Batch()
 
     def broken(*_: Any) -> bool:
@@ -325,7 +319,7 @@ def test_given_a_defect_of_ours_when_a_stream_is_evaluated_then_its_messages_are
     assert batch.counted == {"evaluation_failures": 1}
 
 
-def test_given_a_defect_of_ours_when_a_job_is_looked_up_then_all_its_messages_are_given_back() -> None:
+def test_internal_error_in_a_job_lookup_returns_all_its_messages() -> None:
     batch = Batch()
 
     def broken(*_: Any) -> None:
@@ -344,9 +338,7 @@ def test_given_a_defect_of_ours_when_a_job_is_looked_up_then_all_its_messages_ar
         ("MOST_OTHER_STREAMS", SYSTEM_1[0].key.replace("algo-1", "host"), "streams_refused"),
     ],
 )
-def test_given_names_beyond_a_limit_when_they_come_then_they_are_counted_and_acknowledged(
-    limit: str, key: str, counted: str
-) -> None:
+def test_names_beyond_a_limit_are_counted_and_acknowledged(limit: str, key: str, counted: str) -> None:
     batch = Batch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(admission, limit, 0)
@@ -355,7 +347,7 @@ def test_given_names_beyond_a_limit_when_they_come_then_they_are_counted_and_ack
     assert batch.counted == {counted: 1}
 
 
-def test_given_a_file_that_says_more_when_it_rings_again_then_the_item_follows_and_is_not_written_twice() -> None:
+def test_updated_job_file_changes_the_item_and_is_written_once() -> None:
     batch = Batch(known=False)
     batch.process(*batch.put(SYSTEM_1[0]))
     for _ in range(2):
@@ -365,7 +357,7 @@ def test_given_a_file_that_says_more_when_it_rings_again_then_the_item_follows_a
         assert batch.world.faults.calls.count("Jobs.update_status") == 1
 
 
-def test_given_a_question_about_the_end_that_fails_when_a_mark_rings_then_it_alone_is_given_back() -> None:
+def test_failed_end_query_returns_only_its_end_mark() -> None:
     batch = Batch()
     batch.process(*batch.put(SYSTEM_1[0]))
     batch.world.faults.schedule("TrainingJobs.describe", Fault.FAIL_BEFORE)
@@ -374,7 +366,7 @@ def test_given_a_question_about_the_end_that_fails_when_a_mark_rings_then_it_alo
     assert not batch.job.closing
 
 
-def test_given_a_job_that_sagemaker_comes_to_know_this_moment_when_a_mark_rings_then_the_tick_recognises_it() -> None:
+def test_job_unknown_at_its_end_mark_is_recognised_by_the_tick() -> None:
     batch = Batch(known=False)
     batch.process(*batch.put(SYSTEM_1[0]))
     known = describe(status=JobStatus.COMPLETED)

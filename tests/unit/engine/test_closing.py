@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.late_news import (
+from tests.support.late_events import (
     arrive,
     found_by_tick,
     outside,
@@ -14,11 +14,11 @@ from tests.support.late_news import (
     told_by_event,
 )
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, Upload, describe, uploads
-from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.jobs.closing import begin_close
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, StreamKey
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.lifecycle import begin_close
+from trainguard.testing.memory.faults import Fault
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
 ALGO_1 = StreamKey(JOB, "algo-1", "system")
@@ -29,7 +29,7 @@ def elsewhere(status: JobStatus = JobStatus.IN_PROGRESS) -> TrainingJobDescripti
     return replace(describe(ALLOWED, status=status), profile_uri="s3://another-bucket/profiles")
 
 
-def test_given_a_job_whose_profile_lies_in_another_bucket_when_objects_bear_its_name_then_its_item_says_so() -> None:
+def test_item_records_that_the_profile_is_in_another_bucket() -> None:
     network = Network()
     network.world.training_jobs.set(elsewhere())
     arrive(network, SYSTEM_1[:3])
@@ -40,7 +40,7 @@ def test_given_a_job_whose_profile_lies_in_another_bucket_when_objects_bear_its_
     assert network.world.journal.totals["not_evaluated"] == 3
 
 
-def test_given_a_job_in_another_bucket_when_its_configuration_comes_to_name_this_one_then_it_is_judged() -> None:
+def test_job_of_another_bucket_is_judged_once_it_names_this_one() -> None:
     network, known = Network(), Network()
     network.world.training_jobs.set(elsewhere())
     arrive(network, SYSTEM_1[:3])
@@ -58,7 +58,7 @@ def questions(network: Network) -> int:
 
 
 @pytest.mark.parametrize("case", ["another bucket", "not evaluated", "another prefix"])
-def test_given_many_objects_that_are_not_judged_when_they_ring_then_sagemaker_is_asked_once_in_five_minutes(
+def test_unjudged_objects_query_sagemaker_once_in_five_minutes(
     case: str,
 ) -> None:
     network = outside()
@@ -76,7 +76,7 @@ def test_given_many_objects_that_are_not_judged_when_they_ring_then_sagemaker_is
     assert questions(network) - before <= minutes / 5.0 + 2.0
 
 
-def test_given_the_store_says_that_another_evaluator_asks_when_objects_ring_then_this_one_does_not() -> None:
+def test_sagemaker_query_of_another_evaluator_is_not_repeated() -> None:
     network = outside()
     network.world.settings.put(network.world.settings.default, '{"evaluate": "off"}')
     arrive(network, SYSTEM_1[:1])
@@ -87,9 +87,7 @@ def test_given_the_store_says_that_another_evaluator_asks_when_objects_ring_then
 
 
 @pytest.mark.parametrize(("case", "most"), [("outside", 12), ("waits", 12 + 20), ("silent", 12 + 10)])
-def test_given_a_job_that_writes_nothing_for_an_hour_when_ticks_come_then_sagemaker_is_asked_every_five_minutes(
-    case: str, most: int
-) -> None:
+def test_job_silent_for_an_hour_is_queried_every_five_minutes(case: str, most: int) -> None:
     network = outside() if case == "outside" else Network()
     if case == "waits":
         told_by_event(network)
@@ -103,17 +101,17 @@ def test_given_a_job_that_writes_nothing_for_an_hour_when_ticks_come_then_sagema
     assert network.job().status is JobStatus.COMPLETED
 
 
-def test_given_many_outside_jobs_when_ticks_come_then_each_asks_about_its_share_and_of_all_in_turn(
+def test_ticks_share_out_the_queries_of_many_external_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.engine.tick.tick.MOST_DOUBTED", 10)
+    monkeypatch.setattr("trainguard.engine.reconcile.scheduler.MOST_STALE", 10)
     network = outside()
     for number in range(100):
         network.world.jobs.register(JobRecord(f"run-{number}", f"unknown:run-{number}", BUCKET, ""))
     asked = []
     for _ in range(12):
         before = questions(network)
-        network.tick()
+        network.run_scheduler()
         asked.append(questions(network) - before)
         network.now += 60.0
     assert sum(asked) == 100
@@ -121,7 +119,7 @@ def test_given_many_outside_jobs_when_ticks_come_then_each_asks_about_its_share_
 
 
 @pytest.mark.parametrize("notice", [told_by_event, found_by_tick])
-def test_given_a_claim_to_the_name_of_a_job_in_another_bucket_when_sagemaker_knows_it_then_the_claim_is_closed(
+def test_claim_to_a_sagemaker_job_of_another_bucket_is_closed(
     notice: Any,
 ) -> None:
     network = outside()
@@ -139,7 +137,7 @@ def test_given_a_claim_to_the_name_of_a_job_in_another_bucket_when_sagemaker_kno
     assert network.world.journal.totals["foreign_keys"] == len(SYSTEM_1[5:])
 
 
-def test_given_a_job_under_another_prefix_when_objects_bear_its_name_then_it_has_its_own_place_and_ends() -> None:
+def test_job_under_another_prefix_has_its_own_place_and_ends() -> None:
     network = Network()
     network.world.training_jobs.set(replace(describe(), profile_uri=f"s3://{BUCKET}/runs"))
     arrive(network, SYSTEM_1[:3])
@@ -149,7 +147,7 @@ def test_given_a_job_under_another_prefix_when_objects_bear_its_name_then_it_has
     assert (network.job().active, network.job().status) == (False, JobStatus.FAILED)
 
 
-def test_given_a_job_that_has_ended_when_ticks_and_events_repeat_then_streams_are_asked_ever_more_rarely() -> None:
+def test_streams_of_an_ended_job_are_asked_ever_more_rarely() -> None:
     network = Network()
     network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), instance_count=1_000))
     asked = []
@@ -162,7 +160,7 @@ def test_given_a_job_that_has_ended_when_ticks_and_events_repeat_then_streams_ar
     assert asked == [0, 5, 15, 35, 75]
 
 
-def test_given_an_outside_job_that_names_many_instances_when_it_ends_then_only_streams_that_wrote_are_asked() -> None:
+def test_ended_external_job_asks_only_streams_that_wrote() -> None:
     network = outside()
     body = b'{"name": "small-job", "instance_count": 1000, "status": "%s"}'
     arrive(network, [Upload(START, f"{JOB}/job.json", body % b"InProgress"), *SYSTEM_1[:3]])
@@ -174,7 +172,7 @@ def test_given_an_outside_job_that_names_many_instances_when_it_ends_then_only_s
     assert [(task.node, task.stream) for task in network.world.tasks.drain()] == [("algo-1", "system")]
 
 
-def test_given_an_outside_job_without_a_stream_when_it_ends_then_it_is_finished_at_once() -> None:
+def test_ended_external_job_without_a_stream_is_finished_at_once() -> None:
     network = outside()
     body = b'{"name": "small-job", "instance_count": 1000, "status": "Completed"}'
     arrive(network, [Upload(START, f"{JOB}/job.json", body)])
@@ -183,7 +181,7 @@ def test_given_an_outside_job_without_a_stream_when_it_ends_then_it_is_finished_
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_given_tasks_that_could_not_be_sent_when_the_event_comes_again_then_they_are(fault: Fault) -> None:
+def test_unsent_tasks_are_sent_when_the_event_is_redelivered(fault: Fault) -> None:
     network = Network()
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
     network.world.faults.schedule("TaskQueue.send", fault)
@@ -195,7 +193,7 @@ def test_given_tasks_that_could_not_be_sent_when_the_event_comes_again_then_they
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_given_a_name_that_sagemaker_gave_to_a_later_job_when_it_is_told_of_then_the_first_is_closed_as_it_was(
+def test_reused_sagemaker_name_closes_the_first_job_as_it_was(
     ended: bool,
 ) -> None:
     network = Network()

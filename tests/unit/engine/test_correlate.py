@@ -1,4 +1,4 @@
-"""What the framework did in minutes with bottlenecks: from the rings of both streams to the rule's details."""
+"""What the framework did in minutes with bottlenecks: from the ring buffers of both streams to the rule's details."""
 
 from dataclasses import replace
 
@@ -6,24 +6,24 @@ import msgspec
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read
+from trainguard.core.finding import Fact
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.profiler.correlate import Correlation, compare_minutes
+from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.correlate import Correlation, compare_minutes
-from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.finding import Fact
-from trainguard.records import JobRecord, Status
-from trainguard.rules.bottleneck_counts import MinuteCount, Tally
-from trainguard.rules.bottleneck_details import BottleneckDetails, ComparedPhase
-from trainguard.rules.bottleneck_state import BottleneckState
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.framework_minutes import MinuteProfile
+from trainguard.rules.bottlenecks.counts import MinuteCount, Tally
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
+from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedPhase
+from trainguard.rules.framework_events import TimeTable
+from trainguard.rules.overall_framework_metrics.loop import MinuteProfile
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.time_table import TimeTable
 
 FIRST = START_US // (60 * SECOND)
 MINUTE = 60 * SECOND
@@ -42,7 +42,7 @@ def profile(index: int, loader_us: int, *, processes: int = 1) -> MinuteProfile:
     return MinuteProfile(FIRST + index, processes, classes, TimeTable(["DataLoaderIter"], [loader_us]))
 
 
-def test_given_minutes_of_both_kinds_when_compared_then_shares_are_of_the_processes_time() -> None:
+def test_shares_are_of_the_time_of_the_processes() -> None:
     compared = compare_minutes(
         counts(120, 60, 59, 0),
         [profile(0, MINUTE), profile(1, MINUTE // 2), profile(2, MINUTE // 4, processes=2), profile(3, 0)],
@@ -55,14 +55,14 @@ def test_given_minutes_of_both_kinds_when_compared_then_shares_are_of_the_proces
     assert compared.classes[0].name == "general"
 
 
-def test_given_minutes_of_one_kind_alone_when_compared_then_the_other_side_is_not_known() -> None:
+def test_minutes_of_one_kind_leave_the_other_side_unknown() -> None:
     compared = compare_minutes(counts(120), [profile(0, MINUTE // 2)])
 
     assert compared is not None
     assert compared.phases == [ComparedPhase("DataLoaderIter", 50.0, None)]
 
 
-def test_given_no_minute_that_both_know_when_compared_then_there_is_nothing_to_say() -> None:
+def test_no_common_minute_compares_nothing() -> None:
     assert compare_minutes(counts(120), [profile(1, MINUTE)]) is None
     assert compare_minutes([], [profile(0, MINUTE)]) is None
     assert compare_minutes(counts(0, judged=0), [profile(0, MINUTE)]) is None
@@ -109,7 +109,7 @@ def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Rule
     return verdicts["CPUBottleneck"]["algo-1"].result
 
 
-def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_advice_say_so() -> None:
+def test_phase_growing_with_a_bottleneck_is_named_in_advice() -> None:
     result = correlated([120, 0], verdict(Status.FIRED), plan())
 
     assert result.plain_details["judged"] == 240
@@ -124,7 +124,7 @@ def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_ad
     assert {fact.name for fact in result.facts} >= {"grown_phase", "phase_time_with", "phase_time_without"}
 
 
-def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_and_no_advice() -> None:
+def test_rule_that_has_not_fired_gets_details_and_no_advice() -> None:
     result = correlated([120, 0], verdict(Status.OK, None), plan())
 
     assert result.advice is None
@@ -132,11 +132,11 @@ def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_an
 
 
 @pytest.mark.parametrize("bottlenecked", [[0, 120], [120, 120]])
-def test_given_no_phase_that_grows_when_fired_then_the_advice_is_the_rules_own(bottlenecked: list[int]) -> None:
+def test_advice_is_that_of_the_rule_if_no_phase_grows(bottlenecked: list[int]) -> None:
     assert correlated(bottlenecked, verdict(Status.FIRED), plan()).advice == "Add workers."
 
 
-def test_given_another_rule_alone_when_the_overview_does_not_run_then_nothing_is_added() -> None:
+def test_single_invoked_rule_without_the_overview_adds_nothing() -> None:
     alone = plan(ProfilerReport_rule_to_invoke="CPUBottleneck")
     assert "OverallFrameworkMetrics" not in alone.node_rules
 
@@ -158,7 +158,7 @@ def phases(index: int, *, processes: int = 1, other_us: int = 0, **times_us: int
         ({"b": SECOND}, {"a": SECOND}, ["a", "b"]),
     ],
 )
-def test_given_phases_when_compared_then_those_whose_share_differs_most_come_first(
+def test_phases_with_the_largest_difference_come_first(
     hit: dict[str, int] | None, clean: dict[str, int] | None, order: list[str]
 ) -> None:
     sides = [(120, hit), (0, clean)]
@@ -172,7 +172,7 @@ def test_given_phases_when_compared_then_those_whose_share_differs_most_come_fir
             assert share == (None if side is None else 100.0 * side.get(row.name, 0) / MINUTE)
 
 
-def test_given_many_phases_when_compared_then_16_are_shown_and_what_had_no_place_is_other() -> None:
+def test_sixteen_phases_are_shown_and_the_rest_is_other() -> None:
     times = {f"phase_{number:02d}": (number + 1) * SECOND for number in range(18)}
 
     compared = compare_minutes(counts(120, 120), [phases(0, **times), phases(1, other_us=30 * SECOND)])
@@ -182,7 +182,7 @@ def test_given_many_phases_when_compared_then_16_are_shown_and_what_had_no_place
     assert compared.phases[0].with_bottlenecks_percent == 25.0
 
 
-def test_given_minutes_in_which_no_process_had_events_when_compared_then_they_do_not_count() -> None:
+def test_minutes_without_events_do_not_count() -> None:
     compared = compare_minutes(counts(120, 120), [phases(0, a=MINUTE), phases(1, processes=0)])
 
     assert compared is not None
@@ -208,7 +208,7 @@ def test_given_minutes_in_which_no_process_had_events_when_compared_then_they_do
         ({"other": 30 * SECOND}, {"b": 0}, None),
     ],
 )
-def test_given_a_phase_when_its_share_grows_by_ten_points_then_it_is_named_unless_it_is_other(
+def test_phase_growing_by_ten_points_is_named_unless_other(
     monkeypatch: pytest.MonkeyPatch, hit: dict[str, int], clean: dict[str, int], said: str | None
 ) -> None:
     def minutes(*_: object) -> list[MinuteProfile]:
@@ -216,23 +216,21 @@ def test_given_a_phase_when_its_share_grows_by_ten_points_then_it_is_named_unles
             phases(index, other_us=side.pop("other", 0), **side) for index, side in enumerate((dict(hit), dict(clean)))
         ]
 
-    monkeypatch.setattr("trainguard.families.profiler.correlate._framework_minutes", minutes)
+    monkeypatch.setattr("trainguard.engine.profiler.correlate._framework_minutes", minutes)
     advice = correlated([120, 0], verdict(Status.FIRED, None), plan()).advice
 
     assert advice is None if said is None else f"(algo-1). {said}" in (advice or "")
 
 
 @pytest.mark.parametrize(("status", "compared"), [(Status.FIRED, True), (Status.OK, False)])
-def test_given_nobody_who_reads_details_when_correlated_then_only_a_bottleneck_that_was_found_is_compared(
-    status: Status, compared: bool
-) -> None:
+def test_only_a_found_bottleneck_is_compared_without_details(status: Status, compared: bool) -> None:
     result = correlated([120, 0], verdict(status, None), replace(plan(), detailed=False))
 
     assert ("framework" in result.plain_details) is compared
     assert (result.advice is not None) is compared
 
 
-def test_given_a_rule_of_its_own_made_from_a_bottleneck_when_correlated_then_it_is_left_as_it_is() -> None:
+def test_custom_rule_derived_from_a_bottleneck_is_unchanged() -> None:
     own = type("Stricter", (CPUBottleneck,), {"name": "CPUBottleneck"})()
     given = plan()
     rules = tuple(own if rule.name == "CPUBottleneck" else rule for rule in given.rules_of("profiler"))
@@ -242,7 +240,7 @@ def test_given_a_rule_of_its_own_made_from_a_bottleneck_when_correlated_then_it_
     assert result.advice is None
 
 
-def test_given_details_of_another_kind_when_correlated_then_they_stay() -> None:
+def test_details_of_another_kind_are_kept() -> None:
     given = verdict(Status.FIRED)
     given = replace(given, result=replace(given.result, details={"own": 1}))
 
@@ -253,7 +251,7 @@ def test_given_details_of_another_kind_when_correlated_then_they_stay() -> None:
 
 
 @pytest.mark.parametrize("failed", ["CPUBottleneck", "OverallFrameworkMetrics"])
-def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothing_to_compare(failed: str) -> None:
+def test_rule_that_failed_on_a_node_compares_nothing(failed: str) -> None:
     system, framework = streams([120, 0], plan())
     fault = {failed: StoredRule(fault="it failed")}
     if failed == "CPUBottleneck":

@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.delivery import Network, object_message
 from tests.support.small_job import INTERVAL_S, JOB, SETTINGS, START, Upload, describe
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.job_policy import MOST_NODES_EACH_MINUTE
-from trainguard.layout import hour_folder
-from trainguard.records import NodeRecord, Status, StreamKey
+from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE
+from trainguard.core.layout import hour_folder
+from trainguard.core.records import NodeRecord, Status, StreamKey
+from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state
 
 NODE = StreamKey(JOB, "algo-1", "system")
@@ -35,7 +35,7 @@ def minute_of(index: int, busy: float = 95.0) -> Upload:
 
 
 def network_of(every_s: int = 180) -> Network:
-    """Return a job whose node has worked for a while, all evaluated, and is calm."""
+    """Return a job whose node has worked for a while, all evaluated, and has no findings."""
     network = Network()
     tags = SETTINGS | {"trainguard:evaluation-every-s": str(every_s)}
     network.world.training_jobs.set(replace(describe(tags), instance_count=1, framework_profiling=False))
@@ -75,7 +75,7 @@ def applied(network: Network, first: int, last: int) -> tuple[NodeRecord, Counte
 
 
 @pytest.mark.parametrize("every_s", [60, 120, 180, 300])
-def test_given_a_calm_node_when_minutes_come_then_one_write_is_made_an_interval_and_each_object_is_read_once(
+def test_calm_node_writes_once_per_interval_and_reads_once(
     every_s: int,
 ) -> None:
     network = network_of(every_s)
@@ -92,7 +92,7 @@ def test_given_a_calm_node_when_minutes_come_then_one_write_is_made_an_interval_
 @pytest.mark.parametrize(
     ("nodes", "writes", "through"), [(MOST_NODES_EACH_MINUTE, 12, 12), (MOST_NODES_EACH_MINUTE + 1, 5, 11)]
 )
-def test_given_a_node_near_a_change_when_its_job_is_too_large_for_each_minute_then_it_is_evaluated_in_turn(
+def test_node_near_a_change_in_a_large_job_is_evaluated_in_turn(
     nodes: int, writes: int, through: int, every_s: int
 ) -> None:
     """In the first minutes each node is near one; the first two minutes are written apart."""
@@ -101,12 +101,12 @@ def test_given_a_node_near_a_change_when_its_job_is_too_large_for_each_minute_th
     network.world.training_jobs.set(replace(describe(tags), instance_count=nodes, framework_profiling=False))
     arrive(network, 0)
     item, requests = applied(network, 1, 12)
-    assert decode_state("item", item.codec, item.state, SystemState).near
+    assert decode_state("item", item.codec, item.state, SystemState).near_threshold
     assert requests["NodeStates.save"] == writes
     assert item.cursors["minute"] == minute(through)
 
 
-def test_given_a_deferred_minute_that_s3_does_not_have_when_one_is_due_then_it_is_waited_for_as_ever() -> None:
+def test_deferred_minute_missing_in_s3_is_still_waited_for() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     arrive(network, first + 1)
@@ -118,7 +118,7 @@ def test_given_a_deferred_minute_that_s3_does_not_have_when_one_is_due_then_it_i
     assert network.node(NODE).counters.get("gaps", 0) == 0
 
 
-def test_given_a_message_that_comes_again_when_it_was_not_acknowledged_then_the_node_is_brought_up_to_date() -> None:
+def test_redelivered_deferred_message_brings_its_node_up_to_date() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     arrive(network, first)
@@ -129,19 +129,19 @@ def test_given_a_message_that_comes_again_when_it_was_not_acknowledged_then_the_
     assert arrived(network) == minute(first)
 
 
-def test_given_a_node_that_falls_silent_when_its_last_messages_were_dropped_then_a_look_has_them_applied() -> None:
+def test_look_applies_the_dropped_messages_of_a_silent_node() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     arrive(network, first)
     arrive(network, first + 1)
     assert arrived(network) == minute(first - 1)
     for _ in range(12):
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 60.0, batch_s=0.0)
     assert arrived(network) == minute(first + 1)
 
 
-def test_given_a_key_that_does_not_follow_from_its_minute_when_it_comes_then_its_message_is_not_dropped() -> None:
+def test_message_of_an_irregular_key_is_not_dropped() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     upload = minute_of(first)
@@ -160,7 +160,7 @@ def test_given_a_message_when_it_is_late_then_it_is_not_dropped(late_s: float) -
     assert arrived(network) == minute(first if late_s else first - 1)
 
 
-def test_given_low_minutes_when_they_come_then_the_rule_fires_at_most_two_minutes_later() -> None:
+def test_low_minutes_fire_at_most_two_minutes_later() -> None:
     fired = {}
     for every_s in (60, 180):
         network = network_of(every_s)
@@ -175,7 +175,7 @@ def test_given_low_minutes_when_they_come_then_the_rule_fires_at_most_two_minute
     assert [each["firedAt"] for each in at_once.values()] == [each["firedAt"] for each in deferred.values()]
 
 
-def test_given_an_open_episode_when_its_condition_has_ended_then_each_minute_is_evaluated_until_it_is_over() -> None:
+def test_open_episode_is_evaluated_each_minute_until_it_is_over() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     for index in range(first, first + 12):

@@ -8,11 +8,11 @@ import pytest
 from tests.support.judged_jobs import JOB, START, Node, ended, in_job, judged_job
 from tests.support.ledgers import HOUR_S, Part
 from tests.support.verdicts import ALWAYS, fired, over, quiet
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE
 from trainguard.engine.diagnosis.diagnosis import Diagnosis
-from trainguard.engine.diagnosis.judged import SIZEABLE_SHARE
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import JobRecord, Status
 from trainguard.rules.registry import SPECS
 
 LOW = "LowGPUUtilization"
@@ -52,7 +52,7 @@ def test_given_enough_judged_and_little_lost_then_healthy(job: JobRecord) -> Non
         replace(quiet("GPUHealth"), waiting_nodes=("algo-2",)),
     ],
 )
-def test_given_a_rule_that_could_have_found_something_then_unknown(silent: Verdict) -> None:
+def test_unjudged_rule_that_might_find_something_means_unknown(silent: Verdict) -> None:
     found = diagnosed(*[each for each in QUIET if each.rule != silent.rule], silent)
 
     assert found.level == "unknown"
@@ -73,7 +73,7 @@ def test_given_a_job_too_short_for_a_rule_then_it_does_not_veto(job: JobRecord, 
 
 
 @pytest.mark.parametrize(("lost", "level"), [(0.07, "healthy"), (0.6, "unknown")])
-def test_given_no_lost_time_then_rules_that_look_for_it_do_not_veto(lost: float, level: str) -> None:
+def test_rules_looking_for_lost_time_do_not_veto_without_any(lost: float, level: str) -> None:
     """CPUBottleneck has nothing to find where nothing is lost at times of low use."""
     waiting = quiet("CPUBottleneck", Status.WARMING_UP)
     found = diagnosed(quiet(LOW), quiet("GPUHealth"), waiting, job=ended(), nodes=[losing((0.0, 10.0, {OPEN: lost}))])
@@ -82,7 +82,7 @@ def test_given_no_lost_time_then_rules_that_look_for_it_do_not_veto(lost: float,
     assert found.judged.vetoes == (() if level == "healthy" else ("CPUBottleneck",))
 
 
-def test_given_a_rule_that_claims_what_ruins_then_no_time_lost_is_no_proof() -> None:
+def test_unjudged_rule_over_ruinous_faults_vetoes_without_loss() -> None:
     found = diagnosed(*QUIET, quiet("HungJob", Status.WARMING_UP), job=ended())
 
     assert (found.level, found.judged.vetoes) == ("unknown", ("HungJob",))
@@ -136,7 +136,7 @@ def test_given_idle_hours_then_a_sizeable_share_needs_a_reason(hours: float, lev
     assert (found.unexplained_share >= SIZEABLE_SHARE) is (level == "attention")
 
 
-def test_given_lost_time_that_a_finding_claims_then_it_has_a_reason() -> None:
+def test_lost_time_claimed_by_a_finding_has_a_reason() -> None:
     part = (0.0, 10.0, {OPEN: 0.6})
     whole = diagnosed(fired(LOW, ALWAYS), nodes=[losing(part)])
     some = diagnosed(fired(LOW, (0.0, 3.0)), nodes=[losing(part)])
@@ -164,7 +164,7 @@ def test_given_a_risk_alone_then_attention(job: JobRecord) -> None:
     assert diagnosed(*QUIET, fired("GPUMemoryIncrease", affected_share=1.0), job=job).level == "attention"
 
 
-def test_given_a_finding_that_is_over_then_the_running_job_is_let_off() -> None:
+def test_running_job_with_an_ended_finding_needs_only_attention() -> None:
     past, node = over(LOW, (0.0, 5.0)), losing((0.0, 5.0, {OPEN: 0.9}))
 
     assert diagnosed(past, nodes=[node]).level == "attention"
@@ -172,13 +172,13 @@ def test_given_a_finding_that_is_over_then_the_running_job_is_let_off() -> None:
 
 
 @pytest.mark.parametrize(("share", "level"), [(0.09, "attention"), (0.11, "unhealthy")])
-def test_given_what_is_lost_then_small_faults_need_attention_only(share: float, level: str) -> None:
+def test_small_loss_needs_attention_only(share: float, level: str) -> None:
     node = losing((0.0, 10.0, {Bucket.CHECKPOINT: share}))
 
     assert diagnosed(fired("StepOutlier", ALWAYS), nodes=[node], job=ended()).level == level
 
 
-def test_given_small_faults_that_are_many_then_together_they_count() -> None:
+def test_many_small_faults_count_together() -> None:
     node = losing((0.0, 10.0, {Bucket.CHECKPOINT: 0.06, Bucket.PEERS: 0.06}))
     both = [fired("StepOutlier", ALWAYS), fired("LoadBalancing", ALWAYS)]
 
@@ -201,7 +201,7 @@ def test_given_no_profile_then_losses_must_have_been_judged() -> None:
     assert (empty.ledger, empty.busy_share, empty.lost_share, empty.judged.profiled) == ((), None, None, False)
 
 
-def test_given_a_chain_then_its_end_is_the_root_and_the_others_are_causes() -> None:
+def test_end_of_a_chain_is_the_root_and_the_others_are_causes() -> None:
     node = losing((0.0, 10.0, {OPEN: 0.6, Bucket.CHECKPOINT: 0.03}))
     found = diagnosed(
         fired(LOW, ALWAYS),

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.support.judged_jobs import JOB, START, Node, ended, in_job, judged_job
 from tests.support.ledgers import HOUR_S, Part
 from tests.support.verdicts import ALWAYS, fired, held, over, quiet
+from trainguard.core.records import JobRecord, Status
+from trainguard.core.units import show_share
 from trainguard.engine.diagnosis.text import Sentences, counted_rules, sentences_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import JobRecord, Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.rules.units import show_share
 
 LOW = "LowGPUUtilization"
 OPEN = Bucket.UNEXPLAINED
@@ -45,7 +45,7 @@ def losing(*parts: Part, gpus: int = 1) -> list[Node]:
 WAITING = losing((0.0, 10.0, {Bucket.DATA: 0.68}), gpus=8)
 
 
-def test_given_a_cause_and_its_symptom_then_the_cause_is_told_and_changed() -> None:
+def test_cause_of_a_symptom_is_named_and_to_be_changed() -> None:
     assert told(*BOTTLENECK, nodes=WAITING) == Sentences(
         health="This job is not healthy: its 8 GPUs worked 32 % of the paid time, mostly because the GPUs waited for "
         "batches (CPUBottleneck, critical, since 2026-11-21 08:00 UTC).",
@@ -63,7 +63,7 @@ def test_given_a_job_that_has_ended_then_all_is_in_the_past() -> None:
 
 
 @pytest.mark.parametrize(("idle", "said"), [(0.3, "mostly because"), (0.31, "in part because")])
-def test_given_what_the_root_claims_then_half_of_the_lost_time_is_mostly(idle: float, said: str) -> None:
+def test_root_claiming_half_of_the_lost_time_is_called_mostly(idle: float, said: str) -> None:
     nodes = losing((0.0, 10.0, {Bucket.DATA: 0.3, Bucket.TAIL: idle}))
 
     assert f", {said} {WAITED} (" in told(BOTTLENECK[0], nodes=nodes).health
@@ -85,7 +85,7 @@ def test_given_findings_of_their_own_then_the_others_are_named() -> None:
     )
 
 
-def test_given_more_findings_than_are_named_then_the_rest_is_counted() -> None:
+def test_findings_beyond_the_named_ones_are_counted() -> None:
     risks = [fired(rule) for rule in ("GPUMemoryIncrease", "GPUHealth", "Straggler", "MaxInitializationTime", "Mine")]
 
     assert told(*risks).health.endswith("; 1 finding more.")
@@ -109,7 +109,7 @@ def test_given_a_small_loss_then_it_is_a_small_fault() -> None:
     assert told(fired("StepOutlier", ALWAYS), nodes=small, job=ended()).health.startswith("This job had a small fault:")
 
 
-def test_given_a_finding_that_is_over_then_a_running_job_is_let_off() -> None:
+def test_ended_finding_is_mild_in_the_text_of_a_running_job() -> None:
     nodes = losing((0.0, 5.0, {OPEN: 0.8}))
     running = told(over(LOW, (0.0, 5.0), clause="the GPUs were idle"), nodes=nodes)
 
@@ -139,12 +139,12 @@ def test_given_a_healthy_job_then_nothing_is_to_be_changed() -> None:
     assert told(*QUIET, job=ended()).health.startswith("This job was healthy: 2 rules found nothing wrong, and its")
 
 
-def test_given_a_healthy_job_on_too_large_an_instance_then_the_saving_is_named() -> None:
+def test_healthy_job_on_too_large_an_instance_names_the_saving() -> None:
     said = "algo-1 is under-utilised: a smaller instance may do."
     usage = quiet("OverallSystemUsage")
     usage = replace(usage, result=replace(usage.result, reason=said, oversized=True))
 
-    assert told(*QUIET[:2], usage).change == f"Nothing needs to be changed, but it may be had for less: {said}"
+    assert told(*QUIET[:2], usage).change == f"Nothing needs to be changed, but it can cost less: {said}"
 
 
 def test_given_lost_time_without_a_reason_then_it_is_to_be_found() -> None:
@@ -186,11 +186,23 @@ def test_given_lost_time_without_a_reason_then_it_is_to_be_found() -> None:
                 "in error: CPUBottleneck and BatchSize."
             ),
         ),
-        ([quiet("OverallSystemUsage")], ended(), "No verdict: no rule applies to the data of this job."),
+        (
+            [quiet("OverallSystemUsage")],
+            ended(),
+            "No verdict: its GPU worked 93 % of the paid time; no rule applies to the data of this job.",
+        ),
         (
             [quiet("GPUHealth", Status.WAITING_FOR_DATA)],
             JOB,
-            "No verdict yet: not judged: GPUHealth (not enough data yet).",
+            "No verdict yet: its GPU worked 93 % of the paid time; not judged: GPUHealth (not enough data yet).",
+        ),
+        (
+            [quiet("CPUBottleneck", Status.WARMING_UP), quiet("GPUHealth", Status.DISABLED)],
+            ended(),
+            (
+                "No verdict: its GPU worked 93 % of the paid time; not judged: CPUBottleneck (too little data); "
+                "disabled: GPUHealth."
+            ),
         ),
         (
             QUIET,
@@ -202,13 +214,27 @@ def test_given_lost_time_without_a_reason_then_it_is_to_be_found() -> None:
         ),
     ],
 )
-def test_given_something_unjudged_then_it_is_named_and_health_is_not_claimed(
-    verdicts: list[Verdict], job: JobRecord, health: str
-) -> None:
+def test_unjudged_rule_is_named_and_health_is_not_claimed(verdicts: list[Verdict], job: JobRecord, health: str) -> None:
     assert told(*verdicts, job=job).health == health
 
 
-def test_given_gaps_and_unread_objects_then_a_finding_does_not_hide_them() -> None:
+@pytest.mark.parametrize(
+    ("bucket", "share", "named", "change"),
+    [
+        (Bucket.START_UP, 0.9, "90 % of it was start-up; not judged", "before its GPUs first worked"),
+        (Bucket.TAIL, 0.8, "80 % of it was after the last work; not judged", "ending after its last work"),
+        (Bucket.START_UP, 0.14, "86 % of the paid time; not judged", "as the work of the GPUs shows"),
+    ],
+)
+def test_job_without_verdict_names_its_largest_loss(bucket: Bucket, share: float, named: str, change: str) -> None:
+    young = quiet("GPUHealth", Status.WARMING_UP)
+    words = told(young, nodes=losing((0.0, 10.0, {bucket: share})), job=ended())
+
+    assert named in words.health
+    assert change in words.change
+
+
+def test_gaps_and_unread_objects_are_shown_beside_a_finding() -> None:
     node = Node(lost=WAITING[0].lost, missing_s=HOUR_S, gaps=[(START, START + HOUR_S)], counters={"unread_parts": 2})
     health = told(*BOTTLENECK, nodes=[node]).health
 
@@ -227,7 +253,7 @@ def test_work_is_told_with_the_time_that_nobody_sampled(unseen: float, named: bo
     assert (f"{100 * unseen:.0f} % of which has no samples" in health) is named
 
 
-def test_given_a_rule_that_judged_too_little_then_an_ended_job_says_so_beside_a_finding() -> None:
+def test_ended_job_names_a_rule_that_judged_too_little() -> None:
     young = quiet("GPUHealth", Status.WARMING_UP)
 
     assert told(*BOTTLENECK, young, nodes=WAITING, job=ended()).health.endswith(
@@ -238,7 +264,7 @@ def test_given_a_rule_that_judged_too_little_then_an_ended_job_says_so_beside_a_
     assert "not judged" not in told(idle, young, nodes=losing((0.0, 10.0, {Bucket.IDLE: 1.0})), job=ended()).health
 
 
-def test_given_nothing_found_when_a_setting_is_wrong_or_a_rule_fails_then_that_is_changed() -> None:
+def test_faulty_setting_or_failed_rule_is_to_be_changed() -> None:
     failed = [*QUIET, quiet("BatchSize", Status.ERROR)]
 
     assert told(*failed, settings={"BatchSize_window": "-1"}).change.startswith(
@@ -252,7 +278,9 @@ def test_given_no_verdict_then_nothing_is_advised() -> None:
     waiting = quiet("GPUHealth", Status.WAITING_FOR_DATA)
 
     assert told(waiting).change == "Nothing can be advised yet."
-    assert told(waiting, job=ended()).change == "Nothing can be advised: there is no verdict."
+    assert told(waiting, job=ended()).change == "Nothing needs to be changed, as far as the work of the GPUs shows."
+    lost = losing((0.0, 10.0, {Bucket.CHECKPOINT: 0.4}))
+    assert told(waiting, nodes=lost, job=ended()).change == "Nothing can be advised: there is no verdict."
     assert told(*QUIET, replace(waiting, rule="GPUHealth")).change == (
         "Nothing needs to be changed, as far as that was judged."
     )
@@ -268,7 +296,7 @@ def test_given_no_verdict_then_nothing_is_advised() -> None:
         (replace(JOB, started_at=None), "because it is not known since when the job has been paid for"),
     ],
 )
-def test_given_no_price_then_the_share_stands_alone_and_it_is_said_why(job: JobRecord, why: str) -> None:
+def test_missing_price_shows_the_share_alone_and_the_reason(job: JobRecord, why: str) -> None:
     cost = told(*BOTTLENECK, job=job, nodes=WAITING).cost
 
     assert cost.startswith("Of the paid time 68 % was no work")
@@ -276,20 +304,20 @@ def test_given_no_price_then_the_share_stands_alone_and_it_is_said_why(job: JobR
     assert "USD" not in cost
 
 
-def test_given_no_gpu_that_was_sampled_then_nobody_knows_what_was_lost() -> None:
+def test_loss_is_unknown_without_sampled_gpus() -> None:
     cpu = [Node(gpus=0, use=None)]
 
     assert told(quiet("StepOutlier"), nodes=cpu).cost == (
-        "No GPU was sampled, so nobody knows what the paid time went into; USD 38.25 has been paid so far."
+        "No GPU was sampled, so what the paid time went into is unknown; USD 38.25 has been paid so far."
     )
     without = told(quiet("training/NotLearning"), job=replace(ended(), instance_count=None), nodes=())
     assert without.health == "Training was healthy: 1 rule found nothing wrong."
-    assert without.cost.startswith("No GPU was sampled, so nobody knows what the paid time went into; what was paid is")
+    assert without.cost.startswith("No GPU was sampled, so what the paid time went into is unknown; what was paid is")
     unknown = told(quiet("training/ExplodingTensor"), job=replace(ended(), instance_count=None), nodes=())
     assert unknown.health == "Nothing was found by 1 of 1 rule; no rule judged losses, and no GPU was sampled."
 
 
-def test_given_all_but_a_little_lost_then_it_is_not_rounded_to_all() -> None:
+def test_almost_total_loss_is_not_rounded_to_all() -> None:
     almost = told(fired(LOW, ALWAYS), nodes=losing((0.0, 10.0, {OPEN: 0.9996}))).cost
 
     assert almost.startswith("Of the paid time more than 99.9 % was no work")
@@ -318,7 +346,7 @@ hours = st.builds(
     st.lists(st.tuples(st.sampled_from(RULE_NAMES), hours, st.booleans()), max_size=4, unique_by=lambda each: each[0]),
     st.booleans(),
 )
-def test_given_any_job_then_every_share_in_a_sentence_is_of_the_diagnosis(
+def test_every_share_in_a_sentence_is_from_the_diagnosis(
     lost: list[Part], found: list[tuple[str, tuple[float, float | None], bool]], has_ended: bool
 ) -> None:
     verdicts = [(over if past else fired)(rule, when) for rule, when, past in found]

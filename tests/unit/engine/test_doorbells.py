@@ -6,11 +6,11 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
-from trainguard.ports import NodeTask
-from trainguard.records import StreamKey
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
 
 TIME = "2026-11-21T08:01:00Z"
 MINUTE = 1_795_248_000
@@ -38,7 +38,7 @@ def messages(*bodies: Any, deliveries: Any = 1) -> Any:
     return [Message(f"m{index}", body, deliveries) for index, body in enumerate(bodies)]
 
 
-def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messages() -> None:
+def test_objects_of_two_nodes_are_sorted_by_node() -> None:
     (job,), refusals = sort_messages(
         messages(created(system()), created(system(node="algo-2")), created(system(minute=MINUTE + 60))), FAMILIES
     )
@@ -50,7 +50,7 @@ def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messa
     }
 
 
-def test_given_a_notification_when_sorted_then_its_keys_are_decoded_and_each_record_is_for_its_node() -> None:
+def test_notification_keys_are_decoded_and_sorted_by_node() -> None:
     keys = ["my team+1/" + system(), "my team+1/" + system(node="algo-2")]
     (job,), refusals = sort_messages(messages(notified(*map(record, keys)), created(keys[0])), FAMILIES)
     assert refusals == []
@@ -60,7 +60,7 @@ def test_given_a_notification_when_sorted_then_its_keys_are_decoded_and_each_rec
     assert job.message_ids == ["m0", "m1"]
 
 
-def test_given_a_record_that_cannot_be_used_when_sorted_then_it_is_refused_and_its_neighbours_are_not() -> None:
+def test_unusable_record_is_refused_without_its_neighbours() -> None:
     escaped = record(system())
     escaped["s3"]["object"]["key"] = "%ff"
     removed = record(system(), name="ObjectRemoved:Delete")
@@ -84,18 +84,18 @@ def test_given_a_record_that_cannot_be_used_when_sorted_then_it_is_refused_and_i
         json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": TIME, "Bucket": "profiles"}),
     ],
 )
-def test_given_objects_of_no_family_when_a_bucket_notifies_of_them_then_nothing_is_done_and_nothing_counted(
+def test_notified_objects_of_no_family_are_ignored_uncounted(
     body: str,
 ) -> None:
     assert sort_messages(messages(body), FAMILIES) == ([], [])
 
 
-def test_given_a_job_file_when_a_bucket_notifies_of_it_then_it_is_the_jobs() -> None:
+def test_notified_job_file_belongs_to_its_job() -> None:
     (job,), _ = sort_messages(messages(notified(record("team/job/job.json"))), FAMILIES)
     assert (job.job, job.job_files) == ("job", ["m0"])
 
 
-def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed() -> None:
+def test_one_job_name_under_two_roots_is_not_mixed() -> None:
     jobs, _ = sort_messages(
         messages(created(system()), created("copy/" + system()), created(system(), bucket="other")), FAMILIES
     )
@@ -114,7 +114,7 @@ def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
     assert job.nodes[StreamKey("job", "algo-1", "framework")].work.modified_before == 12.5
 
 
-def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rings() -> None:
+def test_end_marker_ends_the_job_and_announces_no_node() -> None:
     (job,), _ = sort_messages(messages(created("job/profiler-output/framework/training_job_end.ts")), FAMILIES)
     assert job.ended == ["m0"]
     assert job.nodes == {}
@@ -142,15 +142,13 @@ def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rin
         (created(system(minute=MINUTE + 7_200)), "foreign_keys"),
     ],
 )
-def test_given_a_message_that_can_never_be_used_when_sorted_then_it_alone_is_refused_by_name(
-    body: Any, what: Any
-) -> None:
+def test_permanently_unusable_message_is_refused_by_name(body: Any, what: Any) -> None:
     jobs, refusals = sort_messages(messages(created(system()), body), FAMILIES)
     assert len(jobs) == 1
     assert [(refusal.message_id, refusal.what) for refusal in refusals] == [("m1", what)]
     assert refusals[0].reason
 
 
-def test_given_a_name_up_to_an_hour_ahead_when_sorted_then_it_is_taken() -> None:
+def test_name_up_to_an_hour_ahead_is_accepted() -> None:
     jobs, refusals = sort_messages(messages(created(system(minute=MINUTE + 3_600))), FAMILIES)
     assert (len(jobs), refusals) == (1, [])

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.core.finding import MOST_EPISODES, Fact
+from trainguard.core.records import Status
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
-from trainguard.engine.verdicts.words import past_words
-from trainguard.finding import MOST_EPISODES, Fact
-from trainguard.records import Status
+from trainguard.engine.verdicts.episodes import FiringHistory, fire_id, past_words
 from trainguard.rules.registry import SPECS
-from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import RuleSpec
-from trainguard.rules.words import FactSheet, Words
 
 CLEAR_S = 180.0
 
@@ -29,18 +27,18 @@ def feed(episode: Any, pattern: Any, start: Any = 0) -> Any:
     ]
 
 
-def test_given_a_condition_that_holds_on_when_evaluated_then_one_episode_begins() -> None:
+def test_persistent_condition_begins_one_episode() -> None:
     episode = FiringHistory()
     assert feed(episode, "..xxxxx") == [2]
     assert (episode.is_open, episode.violations, episode.times_fired, episode.fired_at) == (True, 5, 1, 120.0)
 
 
-def test_given_a_short_clean_spell_when_the_condition_returns_then_it_is_the_same_episode() -> None:
+def test_condition_back_after_a_short_pause_is_the_same_episode() -> None:
     episode = FiringHistory()
     assert feed(episode, "xx..xx") == [0]
 
 
-def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode_is_over() -> None:
+def test_clean_windows_of_exact_length_end_the_episode() -> None:
     episode = FiringHistory()
     feed(episode, "x...")
     assert episode.is_open
@@ -50,18 +48,18 @@ def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode
     assert episode.times_fired == 2
 
 
-def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is_one_violation() -> None:
+def test_two_evaluations_of_one_minute_are_one_violation() -> None:
     episode = FiringHistory()
     for watermark_s in (60.0, 75.0, 119.9, 120.0):
         episode.update(holds=True, watermark_s=watermark_s, clear_after_s=CLEAR_S)
     assert episode.violations == 2
 
 
-def test_given_nothing_judged_when_asked_then_there_is_no_affected_share() -> None:
+def test_nothing_judged_has_no_affected_share() -> None:
     assert FiringHistory().affected_share is None
 
 
-def test_given_evaluations_when_some_could_not_judge_then_the_affected_share_is_of_those_that_could() -> None:
+def test_affected_share_is_of_evaluations_that_could_judge() -> None:
     episode = FiringHistory()
     for minute, judged in enumerate((False, False, True, True, True, True)):
         episode.update(holds=minute >= 5, watermark_s=60.0 * minute, clear_after_s=CLEAR_S, judged=judged)
@@ -70,7 +68,7 @@ def test_given_evaluations_when_some_could_not_judge_then_the_affected_share_is_
 
 
 @given(st.text(alphabet="x.", max_size=60))
-def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episode(pattern: Any) -> None:
+def test_every_violation_lies_in_an_episode(pattern: Any) -> None:
     episode = FiringHistory()
     began = feed(episode, pattern)
     assert len(began) == episode.times_fired
@@ -79,7 +77,7 @@ def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episod
     assert bool(began) == ("x" in pattern)
 
 
-def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_same_fire_and_no_other() -> None:
+def test_every_node_derives_the_same_unique_fire_id() -> None:
     base = ("arn:aws:sagemaker:eu-west-1:1:training-job/a", "LowGPUUtilization", 0)
     names = {
         fire_id(*base),
@@ -91,7 +89,7 @@ def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_s
     assert len(names) == 4
 
 
-def test_given_an_execution_that_an_earlier_version_named_when_its_fire_is_named_again_then_it_is_the_same() -> None:
+def test_execution_name_of_an_earlier_version_stays_the_same() -> None:
     name = fire_id("arn:aws:sagemaker:eu-west-1:1:training-job/a", "LowGPUUtilization", 3)
     assert name == "eb72cb0da8205ed9241f"
 
@@ -115,7 +113,7 @@ def rest(history: FiringHistory, minutes: range) -> None:
         history.update(holds=False, watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
 
 
-def test_given_an_onset_when_a_fire_comes_later_then_the_episode_runs_from_the_onset_to_the_last_time_it_held() -> None:
+def test_episode_of_a_late_fire_runs_from_onset_to_last_held() -> None:
     history = FiringHistory()
     hold(history, range(30, 41), low(600.0, gpus=("gpu3",)))
     (going_on,) = history.shown_episodes("Rule")
@@ -127,7 +125,7 @@ def test_given_an_onset_when_a_fire_comes_later_then_the_episode_runs_from_the_o
     assert history.fired_at == 1_800.0
 
 
-def test_given_a_finding_that_stands_when_its_rule_says_that_it_was_over_then_the_episode_ends_there() -> None:
+def test_episode_ends_when_its_rule_says_it_was_over() -> None:
     history = FiringHistory()
     hold(history, range(30, 35), low(0.0))
     hold(history, range(35, 41), low(0.0, until=2_040.0))
@@ -136,7 +134,7 @@ def test_given_a_finding_that_stands_when_its_rule_says_that_it_was_over_then_th
     assert (episode.start, episode.end, history.is_open) == (0.0, 2_040.0, True)
 
 
-def test_given_two_episodes_when_each_measured_something_then_each_has_its_own_worst() -> None:
+def test_each_of_two_episodes_has_its_own_worst_measure() -> None:
     history = FiringHistory()
     hold(history, range(10, 21), low(300.0))
     rest(history, range(21, 30))
@@ -146,7 +144,7 @@ def test_given_two_episodes_when_each_measured_something_then_each_has_its_own_w
     assert [each.measured for each in history.shown_episodes("Rule")] == [40.0, 20.0]
 
 
-def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_the_two_do_not_overlap() -> None:
+def test_early_onset_does_not_overlap_the_episode_before() -> None:
     history = FiringHistory()
     hold(history, range(10, 21), low(300.0))
     rest(history, range(21, 30))
@@ -155,7 +153,7 @@ def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_th
     assert [(each.start, each.end) for each in history.shown_episodes("Rule")] == [(300.0, 1_200.0), (1_200.0, None)]
 
 
-def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_counted() -> None:
+def test_newest_episodes_are_kept_and_the_others_counted() -> None:
     history = FiringHistory()
     for number in range(12):
         hold(history, range(10 * number + 1, 10 * number + 3), low())
@@ -166,17 +164,17 @@ def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_c
     assert shown[0].start == 60.0 * 41
 
 
-def test_given_the_slot_of_a_version_without_episodes_when_read_then_its_history_is_there() -> None:
+def test_slot_of_a_version_without_episodes_keeps_its_history() -> None:
     slot = msgspec.msgpack.encode({"episode": {"is_open": True, "times_fired": 3, "alerted": 2}, "shown": "FIRED"})
 
     assert msgspec.msgpack.decode(slot, type=StoredRule).history.times_fired == 3
 
 
 def noted(history: FiringHistory, minutes: range, reason: str) -> None:
-    hold(history, minutes, RuleResult(Status.FIRED, reason, advice=f"Mend: {reason}"))
+    hold(history, minutes, RuleResult(Status.FIRED, reason, advice=f"Repair: {reason}"))
 
 
-def test_given_an_open_episode_when_its_condition_no_longer_holds_then_it_ends_where_it_held() -> None:
+def test_open_episode_ends_where_its_condition_last_held() -> None:
     history = FiringHistory()
     noted(history, range(10, 11), "first")
     assert history.shown_episodes("Rule")[-1].end is None
@@ -185,16 +183,16 @@ def test_given_an_open_episode_when_its_condition_no_longer_holds_then_it_ends_w
     assert history.shown_episodes("Rule")[-1].end == 600.0
 
 
-def test_given_many_episodes_when_kept_then_the_newest_and_the_longest_have_their_words() -> None:
+def test_newest_and_longest_kept_episodes_have_their_text() -> None:
     history = FiringHistory()
     for first, minutes, reason in ((10, 2, "mild"), (30, 9, "long"), (50, 3, "mild again"), (70, 4, "newest")):
         noted(history, range(first, first + minutes), reason)
         rest(history, range(first + minutes, first + minutes + 4))
     assert [each.reason for each in history.shown_episodes("Rule")] == ["", "long", "", "newest"]
-    assert history.shown_episodes("Rule")[1].advice == "Mend: long"
+    assert history.shown_episodes("Rule")[1].advice == "Repair: long"
 
 
-def test_given_a_rule_with_a_text_when_an_episode_is_kept_then_its_words_are_made_of_facts(
+def test_text_of_a_kept_episode_is_made_from_facts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def text(sheet: FactSheet) -> Words:
@@ -215,7 +213,7 @@ def test_given_a_rule_with_a_text_when_an_episode_is_kept_then_its_words_are_mad
     assert (result.reason, shown.reason, shown.advice) == ("It is at 7 rpm.", "It was at 7 rpm.", "Oil it.")
 
 
-def test_given_facts_of_another_version_when_shown_then_the_kind_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_of_another_version_are_shown_by_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that lacks a fact of what is stored must not stop the job's other rules."""
 
     def text(sheet: FactSheet) -> Words:

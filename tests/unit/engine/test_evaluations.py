@@ -1,4 +1,4 @@
-"""One evaluation of a stream whose session does as it is told: what is written, published, started and counted."""
+"""One evaluation of a stream with a scripted session: what is written, published, started and counted."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -10,28 +10,28 @@ import pytest
 from tests.support.ledgers import one_node
 from tests.support.small_job import describe
 from tests.support.verdicts import ALWAYS, fired, quiet
-from trainguard.adapters.memory.faults import Fault
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import ObjectSource
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied, Request
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import StateConflictError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
-from trainguard.layout import ProfileRoot
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.ports import Timing
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
+from trainguard.testing.memory.faults import Fault
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 RULE, NOW = "LowGPUUtilization", 100_000.0
-JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, urgent=False)
+JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, polled_fast=False)
 KEY = StreamKey("job", "algo-1", "system")
 FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), NOW)
 OBJECT = NodeWork(KEY, messages=[Announced("k", None)])
@@ -79,7 +79,7 @@ class Session:
     ready: Sequence[Applied] = ()
     stream: Stream = field(default_factory=Stream)
     has_changes: bool = False
-    near: bool = False
+    near_threshold: bool = False
     requests: tuple[Request, ...] = ()
     waits: bool = False
     counters: dict[str, int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Session:
 
 @dataclass
 class Evaluation:
-    """An evaluator of one session, whose clock stands still and has time as it is told."""
+    """An evaluator of one session, whose clock stands still and whose time left is set."""
 
     session: Session
     job: JobRecord = JOB
@@ -177,9 +177,7 @@ def applied(number: int, **counts: int) -> Applied:
 
 
 @pytest.mark.parametrize(("objects", "writes"), [(1, 1), (119, 1), (120, 2), (121, 2), (241, 3)])
-def test_given_a_backlog_when_it_is_applied_then_it_is_written_after_each_120_objects(
-    objects: int, writes: int
-) -> None:
+def test_backlog_is_written_after_every_120_objects(objects: int, writes: int) -> None:
     evaluation = Evaluation(Session([applied(number) for number in range(objects)]))
     assert evaluation.evaluate() is True
     assert evaluation.counted["objects_applied"] == objects
@@ -192,7 +190,7 @@ def test_given_a_backlog_when_it_is_applied_then_it_is_written_after_each_120_ob
     ("has_time", "applied_now", "done"),
     [((True,), 3, True), ((False,), 1, False), ((True, False), 2, False), ((False, True), 3, True)],
 )
-def test_given_little_time_when_objects_are_applied_then_what_was_done_is_written_and_the_rest_left(
+def test_little_time_writes_what_was_applied_and_leaves_the_rest(
     has_time: Sequence[bool], applied_now: int, done: bool
 ) -> None:
     evaluation = Evaluation(Session([applied(number) for number in range(3)]), has_time=has_time)
@@ -202,7 +200,7 @@ def test_given_little_time_when_objects_are_applied_then_what_was_done_is_writte
     assert stored.cursors == {"minute": applied_now}
 
 
-def test_given_what_objects_count_when_applied_then_faults_are_named_and_what_was_delivered_is_counted() -> None:
+def test_applied_objects_name_faults_and_count_deliveries() -> None:
     session = Session([applied(1), applied(2, bad_lines=3)], counters={"gaps": 2, "late": 1, "duplicates": 0, "x": 9})
     evaluation = Evaluation(session)
     evaluation.evaluate()
@@ -217,9 +215,7 @@ def test_given_what_objects_count_when_applied_then_faults_are_named_and_what_wa
 @pytest.mark.parametrize(
     ("took_s", "named"), [(1.999, None), (2.0, 2.0), (2.0004, 2.0), (2.5004, 2.5), (3.0006, 3.001)]
 )
-def test_given_an_object_that_takes_long_when_applied_then_one_of_two_seconds_is_named(
-    took_s: float, named: float | None
-) -> None:
+def test_object_taking_two_seconds_is_named(took_s: float, named: float | None) -> None:
     evaluation = Evaluation(Session([applied(1)]), clock=(5.0, 5.0, 5.0 + took_s))
     evaluation.evaluate()
     slow = [each.where["seconds"] for each in evaluation.world.journal.entries if each.what == "slow_objects"]
@@ -229,9 +225,7 @@ def test_given_an_object_that_takes_long_when_applied_then_one_of_two_seconds_is
 @pytest.mark.parametrize(
     ("now", "lags"), [(NOW, [60.0]), (NOW - 61.0, [0.0]), (NOW + 21_540.0, [21_600.0]), (NOW + 21_541.0, [])]
 )
-def test_given_a_live_profile_when_judged_then_its_lag_is_measured_and_that_of_an_old_one_is_not(
-    now: float, lags: list[float]
-) -> None:
+def test_lag_is_measured_for_live_profiles_only(now: float, lags: list[float]) -> None:
     evaluation = Evaluation(Session([applied(1)]), clock=(now,))
     evaluation.evaluate()
     assert evaluation.lags == lags
@@ -250,7 +244,7 @@ def test_given_a_live_profile_when_judged_then_its_lag_is_measured_and_that_of_a
         (Session([Applied("1", (FIRE,), Counter(), None)], moves=False), 1),
     ],
 )
-def test_given_an_evaluation_when_nothing_has_moved_then_nothing_is_written(session: Session, saved: int) -> None:
+def test_unchanged_evaluation_writes_nothing(session: Session, saved: int) -> None:
     evaluation = Evaluation(session)
     evaluation.evaluate()
     assert evaluation.count("NodeStates.save") == saved
@@ -266,7 +260,7 @@ def test_given_an_evaluation_when_nothing_has_moved_then_nothing_is_written(sess
         (replace(JOB, closing=True), OBJECT, [(True, None)]),
     ],
 )
-def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all_where_the_stream_ends(
+def test_due_rows_are_published_and_all_at_the_stream_end(
     job: JobRecord, work: NodeWork, asked: list[tuple[bool, set[str] | None]]
 ) -> None:
     evaluation = Evaluation(Session([applied(1)], counters={"gaps": 1}), job)
@@ -284,7 +278,7 @@ def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all
     assert len(evaluation.lags) == (not closed)
 
 
-def test_given_a_stream_that_ends_when_it_has_a_last_fire_then_it_is_started_and_gone_rules_have_a_row() -> None:
+def test_ending_stream_starts_its_last_fire_and_rows_gone_rules() -> None:
     session = Session([applied(1)], Stream(State(stored_rules={"Gone": StoredRule()}), ends_with=(FIRE,)))
     evaluation = Evaluation(session)
     evaluation.evaluate()
@@ -297,7 +291,7 @@ def test_given_a_stream_that_ends_when_it_has_a_last_fire_then_it_is_started_and
     ]
 
 
-def test_given_a_finding_on_a_node_when_its_row_is_published_then_what_it_cost_is_of_that_node_alone() -> None:
+def test_node_row_has_the_cost_of_that_node_alone() -> None:
     job = replace(JOB, instance_type="ml.p3.2xlarge", started_at=NOW - 3_660.0, generation=3)
     ledger = one_node((0.0, 1.0, {Bucket.UNEXPLAINED: 0.5}), hours=1.0, hourly=3.825)
     stream = Stream(said=fired(RULE, ALWAYS), made=ledger)
@@ -309,7 +303,7 @@ def test_given_a_finding_on_a_node_when_its_row_is_published_then_what_it_cost_i
     assert row.finding.cost == "about USD 1.91 of the USD 3.83 spent"
 
 
-def test_given_another_job_when_a_session_asks_for_its_place_then_it_is_where_sagemaker_says() -> None:
+def test_location_of_another_job_is_the_one_from_sagemaker() -> None:
     evaluation = Evaluation(Session())
     evaluation.world.training_jobs.set(replace(describe(), job="other", profile_uri="s3://place/runs"))
     evaluation.evaluate()
@@ -328,7 +322,7 @@ def test_given_another_job_when_a_session_asks_for_its_place_then_it_is_where_sa
         (OBJECT, replace(JOB, closing=True), True, False, None),
     ],
 )
-def test_given_messages_alone_when_the_session_can_wait_then_nothing_is_applied(
+def test_messages_alone_apply_nothing_in_a_deferrable_session(
     work: NodeWork, job: JobRecord, closes: bool, asked: bool, seen: tuple[object, ...] | None
 ) -> None:
     evaluation = Evaluation(Session([applied(1)], waits=True), job)
@@ -338,24 +332,26 @@ def test_given_messages_alone_when_the_session_can_wait_then_nothing_is_applied(
     assert evaluation.session.applied == (not asked)
 
 
-@pytest.mark.parametrize(("near", "urgent", "set_urgent"), [(True, False, 1), (True, True, 0), (False, False, 0)])
-def test_given_a_rule_near_a_change_when_judged_then_its_job_is_looked_at_each_minute_and_requests_are_started(
-    near: bool, urgent: bool, set_urgent: int
+@pytest.mark.parametrize(
+    ("near_threshold", "polled_fast", "set_fast_polling"), [(True, False, 1), (True, True, 0), (False, False, 0)]
+)
+def test_rule_near_a_change_has_its_job_looked_at_each_minute(
+    near_threshold: bool, polled_fast: bool, set_fast_polling: int
 ) -> None:
-    session = Session([applied(1)], near=near, requests=(Request("capture-1", {"a": 1}),))
+    session = Session([applied(1)], near_threshold=near_threshold, requests=(Request("capture-1", {"a": 1}),))
     session.stream.raised = ["Own: failed"]
-    evaluation = Evaluation(session, replace(JOB, urgent=urgent))
+    evaluation = Evaluation(session, replace(JOB, polled_fast=polled_fast))
     evaluation.evaluate()
-    assert evaluation.count("Jobs.set_urgent") == set_urgent
+    assert evaluation.count("Jobs.set_fast_polling") == set_fast_polling
     job = evaluation.world.jobs.load("job")
     assert job is not None
-    assert job.urgent is (near or urgent)
+    assert job.polled_fast is (near_threshold or polled_fast)
     assert evaluation.world.captures.started == {"capture-1": {"a": 1}}
     assert evaluation.counted["rule_errors"] == 1
 
 
 @pytest.mark.parametrize(("conflicts", "fails"), [(1, False), (3, False), (4, True)])
-def test_given_other_writers_when_they_are_first_then_it_is_tried_four_times(conflicts: int, fails: bool) -> None:
+def test_write_conflict_is_retried_up_to_four_attempts(conflicts: int, fails: bool) -> None:
     evaluation = Evaluation(Session([applied(1)], has_changes=True))
     evaluation.world.faults.schedule("NodeStates.save", Fault.CONFLICT, times=conflicts)
     if fails:
@@ -367,7 +363,7 @@ def test_given_other_writers_when_they_are_first_then_it_is_tried_four_times(con
     assert evaluation.counted["state_conflicts"] == min(conflicts, 3)
 
 
-def test_given_a_fire_that_waits_in_the_item_when_it_is_opened_then_it_is_started_before_all_else() -> None:
+def test_fire_pending_in_an_item_is_started_first() -> None:
     evaluation = Evaluation(Session())
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, "algo-1", "so."))
     evaluation.world.nodes.save(NodeRecord(KEY, outbox={"fire": entry}))

@@ -9,21 +9,21 @@ import pytest
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, uploads
-from trainguard.adapters.memory.faults import Fault
+from trainguard.core.ports import Timing
+from trainguard.core.records import Status, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import Message
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.ports import Timing
-from trainguard.records import Status, StreamKey
+from trainguard.engine.messages.created_objects import Message
+from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state, encode_state
+from trainguard.testing.memory.faults import Fault
 
 
 def started(network: Any) -> Any:
     return sorted(payload["rule"] for payload in network.world.executions.started.values() if payload["kind"] == "fire")
 
 
-def test_given_two_nodes_that_fire_the_same_rule_when_both_drain_then_one_execution_starts() -> None:
+def test_rule_fired_by_two_draining_nodes_starts_one_execution() -> None:
     network = Network()
     twin = [
         Upload(each.at, each.key.replace("algo-1", "algo-2"), each.body.replace(b"algo-1", b"algo-2"))
@@ -36,7 +36,7 @@ def test_given_two_nodes_that_fire_the_same_rule_when_both_drain_then_one_execut
     assert network.world.journal.totals["fires_already_started"] == 1
 
 
-def test_given_a_condition_that_holds_on_when_evaluated_each_minute_then_it_is_enqueued_once() -> None:
+def test_persistent_condition_is_enqueued_once() -> None:
     network = Network()
     deliver(network, SYSTEM_1)
     assert row(network, "LowGPUUtilization#algo-1").violations > 3
@@ -45,9 +45,7 @@ def test_given_a_condition_that_holds_on_when_evaluated_each_minute_then_it_is_e
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
 @pytest.mark.parametrize("operation", ["Executions.start", "NodeStates.mark_sent"])
-def test_given_a_death_about_the_start_when_the_messages_come_back_then_exactly_one_execution_starts(
-    operation: Any, fault: Any
-) -> None:
+def test_crash_around_the_start_still_starts_exactly_once(operation: Any, fault: Any) -> None:
     network = Network()
     network.world.faults.schedule(operation, fault)
     deliver_keeping_faults(network, SYSTEM_1)
@@ -74,16 +72,16 @@ def deliver_until_it_dies(network: Any, chosen: Any) -> None:
     network.queue.clear()
 
 
-def test_given_a_death_before_the_start_when_nobody_rings_again_then_the_tick_starts_it() -> None:
+def test_tick_starts_a_fire_left_by_a_crash_before_the_start() -> None:
     network = Network()
     network.world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
     deliver_until_it_dies(network, SYSTEM_1)
     assert started(network) == []
-    network.tick()
+    network.run_scheduler()
     assert started(network) == ["LowGPUUtilization"]
 
 
-def test_given_a_death_after_the_write_when_the_message_comes_back_then_the_row_is_written() -> None:
+def test_redelivery_writes_the_row_after_a_crash_past_the_write() -> None:
     network = Network()
     network.world.faults.schedule("RuleStates.publish", Fault.CRASH_BEFORE)
     network.lasting_faults = True
@@ -95,7 +93,7 @@ def test_given_a_death_after_the_write_when_the_message_comes_back_then_the_row_
     assert network.node(NODE_1).version == before
 
 
-def test_given_another_writer_that_is_always_first_when_it_gives_up_then_only_that_node_is_given_back() -> None:
+def test_constant_write_conflict_returns_only_that_node() -> None:
     network = Network()
     other = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", "algo-9"), SYSTEM_1[0].body)
     network.put(SYSTEM_1[0])
@@ -108,7 +106,7 @@ def test_given_another_writer_that_is_always_first_when_it_gives_up_then_only_th
     assert network.world.journal.totals["state_conflicts_exhausted"] == 1
 
 
-def test_given_a_writer_that_was_first_when_applied_again_then_nothing_is_applied_twice() -> None:
+def test_retry_after_a_write_conflict_applies_nothing_twice() -> None:
     plain, raced = Network(), Network()
     deliver(plain, SYSTEM_1)
 
@@ -129,7 +127,7 @@ def object_message(network: Any, upload: Any) -> Any:
     return network.queue.pop()[2].body
 
 
-def test_given_an_object_after_the_end_when_it_arrives_then_the_state_is_as_if_it_had_come_in_time() -> None:
+def test_object_after_the_end_yields_the_state_of_a_timely_one() -> None:
     in_time, too_late = Network(), Network()
     end = UPLOADS[-1]
     deliver(in_time, [*SYSTEM_1, end])
@@ -143,7 +141,7 @@ def test_given_an_object_after_the_end_when_it_arrives_then_the_state_is_as_if_i
     assert list(too_late.world.reports.started.values()) == [{"kind": "end", "job": JOB}] * 2
 
 
-def test_given_a_snapshot_that_goes_on_after_the_end_when_it_arrives_then_it_is_still_one_snapshot() -> None:
+def test_snapshot_continued_after_the_end_is_still_one() -> None:
     straggler = SYSTEM_1[-1].body + (
         b'{"Type":"cpu","Name":"cpu1","Dimension":"CPUUtilization","Value":99.0,"NodeId":"algo-1","Timestamp":%d.5}\n'
         % (START + 60 * 13 - 5)
@@ -155,7 +153,7 @@ def test_given_a_snapshot_that_goes_on_after_the_end_when_it_arrives_then_it_is_
     assert too_late.node(NODE_1).state == in_time.node(NODE_1).state
 
 
-def test_given_an_item_that_cannot_be_decoded_when_it_is_loaded_then_its_unsent_fires_start_all_the_same() -> None:
+def test_unsent_fires_of_an_undecodable_item_still_start() -> None:
     network = Network()
     network.world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
     deliver_until_it_dies(network, SYSTEM_1)
@@ -168,7 +166,7 @@ def test_given_an_item_that_cannot_be_decoded_when_it_is_loaded_then_its_unsent_
     assert started(network) == ["LowGPUUtilization"]
 
 
-def test_given_a_bad_object_between_good_ones_when_applied_then_the_node_goes_on_and_the_row_names_it() -> None:
+def test_node_goes_on_after_a_bad_object_named_in_its_row() -> None:
     network = Network()
     bad = Upload(SYSTEM_1[2].at, SYSTEM_1[2].key, b"\x1f\x8brubbish")
     deliver(network, [*SYSTEM_1[:2], bad, *SYSTEM_1[3:]])
@@ -179,7 +177,7 @@ def test_given_a_bad_object_between_good_ones_when_applied_then_the_node_goes_on
     assert network.world.journal.totals["bad_objects"] == 1
 
 
-def test_given_an_object_that_was_deleted_when_its_turn_comes_then_it_is_counted_and_passed() -> None:
+def test_deleted_object_is_counted_and_skipped() -> None:
     network = Network()
     for upload in SYSTEM_1[:6]:
         network.put(upload)
@@ -189,7 +187,7 @@ def test_given_an_object_that_was_deleted_when_its_turn_comes_then_it_is_counted
     assert network.node(NODE_1).counters["bad_objects"] == 1
 
 
-def test_given_objects_of_the_same_job_name_elsewhere_when_they_ring_then_they_are_refused_and_counted() -> None:
+def test_objects_of_the_same_name_elsewhere_are_refused() -> None:
     network = Network()
     copy = Upload(SYSTEM_1[0].at, "backup/" + SYSTEM_1[0].key, SYSTEM_1[0].body)
     deliver(network, [copy])
@@ -197,7 +195,7 @@ def test_given_objects_of_the_same_job_name_elsewhere_when_they_ring_then_they_a
     assert network.world.journal.totals["foreign_keys"] == 1
 
 
-def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_starts() -> None:
+def test_fault_returning_after_its_episode_alerts_again() -> None:
     network = Network()
     quiet = uploads(low=False)
     healthy = [upload for upload in quiet if "system/incremental" in upload.key and "algo-1" in upload.key]
@@ -206,7 +204,7 @@ def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_
         network.put(upload)
         network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     assert started(network).count("LowGPUUtilization") == 2
     assert network.job().episodes == {"LowGPUUtilization": 1}
     assert row(network, "LowGPUUtilization").times_fired == 2
@@ -228,7 +226,7 @@ def shifted(chosen: Any, minutes: Any, node: str = "algo-1") -> Any:
     return moved
 
 
-def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_back_and_loses_nothing() -> None:
+def test_nodes_left_without_time_are_returned_and_lose_nothing() -> None:
     network = Network()
     seconds = iter([True, True, False])
     network.batch = BatchProcessor(
@@ -246,7 +244,7 @@ def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_b
     assert network.world.journal.totals["evaluations_unfinished"] == 1
 
 
-def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_once_in_five_minutes() -> None:
+def test_vainly_waiting_node_is_flushed_once_in_five_minutes() -> None:
     network = Network()
     chosen = [*SYSTEM_1[:4], SYSTEM_1[5]]
     for upload in chosen:
@@ -254,7 +252,7 @@ def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_onc
         network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     assert list(network.node(NODE_1).pending.values()) == [START + 300]
-    network.tick()
+    network.run_scheduler()
     sent = []
     for _ in range(4):
         network.now += 60.0
@@ -262,13 +260,13 @@ def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_onc
         sent += network.world.tasks.drain()
     assert sent == []
     network.now += 60.0
-    network.tick()
+    network.run_scheduler()
     network.run_until(network.now + 5.0, batch_s=0.0)
     record = network.node(NODE_1)
     assert (record.cursors["minute"], dict(record.pending), record.counters["gaps"]) == (START + 300, {}, 1)
 
 
-def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_begins_anew_and_says_so() -> None:
+def test_state_of_another_version_resets_its_rule_and_says_so() -> None:
     network = Network()
     for upload in SYSTEM_1[:5]:
         network.put(upload)
@@ -282,11 +280,11 @@ def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_b
     assert row(network, "CPUBottleneck#algo-1").status is not Status.ERROR
     assert "another version" in row(network, "CPUBottleneck#algo-1").finding.reason
     assert row(network, "LowGPUUtilization#algo-1").status is Status.FIRED
-    network.tick()
-    assert network.world.journal.totals["tick_failures"] == 0
+    network.run_scheduler()
+    assert network.world.journal.totals["reconcile_failures"] == 0
 
 
-def test_given_one_job_that_cannot_be_looked_after_when_the_tick_runs_then_the_others_are() -> None:
+def test_tick_reconciles_other_jobs_when_one_fails() -> None:
     network = Network()
     deliver(network, SYSTEM_1[:5])
     broken = replace(
@@ -294,16 +292,16 @@ def test_given_one_job_that_cannot_be_looked_after_when_the_tick_runs_then_the_o
     )
     network.world.jobs.register(replace(network.job(), job="a-broken-job"))
     network.world.nodes.save(broken)
-    network.tick()
-    assert network.world.journal.totals["tick_failures"] == 1
+    network.run_scheduler()
+    assert network.world.journal.totals["reconcile_failures"] == 1
     assert row(network, "LowGPUUtilization").status is not None
 
 
-def test_given_framework_objects_alone_when_the_tick_runs_then_times_are_those_of_the_job() -> None:
+def test_tick_has_job_times_on_framework_objects_alone() -> None:
     network = Network()
     framework = [upload for upload in UPLOADS if "pevents" in upload.key and "70-algo-2" in upload.key]
     deliver(network, framework)
-    network.tick()
+    network.run_scheduler()
     shown = row(network, "StepOutlier")
     assert shown.fired_at is not None
     assert shown.fired_at > START

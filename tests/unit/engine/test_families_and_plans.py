@@ -10,21 +10,20 @@ import pytest
 
 from tests.families.pulse.family import PulseFamily
 from tests.families.pulse.keys import PulseKey, pulse_key
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Families, ObjectEvents
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.plan import only
-from trainguard.engine.streams.job_streams import JobState
-from trainguard.engine.streams.late_streams import LateStreams
-from trainguard.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.kernels.stream import CaptureState
-from trainguard.families.profiler.family import PROFILER
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.layout import EndKey, ProfileRoot
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.rules.batch_size import BatchSize
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.profiler.system_stream import SystemState
+from trainguard.engine.streams.job_streams import JobState, LazyStreams
+from trainguard.rules.batch_size.rule import BatchSize
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.state.codec import CODEC, encode_state
+from trainguard.testing.memory.world import MemoryWorld
 
 NAME, REPORT = "LowGPUUtilization", "ProfilerReport"
 JOB = JobRecord("job", "arn", "profiles", "")
@@ -38,7 +37,7 @@ SYSTEM, PULSE = StreamKey("job", "algo-1", "system"), StreamKey("job", "worker-0
 
 
 @pytest.mark.parametrize("wildcard", ["a*b", "*a", "b*", "*", "a", "ab*ab", "*ab*b*", "a*b*", "*a*b", "ba*ab*b"])
-def test_given_a_wildcard_when_any_short_key_comes_then_it_is_let_through_as_a_pattern_would(wildcard: str) -> None:
+def test_wildcard_matches_short_keys_as_a_pattern_would(wildcard: str) -> None:
     events = ObjectEvents(wildcards=("no", wildcard))
     pattern = re.compile(".*".join(map(re.escape, wildcard.split("*"))))
     for length in range(7):
@@ -48,7 +47,7 @@ def test_given_a_wildcard_when_any_short_key_comes_then_it_is_let_through_as_a_p
 
 
 @pytest.mark.parametrize(("key", "admitted"), [("x.end", True), ("x.endx", False), ("x.other", True), ("", False)])
-def test_given_endings_when_a_key_comes_then_it_is_let_through_by_one_of_them(key: str, admitted: bool) -> None:
+def test_key_passes_by_any_of_the_suffixes(key: str, admitted: bool) -> None:
     assert ObjectEvents(ends=(".end", ".other")).admits(key) is admitted
     assert ObjectEvents().admits(key) is False
 
@@ -76,7 +75,7 @@ class Below(PulseFamily):
         return None if root is None else PulseKey(root, "worker-7", 7)
 
 
-def test_given_families_when_they_share_a_name_or_a_rule_then_they_cannot_be_deployed() -> None:
+def test_families_sharing_a_name_or_a_rule_cannot_be_deployed() -> None:
     with pytest.raises(ValueError, match="each name once"):
         Families(PROFILER, PROFILER)
     with pytest.raises(ValueError, match="rule pulse/FastPulse is of pulse and of beat"):
@@ -85,7 +84,7 @@ def test_given_families_when_they_share_a_name_or_a_rule_then_they_cannot_be_dep
     assert BOTH.rule_names == (*NAMES, "pulse/FastPulse")
 
 
-def test_given_streams_when_their_family_is_asked_for_then_one_that_is_unknown_is_refused() -> None:
+def test_streams_of_an_unknown_family_are_refused() -> None:
     assert BOTH.of(SYSTEM) is BOTH.get("profiler")
     assert BOTH.of(PULSE) is BOTH.get("pulse")
     assert BOTH.get("training") is None
@@ -94,7 +93,7 @@ def test_given_streams_when_their_family_is_asked_for_then_one_that_is_unknown_i
     assert Families(PULSES).share(MemoryWorld().objects) == {"pulse": None}
 
 
-def test_given_keys_when_read_then_each_is_of_the_first_family_that_knows_it() -> None:
+def test_key_belongs_to_the_first_family_that_knows_it() -> None:
     families = Families(PROFILER, Below(), PulseFamily())
     key = pulse_key(ROOT, "worker-0", 5)
     assert families.parse_key(key) == PulseKey(ROOT, "worker-0", 5)
@@ -109,7 +108,7 @@ def test_given_keys_when_read_then_each_is_of_the_first_family_that_knows_it() -
     assert not families.admits("job/other")
 
 
-def test_given_a_job_when_its_streams_are_expected_then_none_of_one_that_sagemaker_does_not_know() -> None:
+def test_job_unknown_to_sagemaker_expects_no_streams() -> None:
     job = replace(JOB, instance_count=2, framework_expected=False)
     assert FAMILIES.expected(job, set()) == {SYSTEM, replace(SYSTEM, node="algo-2")}
     assert FAMILIES.expected(replace(job, arn="unknown:job"), set()) == set()
@@ -127,7 +126,7 @@ def items(**changed: Any) -> list[NodeRecord]:
 
 
 @pytest.mark.parametrize("detailed", [True, False])
-def test_given_a_job_s_items_when_opened_then_each_is_its_family_s_and_one_of_an_unknown_family_stays(
+def test_items_open_by_family_and_unknown_ones_are_kept(
     detailed: bool,
 ) -> None:
     plan = replace(FAMILIES.plan(JOB), detailed=detailed)
@@ -136,13 +135,13 @@ def test_given_a_job_s_items_when_opened_then_each_is_its_family_s_and_one_of_an
     assert [key.stream for key in streams.records] == ["system", "kernels"]
     assert (streams.own.version, streams.state.reported) == (7, ["a"])
     profiler = streams.families["profiler"]
-    assert isinstance(profiler.streams, LateStreams) is (not detailed)
+    assert isinstance(profiler.streams, LazyStreams) is (not detailed)
     assert streams.stream_of(SYSTEM).state.watermark_s is None
     assert streams.stream_of(SYSTEM) is profiler.streams[SYSTEM]
     assert len(profiler.streams) == 1
 
 
-def test_given_a_job_s_own_item_when_it_is_missing_empty_or_damaged_then_it_begins_anew() -> None:
+def test_missing_empty_or_damaged_own_item_of_a_job_is_reset() -> None:
     plan = FAMILIES.plan(JOB)
     assert FAMILIES.open("job", plan, []).own == NodeRecord(StreamKey.own("job"))
     assert FAMILIES.open("job", plan, items(state=b"")).state == JobState()
@@ -158,13 +157,11 @@ def test_given_a_job_s_own_item_when_it_is_missing_empty_or_damaged_then_it_begi
 @pytest.mark.parametrize(
     ("interval_ms", "interval_s"), [(None, 0.5), (1_000, 1.0), (100, 0.1), (99, 0.1), (101, 0.101)]
 )
-def test_given_a_profiling_interval_when_planned_then_it_is_in_seconds_and_no_shorter_than_can_be(
-    interval_ms: int | None, interval_s: float
-) -> None:
+def test_profiling_interval_is_in_seconds_and_not_below_minimum(interval_ms: int | None, interval_s: float) -> None:
     assert FAMILIES.plan(replace(JOB, profiling_interval_ms=interval_ms)).interval_s == interval_s
 
 
-def test_given_no_settings_when_planned_then_all_profiler_rules_run_and_nothing_is_left_out() -> None:
+def test_plan_without_settings_runs_all_profiler_rules() -> None:
     plan = BOTH.plan(replace(JOB, episodes={NAME: 3}))
     assert plan.rules == (*NAMES, "pulse/FastPulse")
     assert (plan.disabled, plan.unchosen, plan.faults) == ((), (), {})
@@ -174,11 +171,11 @@ def test_given_no_settings_when_planned_then_all_profiler_rules_run_and_nothing_
     assert plan.rules_of("training") == ()
     assert {NAME, "pulse/FastPulse"} <= plan.node_rules
     assert plan.node_rules < set(plan.rules)
-    assert plan.rule_of_state(LowGPUUtilization.state_type) == NAME
+    assert plan.rule_of_state(LowGPUUtilization().state_type) == NAME
     assert plan.rule_of_state(SystemState) is None
 
 
-def test_given_one_rule_to_invoke_when_planned_then_the_others_of_the_profiler_are_disabled() -> None:
+def test_single_invoked_rule_disables_other_profiler_rules() -> None:
     plan = BOTH.plan(replace(JOB, rule_settings={"rule_to_invoke": "BatchSize"}))
     assert plan.rules == ("BatchSize", "pulse/FastPulse")
     assert plan.disabled == tuple(name for name in NAMES if name != "BatchSize")
@@ -186,7 +183,7 @@ def test_given_one_rule_to_invoke_when_planned_then_the_others_of_the_profiler_a
     assert every.disabled == ()
 
 
-def test_given_settings_at_fault_when_planned_then_the_rule_is_named_and_who_gave_them() -> None:
+def test_faulty_settings_name_the_rule_and_their_source() -> None:
     settings = {f"{NAME}_patience": "soon", "BatchSize_patience": "3", "FastPulse_threshold": "fast"}
     job = replace(JOB, rule_settings=settings, setting_sources={f"{NAME}_patience": "tag t"})
     plan = FAMILIES.plan(job)
@@ -203,7 +200,7 @@ def test_given_settings_at_fault_when_planned_then_the_rule_is_named_and_who_gav
     assert all(name.startswith("training/") for name in unchosen.unchosen)
 
 
-def test_given_a_rule_of_one_s_own_when_planned_alone_then_it_stands_in_place_of_all() -> None:
+def test_custom_rule_planned_alone_replaces_all_others() -> None:
     rule = BatchSize()
     plan = replace(BOTH.plan(JOB), disabled=("A",), faults={"A": RuleConfigError("A", "b", "c", "d")})
     alone = only(plan, rule, rule.parameters_type())

@@ -1,4 +1,4 @@
-"""Findings: the gravest first, causes before their symptoms, and a job with one fault names that fault first."""
+"""Findings: the most severe first, causes before their symptoms, and a job with one fault names that fault first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time, one_node
 from tests.support.verdicts import ALWAYS, fired, held, over, quiet
+from trainguard.core.finding import Severity
 from trainguard.engine.verdicts.findings import RankedFinding, finding_of, rank_findings
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.finding import Severity
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.rules.dataloader_text import DataloaderKind
-from trainguard.rules.low_gpu_usage import Kind
+from trainguard.rules.dataloader.text import DataloaderKind
+from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.registry import RULE_NAMES, SPECS
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS, Symptom
+from trainguard.rules.spec import LOW_GPUS, RuleSpec, Symptom
 
 HOURS = 10.0
 FREE = Account(instance_type=None, started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
@@ -167,7 +166,7 @@ def test_a_hang_is_the_reason_for_a_taken_gpu() -> None:
     assert found[LOW].explained_by == "HungJob"
 
 
-def test_given_two_claims_of_one_time_then_no_second_is_claimed_twice() -> None:
+def test_no_second_is_claimed_twice_by_two_findings() -> None:
     found = ranked(lost(0.6), fired("CPUBottleneck", ALWAYS), fired("Dataloader", ALWAYS), fired(LOW, ALWAYS))
 
     assert all(each.alone is not None and each.alone.share == pytest.approx(0.6) for each in found.values())
@@ -197,7 +196,7 @@ def test_given_a_symptom_then_it_is_no_graver_than_its_cause() -> None:
 
 
 def test_given_a_risk_that_explains_a_loss_then_it_claims_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that claims nothing itself must not make a grave symptom look small."""
+    """A rule that claims nothing itself must not make a severe symptom look small."""
     monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS, claims={}))
     found = ranked(lost(0.6), fired(LOW, ALWAYS), fired("Fans", ALWAYS, score=5.0))
 
@@ -208,7 +207,7 @@ def test_given_a_risk_that_explains_a_loss_then_it_claims_it(monkeypatch: pytest
     assert found["Fans"].alone is None
 
 
-def test_given_a_chain_then_no_symptom_is_graver_than_what_is_between() -> None:
+def test_no_symptom_in_a_chain_is_more_severe_than_its_causes() -> None:
     """BatchSize held for an hour alone, and what it explains for longer than that."""
     found = ranked(
         lost(0.9), fired(LOW, (3.8, 5.1)), fired("BatchSize", (4.0, 5.0), confidence=0.9), fired("IOBottleneck", ALWAYS)
@@ -221,7 +220,7 @@ def test_given_a_chain_then_no_symptom_is_graver_than_what_is_between() -> None:
     assert list(found).index(cause) < list(found).index(LOW)
 
 
-def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
+def test_first_cause_of_a_chain_comes_first() -> None:
     found = ranked(lost(0.9), fired(LOW, ALWAYS), fired("BatchSize", ALWAYS), fired("IOBottleneck", ALWAYS))
 
     assert (next(iter(found)), found["BatchSize"].explained_by) == ("IOBottleneck", "IOBottleneck")
@@ -230,7 +229,7 @@ def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
 
 
 @pytest.mark.parametrize(("slow", "cause"), [(0.29, None), (0.31, "StepOutlier")])
-def test_given_a_cause_that_claims_little_then_it_explains_little(slow: float, cause: str | None) -> None:
+def test_cause_that_claims_little_explains_little(slow: float, cause: str | None) -> None:
     """Checkpoints are StepOutlier's to claim, LowGPUUtilization claims the tail, too."""
     ledger = one_node((0.0, HOURS, {Bucket.TAIL: 0.6, Bucket.CHECKPOINT: slow}), hours=HOURS)
     found = ranked(ledger, fired(LOW, ALWAYS, kind=Kind.STOPPED), fired("StepOutlier", ALWAYS))
@@ -238,7 +237,7 @@ def test_given_a_cause_that_claims_little_then_it_explains_little(slow: float, c
     assert found[LOW].explained_by == cause
 
 
-def test_given_a_cause_that_is_over_then_it_explains_its_time_alone() -> None:
+def test_ended_cause_explains_its_own_time_only() -> None:
     found = ranked(lost(0.5), over("CPUBottleneck", (0.0, 2.0)), fired(LOW, ALWAYS))
 
     assert [(rule, each.ongoing, each.explained_by) for rule, each in found.items()] == [
@@ -260,9 +259,7 @@ def test_given_an_idle_job_then_risks_count_half_once_it_ended() -> None:
 
 
 @pytest.mark.parametrize("bucket", [Bucket.HANG, Bucket.BROKEN])
-def test_given_what_ruins_a_job_then_it_is_critical_first_and_marked(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ruinous_finding_is_critical_first_and_marked(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little was lost until now, and however much something else has lost."""
     monkeypatch.setitem(SPECS, "Ruins", own("Ruins", claims={"": (bucket,)}))
     ledger = lost(0.4)
@@ -278,7 +275,7 @@ def test_given_what_ruins_a_job_then_it_is_critical_first_and_marked(
     assert ledger.paid_gpu_seconds == pytest.approx(HOURS * HOUR_S)
 
 
-def test_given_a_hang_that_is_over_then_it_is_as_grave_as_its_time() -> None:
+def test_severity_of_an_ended_hang_follows_its_time() -> None:
     """A running job that went on after it has lost that time and no more."""
     found = ranked(lost(0.0), over("HungJob", (2.0, 3.0)))["HungJob"]
 
@@ -295,7 +292,7 @@ def test_given_marks_then_ranking_again_changes_nothing() -> None:
     assert ledger.gpu_seconds(Bucket.HANG) == pytest.approx(HOUR_S)
 
 
-def test_given_a_symptom_on_some_gpus_then_only_their_time_is_claimed() -> None:
+def test_symptom_on_some_gpus_claims_only_their_time() -> None:
     ledger = ledger_of(node_time("algo-1", *all_day(IDLE, 0.5), hours=HOURS, gpus=4))
     verdict = replace(fired(LOW), merged=held(ALWAYS, nodes=("algo-1",), gpus=("gpu3",)))
 
@@ -325,7 +322,7 @@ def test_given_no_price_or_no_claim_then_there_is_no_money() -> None:
     assert (without.loss, without.wasted_share, without.finding.cost) == (None, None, None)
 
 
-def test_given_what_a_rule_calls_wasted_then_only_the_ledger_counts() -> None:
+def test_only_the_ledger_decides_what_counts_as_wasted() -> None:
     found = ranked(lost(0.2), fired(LOW, ALWAYS, wasted_share=0.9))[LOW]
 
     assert found.wasted_share == pytest.approx(0.2)
@@ -333,7 +330,7 @@ def test_given_what_a_rule_calls_wasted_then_only_the_ledger_counts() -> None:
 
 
 @pytest.mark.parametrize("hours", [0.1, 0.5, 1.0, 2.0, 4.0, 9.0])
-def test_given_an_open_episode_then_its_rate_counts_the_longer_it_lasts(hours: float) -> None:
+def test_rate_of_an_open_episode_counts_more_the_longer_it_lasts(hours: float) -> None:
     begin = HOURS - hours
     ledger = lost(0.8, begin=begin)
     running = ranked(ledger, fired(LOW, (begin, None)))[LOW]

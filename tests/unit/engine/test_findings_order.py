@@ -1,4 +1,4 @@
-"""In which order findings stand: causes first, whatever the rules say of each other; and the levels of their scores."""
+"""The order of findings: causes first, whatever the rules say about each other; and the levels of their scores."""
 
 import pytest
 from hypothesis import given
@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from tests.support.ledgers import one_node
 from tests.support.verdicts import ALWAYS, fired, over
 from tests.unit.engine.test_findings import DATA, FREE, HOURS, IDLE, LOW, OPEN, lost, own, ranked
+from trainguard.core.finding import Severity
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.verdicts.findings import OVER_WEIGHT, rank_findings
-from trainguard.engine.verdicts.severity import score_of, severity_of
+from trainguard.engine.verdicts.losses import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Severity
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import JobRecord
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
-from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
+from trainguard.rules.spec import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
 
 
-def test_given_rules_that_explain_each_other_then_no_one_explains_itself() -> None:
+def test_no_rule_in_an_explanation_cycle_explains_itself() -> None:
     rules = FAMILIES.plan(JobRecord("job", "arn", "b", "")).rules
     looks = {look for rule in rules for look in spec_of(rule).looks.values()}
     shown = {spec_of(rule).symptom for rule in rules} | looks | {UNUSED_NODE, IDLE_NODE}
@@ -32,7 +32,7 @@ def test_given_rules_that_explain_each_other_then_no_one_explains_itself() -> No
     assert reached(LOW) >= {"CPUBottleneck", "BatchSize", "StepOutlier"}
 
 
-def test_given_a_rule_of_ones_own_then_a_symptom_need_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_rule_explains_a_symptom_that_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS))
     found = ranked(lost(0.6), fired(LOW, ALWAYS), fired("Fans", ALWAYS))
 
@@ -100,7 +100,7 @@ def test_given_any_verdicts_then_order_claims_and_levels_hold(said: list[Verdict
         (100.0, Severity.CRITICAL),
     ],
 )
-def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: float, level: Severity) -> None:
+def test_each_level_begins_at_its_own_score(score: float, level: Severity) -> None:
     assert severity_of(score) is level
 
 
@@ -108,7 +108,5 @@ def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: fl
     ("lost_share", "affected", "score"),
     [(0.4, 1.0, 40.0), (None, 0.6, 14.4), (None, None, 24.0), (1.7, 1.0, 100.0), (-0.1, 1.0, 0.0)],
 )
-def test_given_a_loss_or_a_risk_when_scored_then_it_is_in_percent(
-    lost_share: float | None, affected: float | None, score: float
-) -> None:
+def test_loss_or_risk_is_scored_in_percent(lost_share: float | None, affected: float | None, score: float) -> None:
     assert score_of(lost_share=lost_share, affected_share=affected) == pytest.approx(score)

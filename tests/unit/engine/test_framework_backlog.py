@@ -4,16 +4,16 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.partition_order import MOST_PENDING
+from trainguard.engine.profiler.framework_session import FrameworkSession
+from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import LISTED_NAMES, Announced
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_session import FrameworkSession
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.telemetry.keys import FrameworkKey, parse_key
+from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -60,7 +60,7 @@ class Node:
 BURST = [key_of(number, 1 + number / 10) for number in range(600)]
 
 
-def test_given_a_burst_of_objects_when_it_waits_then_the_item_stays_small_and_says_so_and_nothing_is_lost() -> None:
+def test_waiting_burst_keeps_the_item_small_and_loses_nothing() -> None:
     node = Node()
     node.put(*BURST)
     assert node.apply(*BURST) == []
@@ -74,7 +74,7 @@ def test_given_a_burst_of_objects_when_it_waits_then_the_item_stays_small_and_sa
     assert node.record.counters[LISTED_NAMES] == 1
 
 
-def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_to_be_written() -> None:
+def test_redelivered_messages_of_a_waiting_burst_write_nothing() -> None:
     node = Node()
     node.put(*BURST)
     node.apply(*BURST)
@@ -85,7 +85,7 @@ def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_t
     assert session.has_changes is True
 
 
-def test_given_a_burst_of_which_a_part_is_applied_when_the_time_is_over_then_the_rest_is_listed_again() -> None:
+def test_rest_of_a_partly_applied_burst_is_listed_again() -> None:
     node = Node()
     last, later = key_of(1, 200), key_of(1, 260)
     node.put(*BURST, last)
@@ -95,7 +95,7 @@ def test_given_a_burst_of_which_a_part_is_applied_when_the_time_is_over_then_the
     assert node.apply(later) == BURST[50:]
 
 
-def test_given_a_burst_when_the_job_ends_then_all_of_it_is_applied() -> None:
+def test_whole_burst_is_applied_at_the_end_of_the_job() -> None:
     node = Node()
     node.put(*BURST)
     node.apply(*BURST)
@@ -103,7 +103,7 @@ def test_given_a_burst_when_the_job_ends_then_all_of_it_is_applied() -> None:
     assert not node.record.pending
 
 
-def test_given_an_item_of_an_earlier_version_when_it_goes_on_then_only_what_is_newer_is_listed_and_applied() -> None:
+def test_item_of_an_earlier_version_lists_only_newer_objects() -> None:
     node = Node()
     old = [key_of(1, 60 * index) for index in range(1, 8)]
     node.put(*old)
@@ -118,7 +118,7 @@ def test_given_an_item_of_an_earlier_version_when_it_goes_on_then_only_what_is_n
     assert node.opened().stream.state.listed_us == START_US + 420 * SECOND
 
 
-def test_given_messages_that_came_twice_when_the_item_is_written_again_then_they_are_counted_once() -> None:
+def test_duplicate_messages_are_counted_once_on_rewrite() -> None:
     node = Node()
     node.put(*(keys := [key_of(1, 60), key_of(2, 300)]))
     assert node.apply(*keys, *keys) == keys[:1]
@@ -127,7 +127,7 @@ def test_given_messages_that_came_twice_when_the_item_is_written_again_then_they
     assert [session.to_record(closed=False).counters["duplicates"] for _ in range(2)] == [3, 3]
 
 
-def test_given_an_item_without_where_it_was_listed_when_opened_then_that_is_where_its_processes_stand() -> None:
+def test_missing_listing_position_is_that_of_the_processes() -> None:
     node = Node()
     node.put(*(keys := [key_of(1, 60), key_of(2, 300)]))
     node.apply(*keys)

@@ -5,17 +5,17 @@ import pytest
 from tests.support.framework_traces import SECOND, START_US, event, read, step
 from tests.support.own_rules import OwnJoin, OwnParameters, OwnState, OwnSteps, deploy
 from tests.unit.engine.test_partition_order import Bucket, announce, applied, name, order
+from trainguard.core.errors import RuleFailedError
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.errors import RuleFailedError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
-from trainguard.records import JobRecord, Status
-from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.loader_series import LoaderState
+from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.dataloader.series import LoaderState
+from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import CODEC, decode_state, encode_state
-from trainguard.telemetry.framework import FrameworkEvents
 
 START = START_US / SECOND
 
@@ -34,7 +34,7 @@ def steps(first: int, count: int) -> FrameworkEvents:
     return read([*events, event("DataLoaderIter", "DataLoaderIter::GetNext", first, 0.1, pid=5_000)])
 
 
-def test_given_objects_in_any_order_when_applied_then_the_furthest_watermark_and_the_first_step_are_known() -> None:
+def test_watermark_and_first_step_ignore_the_object_order() -> None:
     stream = opened()
     assert stream.view(closed=False) == FrameworkView("algo-1", None, closed=False)
     seen = []
@@ -46,13 +46,13 @@ def test_given_objects_in_any_order_when_applied_then_the_furthest_watermark_and
     assert stream.view(closed=True) == FrameworkView("algo-1", START + 460, closed=True, first_step_at=START + 10)
 
 
-def test_given_the_first_instant_of_all_when_an_object_ends_then_that_is_the_watermark() -> None:
+def test_object_ending_at_the_first_instant_sets_the_watermark() -> None:
     stream = opened()
     stream.apply(read([]), SECOND // 2)
     assert stream.state.watermark_s == 0.5
 
 
-def test_given_a_stream_without_objects_when_finished_then_nothing_is_judged() -> None:
+def test_finished_stream_without_objects_judges_nothing() -> None:
     stream = opened()
     assert stream.finish() == []
     assert (stream.due, stream.raised, stream.degrade()) == (set(), [], None)
@@ -74,7 +74,7 @@ def said(stream: FrameworkStream, *, closed: bool) -> str:
     return verdict.result.reason
 
 
-def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_know_whether_the_stream_is_judged_as_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(monkeypatch, Telling())
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
@@ -85,7 +85,7 @@ def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_know(monkey
     assert [verdict.rule for verdict in stream.verdicts(closed=False)] == ["OverallFrameworkMetrics", "OwnSteps"]
 
 
-def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_goes_on_after_a_copy_of_it_was_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(monkeypatch, Telling())
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
@@ -95,7 +95,7 @@ def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on(monkeypa
     assert (copy.state.watermark_s, stream.state.watermark_s) == (START + 160, START + 360)
 
 
-def test_given_a_rule_that_fires_when_applied_then_it_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fire_of_an_applied_object_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(monkeypatch, Telling())
     stream = opened()
     quiet = stream.apply(steps(0, 300), START_US + 310 * SECOND)
@@ -110,7 +110,7 @@ def test_given_a_rule_that_fires_when_applied_then_it_is_returned_once(monkeypat
     assert stream.due == {"OwnSteps", "OverallFrameworkMetrics"}
 
 
-def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_were() -> None:
+def test_reopened_stream_continues_all_rules() -> None:
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
     data = encode_state(stream.store())
@@ -126,7 +126,7 @@ def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_w
     assert opened().due == set()
 
 
-def test_given_states_that_were_released_when_asked_then_only_what_joined_rules_collected_is_there() -> None:
+def test_released_states_keep_only_data_of_joined_rules() -> None:
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
     stream.release()
@@ -149,7 +149,7 @@ class FailingJoin(OwnJoin):
         raise LookupError(f"{state.minutes} {len(events.steps)} {parameters}")
 
 
-def test_given_rules_that_fail_when_applied_then_both_are_named_and_neither_has_a_state(
+def test_failed_rules_are_all_named_and_stateless(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deploy(monkeypatch, Failing(), FailingJoin())
@@ -166,9 +166,7 @@ def test_given_rules_that_fail_when_applied_then_both_are_named_and_neither_has_
     ("newest_s", "listed_s", "is_applied"),
     [(220.0, 0.0, True), (219.999999, 0.0, False), (220.0, 50.0, True), (220.0, 50.000001, False)],
 )
-def test_given_an_object_when_its_node_is_two_minutes_ahead_and_was_not_listed_for_50_s_then_it_is_applied(
-    newest_s: float, listed_s: float, is_applied: bool
-) -> None:
+def test_object_two_minutes_behind_is_applied_after_50_s(newest_s: float, listed_s: float, is_applied: bool) -> None:
     keys = [name(1, 100.0), name(2, newest_s)]
     engine = order((1, 60.0), (2, 60.0), listed_s=listed_s)
     announce(engine, *keys)
@@ -176,9 +174,7 @@ def test_given_an_object_when_its_node_is_two_minutes_ahead_and_was_not_listed_f
 
 
 @pytest.mark.parametrize(("heard_s", "listed_from"), [(0.000001, 0.000001), (0.0, 600.0)])
-def test_given_a_process_that_was_silent_for_ten_minutes_when_the_job_ends_then_s3_is_not_listed_from_it_on(
-    heard_s: float, listed_from: float
-) -> None:
+def test_s3_is_not_listed_from_a_process_silent_for_ten_minutes(heard_s: float, listed_from: float) -> None:
     engine, bucket = order((1, heard_s), (2, 600.0), listed_s=600.0), Bucket([])
     engine.max_seen = START_US + 600 * SECOND
     assert applied(engine, bucket, drain=True) == []
@@ -186,9 +182,7 @@ def test_given_a_process_that_was_silent_for_ten_minutes_when_the_job_ends_then_
 
 
 @pytest.mark.parametrize(("newest_s", "known"), [(3_600.0, 2), (3_600.000001, 1)])
-def test_given_a_process_that_wrote_nothing_for_an_hour_when_the_item_is_saved_then_it_is_forgotten(
-    newest_s: float, known: int
-) -> None:
+def test_process_silent_for_an_hour_is_forgotten_on_save(newest_s: float, known: int) -> None:
     engine = order((1, 0.0), (2, newest_s), listed_s=newest_s)
     engine.forget_partitions()
     assert len(engine.cursors) == known

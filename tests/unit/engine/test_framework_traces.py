@@ -1,4 +1,4 @@
-"""TensorFlow's traces: their metadata rings, the trace beside it is read."""
+"""TensorFlow's traces: the event is of their metadata, the trace beside it is read."""
 
 import gzip
 import json
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.layout import ProfileRoot, hour_folder
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.framework_session import FrameworkSession
+from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import Announced
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_session import FrameworkSession
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.rules.framework_classes import EventClass
-from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
-from trainguard.telemetry.keys import FrameworkKey, parse_key
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
+from trainguard.rules.framework_events import EventClass
+from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.rule import OverallFrameworkMetrics
+from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -68,7 +68,7 @@ class Node:
         return state.table(EventClass.GPU).total_us
 
 
-def test_given_metadata_that_rings_when_the_stream_is_ahead_then_the_trace_beside_it_is_applied_once() -> None:
+def test_late_metadata_applies_its_trace_once() -> None:
     node = Node()
     node.put(metadata_key())
     node.put(trace_key(), trace(700))
@@ -80,7 +80,7 @@ def test_given_metadata_that_rings_when_the_stream_is_ahead_then_the_trace_besid
     assert node.session.stream.state.watermark_s == START_US / SECOND + 11.0
 
 
-def test_given_metadata_that_never_rang_when_the_job_ends_then_the_listing_finds_it() -> None:
+def test_unannounced_metadata_is_found_by_the_final_listing() -> None:
     node = Node()
     node.put(metadata_key())
     node.put(trace_key(), trace(700))
@@ -89,7 +89,7 @@ def test_given_metadata_that_never_rang_when_the_job_ends_then_the_listing_finds
     assert node.gpu_us == 700
 
 
-def test_given_metadata_that_waits_when_the_item_is_written_and_read_then_it_still_waits() -> None:
+def test_waiting_metadata_still_waits_after_a_round_trip() -> None:
     node = Node()
     node.put(metadata_key("905-algo-1"))
     node.put(trace_key(), trace(700))
@@ -103,7 +103,7 @@ def test_given_metadata_that_waits_when_the_item_is_written_and_read_then_it_sti
 
 
 @pytest.mark.parametrize("traces", [[], ["algo-2", "algo-3"]])
-def test_given_no_trace_of_this_host_when_applied_then_it_is_counted_and_nothing_is_used(traces: Sequence[str]) -> None:
+def test_missing_trace_of_this_host_is_counted_and_unused(traces: Sequence[str]) -> None:
     node = Node()
     for name in ("algo-1", "algo-2", "algo-3"):
         node.put(metadata_key(name))
@@ -116,7 +116,7 @@ def test_given_no_trace_of_this_host_when_applied_then_it_is_counted_and_nothing
     assert node.gpu_us == 0
 
 
-def test_given_traces_of_several_hosts_when_applied_then_each_node_reads_its_own() -> None:
+def test_each_node_reads_the_traces_of_its_own_host() -> None:
     for name, duration in (("algo-1", 100), ("algo-2", 20)):
         node = Node(name)
         for host, length in (("algo-1", 100), ("algo-2", 20)):
@@ -126,7 +126,7 @@ def test_given_traces_of_several_hosts_when_applied_then_each_node_reads_its_own
         assert node.gpu_us == duration
 
 
-def test_given_two_traces_of_one_host_in_a_step_when_applied_then_they_pair_in_order_of_time() -> None:
+def test_two_traces_of_a_host_in_a_step_pair_by_time() -> None:
     node = Node()
     first, second = metadata_key("80-algo-1", at_s=10), metadata_key("70-algo-1", at_s=40)
     runs = {first: trace_key(run="2026_11_21_09_00_11"), second: trace_key(run="2026_11_21_09_00_41")}
@@ -139,7 +139,7 @@ def test_given_two_traces_of_one_host_in_a_step_when_applied_then_they_pair_in_o
         assert node.listing.trace_of(key, parsed) == expected
 
 
-def test_given_a_single_trace_under_a_foreign_host_name_when_applied_then_it_belongs_to_the_single_metadata() -> None:
+def test_single_foreign_trace_belongs_to_the_single_metadata() -> None:
     node = Node()
     node.put(metadata_key())
     node.put(trace_key("ip-10-0-7-1.ec2.internal"), trace(700))
@@ -149,7 +149,7 @@ def test_given_a_single_trace_under_a_foreign_host_name_when_applied_then_it_bel
     assert node.gpu_us == 700
 
 
-def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_listed_once_a_rotation_for_both() -> None:
+def test_rare_traces_list_s3_once_a_rotation_for_both() -> None:
     node = Node()
     node.put(metadata_key())
     node.put(trace_key(), trace(700))
@@ -168,7 +168,7 @@ def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_liste
     assert set(listed[4:]) == {1}
 
 
-def test_given_a_trace_of_which_no_message_comes_when_the_timelines_go_on_then_it_is_applied_in_its_order() -> None:
+def test_unannounced_trace_is_applied_in_its_order() -> None:
     node = Node()
     node.put(metadata_key(at_s=70))
     node.put(trace_key(), trace(700))
@@ -184,7 +184,7 @@ def test_given_a_trace_of_which_no_message_comes_when_the_timelines_go_on_then_i
     assert node.gpu_us == 700
 
 
-def test_given_a_trace_without_metadata_when_the_job_ends_then_it_is_counted_once_and_not_used() -> None:
+def test_trace_without_metadata_is_counted_once_at_the_end() -> None:
     node = Node()
     orphan = STEP_FOLDER.replace("000000017", "000000018")
     node.put(metadata_key())
@@ -200,7 +200,7 @@ def test_given_a_trace_without_metadata_when_the_job_ends_then_it_is_counted_onc
     assert node.gpu_us == 700
 
 
-def test_given_traces_under_foreign_names_when_several_hosts_left_metadata_then_none_is_guessed() -> None:
+def test_foreign_traces_of_several_hosts_are_not_guessed() -> None:
     node = Node()
     for name, host in (("algo-1", "ip-10-0-7-1"), ("algo-2", "ip-10-0-7-2")):
         node.put(metadata_key(name))
@@ -212,7 +212,7 @@ def test_given_traces_under_foreign_names_when_several_hosts_left_metadata_then_
     assert node.gpu_us == 0
 
 
-def test_given_traces_that_are_days_old_when_listed_from_a_time_on_then_they_are_passed_over() -> None:
+def test_traces_days_older_than_the_start_are_skipped() -> None:
     node = Node()
     days = [0, 1, 3]
     keys = [
@@ -230,7 +230,7 @@ def test_given_traces_that_are_days_old_when_listed_from_a_time_on_then_they_are
 
 
 @pytest.mark.parametrize("hours", [-12, 0, 14])
-def test_given_folders_in_local_time_when_listed_from_a_time_on_then_later_traces_are_found(hours: int) -> None:
+def test_later_traces_in_local_time_folders_are_found(hours: int) -> None:
     node = Node()
     at_s = 30 * 3_600
     folder = hour_folder(START_US // SECOND + at_s + hours * 3_600)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.records import JobRecord, NodeRecord, StreamKey
-from trainguard.telemetry.system import Samples, read_system_object
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
+from trainguard.formats.profile.system import Samples, read_system_object
 
 START = 1_795_248_000
 JOB = JobRecord("job", "arn", "bucket", "")
@@ -42,7 +42,7 @@ def minute(at: int, *, gpu: bool, percent: float = 80.0) -> Samples:
         ([0, 1, 10, 11], [1, 11], [(1, 10)]),
     ],
 )
-def test_given_minutes_with_samples_of_some_kind_when_applied_then_only_those_without_any_are_an_interruption(
+def test_only_minutes_without_any_sample_are_an_interruption(
     cpu: Sequence[int], gpu: Sequence[int], expected: list[tuple[int, int]]
 ) -> None:
     stream = SystemStream("algo-1", SystemState(), PLAN)

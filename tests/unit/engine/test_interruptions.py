@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.families.profiler.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
+from trainguard.core.records import Status
+from trainguard.engine.profiler.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
+from trainguard.formats.profile.events import StepBatch
 from trainguard.pricing.cost import Account, Bill
-from trainguard.records import Status
-from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
+from trainguard.rules.max_initialization_time.rule import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.sample_window import INTERRUPTED_S, SampleWindowState
-from trainguard.telemetry.steps import StepBatch
 
 MINUTE = 60.0
 RULE, PARAMETERS = MaxInitializationTime(), MaxInitializationTimeParameters()
@@ -43,7 +43,7 @@ def node(first: float | None, watermark_s: float, *gaps: tuple[float, float]) ->
         ([node(0.0, 900.0, (200.0, 400.0), (500.0, 700.0))], ((200.0, 400.0), (500.0, 700.0))),
     ],
 )
-def test_given_times_without_samples_when_no_node_has_any_then_the_job_was_interrupted(
+def test_time_without_samples_on_any_node_is_an_interruption(
     nodes: list[tuple[SampleWindowState, float | None]], expected: tuple[tuple[float, float], ...]
 ) -> None:
     assert interruptions(nodes) == expected
@@ -55,9 +55,7 @@ def batch(*steps: tuple[int, int]) -> StepBatch:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**8)), min_size=1, max_size=12), st.randoms())
-def test_given_steps_in_any_order_and_batches_when_taken_in_then_their_runs_are_the_same(
-    steps: list[tuple[int, int]], random: Random
-) -> None:
+def test_runs_of_steps_do_not_depend_on_order_or_batches(steps: list[tuple[int, int]], random: Random) -> None:
     at_once = with_steps([], [batch(*steps)])
     shuffled = list(steps)
     random.shuffle(shuffled)
@@ -76,18 +74,14 @@ def test_given_steps_in_any_order_and_batches_when_taken_in_then_their_runs_are_
         (1_000_000, [(0, 5_000_000)]),
     ],
 )
-def test_given_two_steps_when_two_minutes_or_less_lie_between_then_they_are_one_run(
-    second: int, runs: list[tuple[int, int]]
-) -> None:
+def test_steps_up_to_two_minutes_apart_are_one_run(second: int, runs: list[tuple[int, int]]) -> None:
     assert with_steps([], [batch((0, 5_000_000), (second, 7))]) == runs
     assert with_steps([(0, 5_000_000)], [batch((second, 7))]) == runs
     assert with_steps([(second, second + 7)], [batch((0, 5_000_000))]) == runs
 
 
 @pytest.mark.parametrize(("count", "joined"), [(16, 0), (17, 1), (18, 2)])
-def test_given_runs_of_steps_when_there_are_more_than_16_then_the_shortest_silences_are_given_up(
-    count: int, joined: int
-) -> None:
+def test_more_than_16_runs_of_steps_drop_the_shortest_silences(count: int, joined: int) -> None:
     starts = [0]
     for number in range(1, count):
         starts.append(starts[-1] + (400 if number in {4, 5} else 900) * 1_000_000)
@@ -97,7 +91,7 @@ def test_given_runs_of_steps_when_there_are_more_than_16_then_the_shortest_silen
     assert [end - 1 for _, end in runs] == [start for number, start in enumerate(starts) if number + 1 not in given_up]
 
 
-def test_given_more_silences_than_are_kept_when_taken_in_then_the_oldest_runs_are_joined() -> None:
+def test_more_silences_than_are_kept_join_the_oldest_runs() -> None:
     steps = [(number * 10 * SILENCE_US, 1) for number in range(MOST_RUNS + 3)]
     runs = with_steps([], [batch(*steps)])
     assert len(runs) == MOST_RUNS
@@ -105,7 +99,7 @@ def test_given_more_silences_than_are_kept_when_taken_in_then_the_oldest_runs_ar
     assert runs[-1][0] == steps[-1][0]
 
 
-def test_given_a_restart_and_then_many_evaluations_when_taken_in_then_the_restart_s_first_step_stays_known() -> None:
+def test_first_step_of_a_restart_survives_many_evaluations() -> None:
     restart = (20 * SILENCE_US, 1)
     evaluations = [(20 * SILENCE_US + number * 2 * SILENCE_US, 1) for number in range(1, 3 * MOST_RUNS)]
     runs: list[tuple[int, int]] = []
@@ -119,7 +113,7 @@ def test_given_a_restart_and_then_many_evaluations_when_taken_in_then_the_restar
     ("run", "left"),
     [((90.0, 210.0), ()), ((100.0, 210.0), ((100.0, 200.0),)), ((90.0, 200.0), ((100.0, 200.0),)), ((0.0, 90.0), None)],
 )
-def test_given_steps_that_went_on_when_samples_were_missing_then_the_job_was_not_interrupted(
+def test_missing_samples_with_ongoing_steps_are_no_interruption(
     run: tuple[float, float], left: tuple[tuple[float, float], ...] | None
 ) -> None:
     spans = ((100.0, 200.0),)
@@ -148,7 +142,7 @@ def judged(
     return RULE.judge(view, PARAMETERS)
 
 
-def test_given_an_interruption_before_the_first_step_when_judged_then_initialization_begins_anew() -> None:
+def test_early_interruption_resets_initialization() -> None:
     said = judged(first_step=135, watermark_s=140, gaps=((10, 130),), runs=((135, 139),))
     assert (said.status, said.measured) == (Status.OK, 5.0)
     assert "5 min after the restart of the job" in said.reason
@@ -160,21 +154,19 @@ def test_given_an_interruption_before_the_first_step_when_judged_then_initializa
 
 
 @pytest.mark.parametrize(("second_step", "status"), [(220.0, Status.OK), (220.1, Status.FIRED)])
-def test_given_a_second_start_when_its_first_step_is_late_then_it_fires_for_that_start(
-    second_step: float, status: Status
-) -> None:
+def test_late_first_step_of_a_second_start_fires_for_it(second_step: float, status: Status) -> None:
     said = judged(first_step=5, watermark_s=300, gaps=((100, 200),), runs=((5, 99), (second_step, 290)))
     assert said.status is status
     assert said.measured == pytest.approx(second_step - 200.0)
     assert "after the restart of the job" in said.reason
 
 
-def test_given_a_second_start_without_a_step_when_judged_then_it_waits_and_then_fires() -> None:
+def test_second_start_without_a_step_waits_and_then_fires() -> None:
     assert judged(first_step=5, watermark_s=210, gaps=((100, 200),), runs=((5, 99),)).status is Status.WARMING_UP
     assert judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
 
 
-def test_a_second_start_that_fires_is_late_by_what_is_over_its_threshold() -> None:
+def test_delay_of_a_second_start_is_its_excess_over_threshold() -> None:
     said = judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),))
     assert (said.measured, said.threshold) == (40.0, 20.0)
 
@@ -190,7 +182,7 @@ def test_a_second_start_that_fires_is_late_by_what_is_over_its_threshold() -> No
         (0, 200.5, 300, "30 s after the restart of the job"),
     ],
 )
-def test_given_two_starts_when_judged_then_one_that_fires_speaks_then_an_open_one_and_then_the_slower(
+def test_firing_start_precedes_an_open_and_then_the_slower_one(
     first_step: float, second_step: float | None, watermark_s: float, said: str
 ) -> None:
     runs = ((first_step, 99.0),) if second_step is None else ((first_step, 99.0), (second_step, 290.0))
@@ -198,24 +190,22 @@ def test_given_two_starts_when_judged_then_one_that_fires_speaks_then_an_open_on
 
 
 @pytest.mark.parametrize(("until", "said"), [(0.0, "training start"), (1.0, "restart of the job")])
-def test_given_samples_that_were_missing_before_the_training_start_when_judged_then_it_is_no_restart(
-    until: float, said: str
-) -> None:
+def test_samples_missing_before_training_are_no_restart(until: float, said: str) -> None:
     assert f"after the {said}" in judged(first_step=5, watermark_s=9, gaps=((-20, until),), runs=((5, 9),)).reason
 
 
-def test_given_steps_until_the_restart_itself_when_judged_then_it_has_no_step_of_its_own() -> None:
+def test_steps_up_to_the_restart_leave_it_without_its_own() -> None:
     said = judged(first_step=5, watermark_s=230, gaps=((100, 200),), runs=((5, 200),))
     assert said.reason.startswith("No step was seen in the 30 min since the restart")
 
 
-def test_given_a_first_start_that_was_late_when_the_second_is_not_then_it_still_says_so() -> None:
+def test_late_first_start_is_still_reported_after_a_good_second() -> None:
     said = judged(first_step=50, watermark_s=300, gaps=((100, 200),), runs=((50, 99), (203, 290)))
     assert (said.status, said.measured) == (Status.FIRED, 50.0)
     assert "after the training start" in said.reason
 
 
-def test_given_a_job_that_was_interrupted_when_billed_then_the_time_without_instances_is_not_paid_for() -> None:
+def test_interrupted_time_without_instances_is_not_billed() -> None:
     whole = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2)
     spot = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2, unpaid_s=18_000.0)
     full, part = whole.bill(), spot.bill()
@@ -227,13 +217,11 @@ def test_given_a_job_that_was_interrupted_when_billed_then_the_time_without_inst
 
 
 @pytest.mark.parametrize(("lasts", "status"), [(4.9, Status.OK), (5.0, Status.FIRED)])
-def test_given_samples_that_are_missing_for_some_minutes_when_no_step_follows_then_only_five_are_a_restart(
-    lasts: float, status: Status
-) -> None:
+def test_only_five_minutes_without_samples_or_steps_restart(lasts: float, status: Status) -> None:
     said = judged(first_step=5, watermark_s=300, gaps=((160, 160 + lasts),), runs=((5, 159),))
     assert said.status is status
 
 
-def test_given_a_short_gap_in_a_long_initialization_when_judged_then_it_does_not_begin_anew() -> None:
+def test_short_gap_in_a_long_initialization_does_not_reset_it() -> None:
     said = judged(first_step=50, watermark_s=100, gaps=((33, 35),), runs=((50, 99),))
     assert (said.status, said.measured) == (Status.FIRED, 50.0)

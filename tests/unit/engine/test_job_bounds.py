@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.jobs import admission
-from trainguard.engine.jobs.admission import check_new_job, check_stream, left_out, recount
-from trainguard.engine.jobs.closing import begin_close, given_up
+from trainguard.core.errors import RequestError, StateConflictError, TooManyNamesError
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.jobs.job_description import (
     is_another,
     is_anothers,
@@ -18,17 +21,13 @@ from trainguard.engine.jobs.job_description import (
     stop_allowed,
     with_description,
 )
-from trainguard.engine.jobs.known_places import KnownPlaces
+from trainguard.engine.jobs.job_file import JobFolderIndex
+from trainguard.engine.jobs.job_registry import check_new_job, check_stream, left_out, recount
+from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, given_up
 from trainguard.engine.jobs.replay_names import replay_name, replayed_job
-from trainguard.engine.jobs.silent_nodes import are_all_silent
 from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.state_items import expiry, item_of, items_of
-from trainguard.errors import RequestError, StateConflictError, TooManyNamesError
-from trainguard.families.installed import FAMILIES
-from trainguard.job_policy import JobPolicy
-from trainguard.layout import ProfileRoot
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.engine.streams.session import expiry, item_of, items_of
+from trainguard.testing.memory.world import MemoryWorld
 
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=2, created_at=1_000.0)
 OUTSIDE = replace(JOB, arn="unknown:job", created_at=None)
@@ -57,7 +56,7 @@ def world_with(job: JobRecord) -> MemoryWorld:
         (StreamKey(NAME, "algo-3", "system"), 0, 3, True, 0, False),
     ],
 )
-def test_given_a_stream_when_it_is_met_then_it_is_admitted_below_the_limit_and_no_write_is_made_in_vain(
+def test_new_stream_is_admitted_below_the_limit_with_no_write(
     key: StreamKey, version: int, others: int, known_full: bool, asked: int, admitted: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -74,12 +73,12 @@ def test_given_a_stream_when_it_is_met_then_it_is_admitted_below_the_limit_and_n
         assert left_out(job) == ({"streams_left_out": 1} if known_full else {})
 
 
-def test_given_a_job_of_unknown_size_when_a_node_writes_then_sagemaker_has_named_none() -> None:
+def test_job_of_unknown_size_has_no_node_named_by_sagemaker() -> None:
     assert not admission.is_named(replace(JOB, instance_count=None), ONE)
     assert admission.is_named(replace(JOB, instance_count=1), ONE)
 
 
-def test_given_new_names_within_an_hour_when_there_are_too_many_then_the_next_one_waits_for_the_next_hour() -> None:
+def test_new_names_above_the_hourly_limit_wait_for_the_next_hour() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(admission, "MOST_NEW_JOBS", 2)
         world = MemoryWorld()
@@ -90,9 +89,7 @@ def test_given_new_names_within_an_hour_when_there_are_too_many_then_the_next_on
 
 
 @pytest.mark.parametrize(("counted", "after"), [(0, 0), (1, 1), (2, 1), (5, 1)])
-def test_given_a_job_that_counted_streams_twice_when_looked_at_then_it_counts_those_that_it_has(
-    counted: int, after: int
-) -> None:
+def test_streams_counted_twice_are_recounted(counted: int, after: int) -> None:
     job = replace(JOB, other_streams=counted)
     world, records = world_with(job), {key: NodeRecord(key, version=1) for key in (ONE, OTHER)}
     streams = JobStreams({}, records, NodeRecord(OWN), JobState())
@@ -127,9 +124,7 @@ def close(job: JobRecord, world: MemoryWorld, now: float) -> tuple[JobRecord, li
         (4, NOW - 2_400.0, True),
     ],
 )
-def test_given_streams_that_were_asked_to_close_when_time_goes_by_then_they_are_asked_after_twice_the_time(
-    asks: int, asked_at: float | None, sent: bool
-) -> None:
+def test_close_requests_are_repeated_at_doubling_intervals(asks: int, asked_at: float | None, sent: bool) -> None:
     job = replace(JOB, generation=1, close_asks=asks, close_asked_at=asked_at, instance_count=1)
     world = world_with(job)
     for key, generation in ((OWN, 1), (OTHER, 1), (StreamKey(NAME, "old", "system"), 0)):
@@ -148,9 +143,7 @@ def test_given_streams_that_were_asked_to_close_when_time_goes_by_then_they_are_
         ("logs", None, 1),
     ],
 )
-def test_given_a_job_that_names_a_source_when_it_ends_then_its_streams_close_once_the_last_poll_is_over(
-    source: str, ended_at: float | None, sent: int
-) -> None:
+def test_ended_job_with_a_source_closes_streams_after_last_poll(source: str, ended_at: float | None, sent: int) -> None:
     job = replace(JOB, policy=JobPolicy(source=source), ended_at=ended_at, instance_count=1)
     assert len(close(job, world_with(job), NOW)[1]) == sent
 
@@ -159,24 +152,20 @@ def test_given_a_job_that_names_a_source_when_it_ends_then_its_streams_close_onc
     ("asks", "ago_s", "over"),
     [(7, 90_000.0, False), (8, 300.0 * 128 - 1.0, False), (8, 300.0 * 128, True), (9, 300.0 * 256, True)],
 )
-def test_given_a_job_whose_streams_never_answer_when_it_was_asked_eight_times_then_it_is_given_up(
-    asks: int, ago_s: float, over: bool
-) -> None:
+def test_job_with_unanswered_close_requests_is_given_up_at_eight(asks: int, ago_s: float, over: bool) -> None:
     assert given_up(replace(JOB, close_asks=asks, close_asked_at=NOW - ago_s), NOW) == over
 
 
 @pytest.mark.parametrize(("above", "found"), [(11, True), (12, True), (13, False)])
-def test_given_a_jobs_folder_far_above_an_object_when_looked_up_then_13_folders_are_asked_for(
-    above: int, found: bool
-) -> None:
+def test_lookup_far_above_an_object_asks_for_13_folders(above: int, found: bool) -> None:
     root = ProfileRoot("runs/", NAME)
-    places = KnownPlaces(world_with(replace(JOB, prefix="runs/")).jobs, BUCKET)
+    places = JobFolderIndex(world_with(replace(JOB, prefix="runs/")).jobs, BUCKET)
     assert places.root_above(BUCKET, f"runs/job/{'x/' * above}trace.json") == (root if found else None)
     assert places.root_above("other", "runs/job/trace.json") is None
 
 
-def test_given_a_bucket_that_begins_with_a_job_when_looked_up_then_the_first_folder_is_asked_for() -> None:
-    places = KnownPlaces(world_with(JOB).jobs, BUCKET)
+def test_key_that_begins_with_the_job_asks_for_the_first_folder() -> None:
+    places = JobFolderIndex(world_with(JOB).jobs, BUCKET)
     assert places.root_above(BUCKET, "job/trace.json") == ProfileRoot("", NAME)
     assert places.root_above(BUCKET, "job/not a name!/trace.json") == ProfileRoot("", NAME)
 
@@ -193,9 +182,7 @@ def test_given_a_bucket_that_begins_with_a_job_when_looked_up_then_the_first_fol
         ({"a.status.json": 700.0, "b.json": 10.0}, True),
     ],
 )
-def test_given_status_objects_of_nodes_when_none_was_written_for_ten_minutes_then_all_are_silent(
-    written: dict[str, float], silent: bool
-) -> None:
+def test_nodes_without_a_status_for_ten_minutes_are_all_silent(written: dict[str, float], silent: bool) -> None:
     world, root = MemoryWorld(), ProfileRoot("", NAME)
     for name, ago_s in written.items():
         world.objects.now = NOW - ago_s
@@ -204,9 +191,7 @@ def test_given_status_objects_of_nodes_when_none_was_written_for_ten_minutes_the
 
 
 @pytest.mark.parametrize(("name", "is_valid"), [("a", True), ("a" * 40, True), ("a" * 41, False), ("-a", False)])
-def test_given_a_label_when_a_replay_is_named_then_it_has_1_to_40_signs_and_says_whose_it_is(
-    name: str, is_valid: bool
-) -> None:
+def test_replay_label_has_1_to_40_characters_and_names_its_owner(name: str, is_valid: bool) -> None:
     if is_valid:
         assert replayed_job(replay_name("job-1", name)) == "job-1"
     else:
@@ -237,7 +222,7 @@ def said(**changed: Any) -> TrainingJobDescription:
         (5.0, None, False),
     ],
 )
-def test_given_times_of_creation_when_compared_then_those_a_second_apart_are_of_one_job(
+def test_creation_times_a_second_apart_are_of_one_job(
     stored: float | None, described: float | None, other: bool
 ) -> None:
     job, description = replace(JOB, created_at=stored), said(created_at=described, status=JobStatus.FAILED)
@@ -257,9 +242,7 @@ def test_given_times_of_creation_when_compared_then_those_a_second_apart_are_of_
         ("s3:///a", None),
     ],
 )
-def test_given_a_place_in_a_configuration_when_read_then_it_is_a_bucket_and_a_root(
-    uri: str | None, place: tuple[str, str] | None
-) -> None:
+def test_configured_location_is_read_as_bucket_and_root(uri: str | None, place: tuple[str, str] | None) -> None:
     found = profile_place(said(profile_uri=uri))
     assert found == (None if place is None else (place[0], ProfileRoot(place[1], NAME)))
 
@@ -276,16 +259,14 @@ def test_given_a_place_in_a_configuration_when_read_then_it_is_a_bucket_and_a_ro
         (JOB, said(profile_uri="s3://another"), False),
     ],
 )
-def test_given_what_was_met_without_sagemaker_when_it_knows_the_name_then_it_is_anothers_where_that_lies_elsewhere(
+def test_external_job_elsewhere_differs_from_the_sagemaker_one(
     job: JobRecord, description: TrainingJobDescription | None, other: bool
 ) -> None:
     assert is_anothers(job, description) is other
 
 
 @pytest.mark.parametrize(("tags", "allowed"), [({}, False), ({"trainguard:stop-on-fire": "allowed"}, True)])
-def test_given_a_jobs_tags_when_a_stop_is_asked_for_then_only_the_owners_permission_allows_it(
-    tags: dict[str, str], allowed: bool
-) -> None:
+def test_only_the_exact_owner_tag_allows_a_stop(tags: dict[str, str], allowed: bool) -> None:
     assert stop_allowed(said(tags=tags)) is allowed
     assert stop_allowed(said(tags=dict.fromkeys(tags, "Allowed"))) is False
 
@@ -309,7 +290,7 @@ FILE = said(arn="unknown:job", created_at=None, started_at=501.0)
         (ENDED, None, False),
     ],
 )
-def test_given_a_job_outside_that_has_ended_when_its_file_says_that_it_began_later_then_it_runs_again(
+def test_ended_external_job_with_a_later_start_runs_again(
     job: JobRecord, description: TrainingJobDescription | None, again: bool
 ) -> None:
     expected = replace(job, status=JobStatus.UNKNOWN, ended_at=None, active=True, closing=False, close_asks=0)
@@ -338,21 +319,19 @@ def test_given_a_job_outside_that_has_ended_when_its_file_says_that_it_began_lat
         (replace(JOB, closing=True), said(), {"secondary_status": "Training"}),
     ],
 )
-def test_given_what_is_said_of_a_job_now_when_taken_in_then_its_item_changes_by_that_alone(
+def test_updated_description_changes_only_what_it_says(
     job: JobRecord, description: TrainingJobDescription | None, changed: dict[str, Any]
 ) -> None:
     assert with_description(job, description) == replace(job, **changed)
 
 
 @pytest.mark.parametrize(("watermark_s", "expected"), [(None, 100), (50.0, 100), (150.9, 150)])
-def test_given_a_job_that_ends_when_its_items_expire_then_90_days_after_its_last_sample_or_the_clock(
-    watermark_s: float | None, expected: int
-) -> None:
+def test_items_expire_90_days_after_the_last_sample_or_clock(watermark_s: float | None, expected: int) -> None:
     assert expiry(watermark_s, 100.0) == expected + 90 * 86_400
 
 
 @pytest.mark.parametrize("generation", [0, 1])
-def test_given_items_of_three_registrations_when_read_then_those_of_another_are_empty_left_out_or_refused(
+def test_items_of_other_registrations_are_empty_or_left_out(
     generation: int,
 ) -> None:
     job, world = replace(JOB, generation=generation), MemoryWorld()

@@ -5,19 +5,19 @@ from dataclasses import replace
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network, final_state
 from tests.support.small_job import BUCKET, JOB, describe
-from trainguard.engine.jobs.closing import ASK_AGAIN_S, begin_close
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobStatus, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobStatus, Status
+from trainguard.engine.jobs.lifecycle import ASK_AGAIN_S, begin_close
 
 
-def test_given_a_lost_end_when_the_nodes_are_silent_then_the_tick_asks_and_finishes_the_job() -> None:
+def test_tick_finishes_a_silent_job_whose_end_event_was_lost() -> None:
     network = Network()
     deliver(network, SYSTEM_1)
     network.world.training_jobs.set(describe(status=JobStatus.FAILED))
     for _ in range(25):
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 60.0, batch_s=0.0)
     job = network.job()
     assert (job.active, job.status) == (False, JobStatus.FAILED)
@@ -25,14 +25,14 @@ def test_given_a_lost_end_when_the_nodes_are_silent_then_the_tick_asks_and_finis
     assert row(network, "LowGPUUtilization").expires_at == job.expires_at
 
 
-def test_given_the_whole_job_when_the_report_of_its_end_is_made_then_final_state_and_report_agree() -> None:
+def test_final_state_and_report_of_the_whole_job_agree() -> None:
     network = Network()
     deliver(network, UPLOADS)
     assert final_state(network.world)["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
     assert network.job().active is False
 
 
-def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_closed() -> None:
+def test_end_mark_of_a_running_job_closes_nothing() -> None:
     network = Network()
     mark = UPLOADS[-1]
     for upload in [*SYSTEM_1[:6], mark, *SYSTEM_1[6:]]:
@@ -45,7 +45,7 @@ def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_c
     assert network.world.reports.started == {}
 
 
-def test_given_an_object_before_the_close_tasks_when_it_closes_its_node_then_the_others_are_waited_for() -> None:
+def test_early_closed_node_waits_for_the_close_of_the_others() -> None:
     network = Network()
     deliver(network, [*SYSTEM_1[:-1], UPLOADS[-1], SYSTEM_1[-1]])
     closed = {record.key.node_kind for record in network.world.nodes.of_job(JOB) if record.closed}
@@ -53,7 +53,7 @@ def test_given_an_object_before_the_close_tasks_when_it_closes_its_node_then_the
     assert list(network.world.reports.started.values()) == [{"kind": "end", "job": JOB}]
 
 
-def test_given_a_close_task_that_is_lost_when_ticks_go_by_then_its_stream_is_asked_again_and_the_job_finished() -> None:
+def test_lost_close_task_is_sent_again_and_the_job_finishes() -> None:
     network = Network()
     deliver(network, SYSTEM_1)
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
@@ -63,15 +63,15 @@ def test_given_a_close_task_that_is_lost_when_ticks_go_by_then_its_stream_is_ask
     network.queue.remove(lost)
     for _ in range(4):
         network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     assert (network.job().active, len(network.world.reports.started)) == (True, 0)
     for _ in range(3):
         network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     assert (network.job().active, len(network.world.reports.started)) == (False, 1)
 
 
-def test_given_a_finished_job_when_framework_events_are_first_heard_of_then_a_report_of_them_is_started() -> None:
+def test_late_framework_events_of_a_finished_job_start_a_report() -> None:
     network = Network()
     network.world.training_jobs.set(replace(describe(), framework_profiling=False))
     deliver(network, [*SYSTEM_1, UPLOADS[-1]])
@@ -80,9 +80,7 @@ def test_given_a_finished_job_when_framework_events_are_first_heard_of_then_a_re
     assert len(network.world.reports.started) == 2
 
 
-def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_it_ends_and_says_what_is_missing() -> (
-    None
-):
+def test_job_ended_before_its_first_object_says_what_is_missing() -> None:
     network = Network()
     services = network.world.services
     record = describe_record(
@@ -92,7 +90,7 @@ def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_i
     begin_close(registered, FAMILIES, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
     network.world.tasks.drain()
     network.now += ASK_AGAIN_S
-    network.tick()
+    network.run_scheduler()
     assert network.job().active is True
     network.run_until(network.now + 5.0, batch_s=1.0)
     assert network.job().active is False

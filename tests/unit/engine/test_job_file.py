@@ -1,4 +1,4 @@
-"""Jobs outside SageMaker: what they say of themselves, what of it is refused, and how they end."""
+"""Jobs outside SageMaker: what they say about themselves, what of it is refused, and how they end."""
 
 import contextlib
 import json
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from trainguard.core.errors import JobFileError
+from trainguard.core.records import JobStatus, RuleRow, Status
 from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.tick.job_care import ABANDONED_S
-from trainguard.errors import JobFileError
-from trainguard.records import JobStatus, RuleRow, Status
+from trainguard.engine.reconcile.reconciler import ABANDONED_S
 
 KEY = f"{JOB}/job.json"
 SYSTEM_1 = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
@@ -50,7 +50,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
 
 def settle(network: Network, minutes: int = 4) -> None:
     for _ in range(minutes):
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 60.0, batch_s=0.0)
 
 
@@ -58,7 +58,7 @@ def row(network: Network, target: str) -> RuleRow:
     return next(each for each in network.world.rows.of_job(JOB) if each.target == target)
 
 
-def test_given_a_whole_file_when_read_then_every_field_is_understood() -> None:
+def test_complete_file_has_every_field_understood() -> None:
     body = file(
         schema_version=1,
         status="Failed",
@@ -94,9 +94,7 @@ def test_given_a_whole_file_when_read_then_every_field_is_understood() -> None:
         ),
     ],
 )
-def test_given_resources_when_read_then_each_is_named_once_with_its_kind(
-    resources: dict[str, object], named: tuple[str, ...]
-) -> None:
+def test_resources_are_each_named_once_with_their_kind(resources: dict[str, object], named: tuple[str, ...]) -> None:
     assert read_job_file(KEY, file(resources=resources), JOB).resources == named
 
 
@@ -131,9 +129,7 @@ def test_given_resources_when_read_then_each_is_named_once_with_its_kind(
         (file(resources={"cluster": "a"}), "resources"),
     ],
 )
-def test_given_a_fault_when_read_then_the_error_names_file_field_and_what_would_be_right(
-    body: bytes, field: str | None
-) -> None:
+def test_fault_error_names_file_field_and_a_valid_value(body: bytes, field: str | None) -> None:
     with pytest.raises(JobFileError) as caught:
         read_job_file(KEY, body, JOB)
     assert caught.value.field == field
@@ -143,17 +139,17 @@ def test_given_a_fault_when_read_then_the_error_names_file_field_and_what_would_
 
 
 @given(st.one_of(st.binary(max_size=200), st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists)))
-def test_given_any_body_when_read_then_it_is_understood_or_refused_by_name(body: Any) -> None:
+def test_any_body_is_understood_or_refused_by_name(body: Any) -> None:
     given_body = body if isinstance(body, bytes) else json.dumps({"name": JOB, "tags": body}).encode()
     with contextlib.suppress(JobFileError):
         assert read_job_file(KEY, given_body, JOB).job == JOB
 
 
-def test_given_a_file_beside_a_profile_when_the_job_is_met_then_it_says_what_the_job_is() -> None:
+def test_file_beside_a_profile_describes_the_job() -> None:
     network = outside()
     tell(network, file(instance_type="ml.g5.12xlarge", instance_count=1, settings=SETTINGS), announced=False)
     arrive(network, SYSTEM_1)
-    network.tick()
+    network.run_scheduler()
     job = network.job()
     assert (job.instance_type, job.instance_count, job.arn) == ("ml.g5.12xlarge", 1, f"unknown:{JOB}")
     assert job.stop_allowed is False
@@ -162,9 +158,7 @@ def test_given_a_file_beside_a_profile_when_the_job_is_met_then_it_says_what_the
 
 @pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
 @pytest.mark.parametrize("announced", [True, False])
-def test_given_a_job_that_says_that_it_has_ended_when_told_or_found_silent_then_it_is_closed(
-    status: str, announced: bool
-) -> None:
+def test_ended_job_is_closed_on_event_or_when_found_silent(status: str, announced: bool) -> None:
     network = outside()
     tell(network, file(status="InProgress", settings=SETTINGS))
     arrive(network, SYSTEM_1)
@@ -177,7 +171,7 @@ def test_given_a_job_that_says_that_it_has_ended_when_told_or_found_silent_then_
     assert len(network.world.reports.started) == 1
 
 
-def test_given_a_job_that_says_that_it_has_ended_when_told_then_it_closes_without_a_tick() -> None:
+def test_file_that_says_ended_closes_the_job_without_a_tick() -> None:
     network = outside()
     tell(network, file(status="InProgress"))
     arrive(network, SYSTEM_1)
@@ -187,9 +181,7 @@ def test_given_a_job_that_says_that_it_has_ended_when_told_then_it_closes_withou
 
 
 @pytest.mark.parametrize(("status", "closed"), [(None, True), ("InProgress", False)])
-def test_given_an_end_mark_when_the_file_leaves_the_end_open_or_says_that_the_job_goes_on_then_that_holds(
-    status: str | None, closed: bool
-) -> None:
+def test_end_mark_respects_what_the_file_says_of_the_end(status: str | None, closed: bool) -> None:
     network = outside()
     tell(network, file() if status is None else file(status=status))
     arrive(network, [*SYSTEM_1, END_MARK])
@@ -197,7 +189,7 @@ def test_given_an_end_mark_when_the_file_leaves_the_end_open_or_says_that_the_jo
     assert network.job().active is not closed
 
 
-def test_given_an_attempt_that_failed_when_the_job_is_started_again_then_it_runs_and_ends_as_the_last_one_did() -> None:
+def test_restarted_failed_attempt_runs_and_ends_as_the_last() -> None:
     network = outside()
     tell(network, file(status="InProgress", started_at=START, settings=SETTINGS))
     arrive(network, SYSTEM_1[:4])
@@ -217,7 +209,7 @@ def test_given_an_attempt_that_failed_when_the_job_is_started_again_then_it_runs
     assert len(network.world.reports.started) == 2
 
 
-def test_given_a_file_that_changes_when_read_again_then_the_job_grows_and_its_settings_stay() -> None:
+def test_changed_file_lets_the_job_grow_and_keeps_its_settings() -> None:
     network = outside()
     tell(network, file(instance_count=2, settings=SETTINGS))
     tell(network, file(instance_count=8, started_at=START + 5, settings={"LowGPUUtilization_window": 77}))
@@ -226,7 +218,7 @@ def test_given_a_file_that_changes_when_read_again_then_the_job_grows_and_its_se
     assert job.rule_settings["LowGPUUtilization_window"] == "20"
 
 
-def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted_and_the_profile_is_judged() -> None:
+def test_unusable_file_is_counted_and_the_profile_is_judged() -> None:
     network = outside()
     tell(network, file(instance_count=-3))
     assert network.world.jobs.load(JOB) is None
@@ -238,9 +230,7 @@ def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted
 
 @pytest.mark.parametrize("mended", [file(instance_count=2), None])
 @pytest.mark.parametrize("announced", [True, False])
-def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it_until_then(
-    mended: bytes | None, announced: bool
-) -> None:
+def test_item_names_a_file_fault_until_it_is_fixed_or_removed(mended: bytes | None, announced: bool) -> None:
     network = outside()
     tell(network, file(instance_count=-3), announced=False)
     arrive(network, SYSTEM_1[:3])
@@ -260,7 +250,7 @@ def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it
     assert network.job().instance_count == (2 if mended else None)
 
 
-def test_given_a_good_file_when_it_breaks_then_what_it_said_stays_and_the_fault_is_shown() -> None:
+def test_broken_file_keeps_its_last_good_values_and_shows_fault() -> None:
     network = outside()
     tell(network, file(instance_count=2, settings={"LowGPUUtilization_window": "x"}))
     arrive(network, SYSTEM_1[:3])
@@ -273,7 +263,7 @@ def test_given_a_good_file_when_it_breaks_then_what_it_said_stays_and_the_fault_
     ]
 
 
-def test_given_a_fault_in_its_file_when_sagemaker_knows_the_job_then_it_is_no_fault_of_the_job() -> None:
+def test_file_fault_of_a_sagemaker_job_is_not_a_fault_of_the_job() -> None:
     network = outside()
     tell(network, file(instance_count=-3), announced=False)
     arrive(network, SYSTEM_1[:3])
@@ -282,7 +272,7 @@ def test_given_a_fault_in_its_file_when_sagemaker_knows_the_job_then_it_is_no_fa
     assert (network.job().is_outside, network.job().faults) == (False, ())
 
 
-def test_given_a_job_of_sagemaker_when_a_file_lies_beside_its_profile_then_the_file_says_nothing() -> None:
+def test_file_beside_the_profile_of_a_sagemaker_job_is_ignored() -> None:
     network = Network()
     arrive(network, SYSTEM_1[:3])
     tell(network, file(status="Completed", instance_count=99))
@@ -291,10 +281,10 @@ def test_given_a_job_of_sagemaker_when_a_file_lies_beside_its_profile_then_the_f
     assert (job.active, job.status, job.instance_count) == (True, JobStatus.IN_PROGRESS, 2)
 
 
-def test_given_a_job_that_registered_and_never_wrote_when_a_day_has_passed_then_it_is_given_up() -> None:
+def test_registered_job_that_never_wrote_is_given_up_after_a_day() -> None:
     network = outside()
     tell(network, file(instance_count=1))
-    network.tick()
+    network.run_scheduler()
     network.now += ABANDONED_S - 60.0
     settle(network, 1)
     assert network.job().active is True
@@ -307,7 +297,7 @@ def write_status(network: Network, node: str) -> None:
     network.put(Upload(network.now, f"{JOB}/collector/{node}.status.json", b"{}"))
 
 
-def test_given_collectors_of_which_none_ends_the_job_when_all_are_silent_for_ten_minutes_then_it_is_closed() -> None:
+def test_ten_minutes_of_silent_collectors_close_the_job() -> None:
     network = outside()
     tell(network, file(status="InProgress", instance_count=2))
     arrive(network, SYSTEM_1[:6])
@@ -320,7 +310,7 @@ def test_given_collectors_of_which_none_ends_the_job_when_all_are_silent_for_ten
     assert network.job().active is False
 
 
-def test_given_a_collector_that_writes_its_status_when_the_others_are_silent_then_the_job_goes_on() -> None:
+def test_one_collector_writing_its_status_keeps_the_job_open() -> None:
     network = outside()
     tell(network, file(status="InProgress", instance_count=2))
     arrive(network, SYSTEM_1[:6])
@@ -331,7 +321,7 @@ def test_given_a_collector_that_writes_its_status_when_the_others_are_silent_the
     assert network.job().active is True
 
 
-def test_given_no_collector_when_a_job_is_silent_then_it_is_not_closed_before_a_day() -> None:
+def test_silent_job_without_a_collector_is_open_for_a_day() -> None:
     network = outside()
     arrive(network, SYSTEM_1[:6])
     settle(network, 30)

@@ -1,4 +1,4 @@
-"""What a job outside SageMaker may say of itself in its file: each field at its limits, and beyond them."""
+"""What a job outside SageMaker may say about itself in its file: each field at its limits, and beyond them."""
 
 import json
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.support.small_job import describe
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import JobFileError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobStatus
 from trainguard.engine.jobs.job_file import KnownJobs, read_job_file
-from trainguard.errors import JobFileError
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobStatus
+from trainguard.testing.memory.world import MemoryWorld
 
 NAME = "job"
 
@@ -39,7 +39,7 @@ def file(**fields: Any) -> bytes:
         {"resources": {"batch_job": "a" * 64 + "#12345"}},
     ],
 )
-def test_given_a_job_file_at_its_limits_when_read_then_it_is_taken(fields: dict[str, Any]) -> None:
+def test_job_file_at_its_limits_is_accepted(fields: dict[str, Any]) -> None:
     assert read_job_file("k", file(**fields), NAME).job == NAME
     anybodys = read_job_file("k", file(**fields).ljust(65_536), None)
     assert (anybodys.job, anybodys.arn) == (NAME, f"unknown:{NAME}")
@@ -69,9 +69,7 @@ def test_given_a_job_file_at_its_limits_when_read_then_it_is_taken(fields: dict[
         ({"resources": {"batch_job": "a:123456"}}, "resources"),
     ],
 )
-def test_given_a_job_file_beyond_its_limits_when_read_then_the_field_is_named(
-    fields: dict[str, Any], field: str
-) -> None:
+def test_job_file_beyond_its_limits_names_the_field(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(JobFileError) as refused:
         read_job_file("k", file(**fields), NAME)
     assert refused.value.field == field
@@ -85,14 +83,12 @@ def test_given_a_job_file_beyond_its_limits_when_read_then_the_field_is_named(
         (b"{}", None, "the job's name"),
     ],
 )
-def test_given_a_job_file_without_the_jobs_name_when_read_then_it_says_which_name_is_expected(
-    body: bytes, job: str | None, expected: str
-) -> None:
+def test_job_file_without_a_job_name_says_which_is_expected(body: bytes, job: str | None, expected: str) -> None:
     with pytest.raises(JobFileError, match=expected):
         read_job_file("k", body, job)
 
 
-def test_given_settings_of_each_kind_when_read_then_they_are_texts_and_no_file_may_stop_a_job() -> None:
+def test_settings_are_read_as_texts_and_never_allow_a_stop() -> None:
     told = read_job_file(
         "k", file(settings={"a": 1, "b": 2.5, "c": True, "stop-on-fire": "allowed", "d": "x"}, tags={"e": "f"}), NAME
     )
@@ -107,7 +103,7 @@ def test_given_settings_of_each_kind_when_read_then_they_are_texts_and_no_file_m
         read_job_file("k", file().ljust(65_537), NAME)
 
 
-def test_given_a_job_of_which_is_asked_again_when_one_asks_then_each_question_is_put_once() -> None:
+def test_repeated_questions_on_a_job_are_put_once_each() -> None:
     for described, body, asked in ((True, None, 0), (False, None, 1), (False, file(), 1), (False, b"{", 1)):
         world, root = MemoryWorld(), ProfileRoot("", NAME)
         if described:

@@ -7,27 +7,24 @@ from typing import Any
 import pytest
 
 from tests.support.verdicts import fired, over, quiet
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.core.finding import Finding
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.engine.assessment import assess
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.jobs.job_ledger import account_of
-from trainguard.engine.jobs.job_verdicts import job_verdicts, unit_verdicts
-from trainguard.engine.streams.family_streams import FamilyVerdicts, Look
-from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.late_streams import LateStreams
-from trainguard.engine.streams.rebuilt import emptied, opened
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
+from trainguard.engine.streams.job_streams import FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
 from trainguard.engine.streams.rule_runner import StoredRule
+from trainguard.engine.streams.session import emptied, opened
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
-from trainguard.layout import ProfileRoot
+from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.ledger.shares import StepShares
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
+from trainguard.testing.memory.world import MemoryWorld
 
 RULE = "LowGPUUtilization"
 JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", instance_count=2, started_at=50.0)
@@ -39,11 +36,11 @@ FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open
 
 @dataclass
 class Family:
-    """A family's streams, which say what they are told to say."""
+    """A family's streams, with set answers."""
 
     verdicts: tuple[Verdict, ...] = ()
     fires: tuple[Fire, ...] = ()
-    near: bool = False
+    near_threshold: bool = False
     nodes: frozenset[str] = frozenset()
     first_at: float | None = None
     unpaid_s: float = 0.0
@@ -75,9 +72,7 @@ def of(*families: Family, closed: bool = False, **state: Any) -> JobStreams:
 @pytest.mark.parametrize(
     ("closing", "closed", "ended"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_given_families_when_a_job_is_judged_then_all_their_verdicts_count_and_are_final_once_all_has_ended(
-    closing: bool, closed: bool, ended: bool
-) -> None:
+def test_verdicts_of_all_families_count_and_are_final_at_the_end(closing: bool, closed: bool, ended: bool) -> None:
     first, second = Family((quiet(RULE),)), Family((quiet("BatchSize"),), (FIRE,))
     verdicts, fires = job_verdicts(
         replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), look=Look(closed, 7.0)
@@ -88,7 +83,7 @@ def test_given_families_when_a_job_is_judged_then_all_their_verdicts_count_and_a
     assert list(unit_verdicts(of(first, second))) == [RULE, "BatchSize"]
 
 
-def test_given_rules_at_fault_disabled_or_gone_when_a_job_is_judged_then_each_has_a_verdict_that_says_so() -> None:
+def test_faulty_disabled_or_gone_rules_have_their_own_verdict() -> None:
     faults = {name: RuleConfigError(name, "a", "b", "c") for name in (RULE, "Unknown", "ProfilerReport", "Straggler")}
     plan = replace(
         FAMILIES.plan(replace(JOB, rule_settings={"rule_to_invoke": "BatchSize"})),
@@ -121,7 +116,7 @@ def test_given_rules_at_fault_disabled_or_gone_when_a_job_is_judged_then_each_ha
         (replace(JOB, started_at=None), [], (None, 2, 0.0)),
     ],
 )
-def test_given_a_job_when_it_is_paid_for_then_from_its_first_sign_on_for_as_many_nodes_as_are_known(
+def test_job_is_billed_from_its_first_sign_for_all_known_nodes(
     job: JobRecord, families: list[Family], expected: tuple[float | None, int, float]
 ) -> None:
     started_at, nodes, unpaid_s = expected
@@ -131,44 +126,40 @@ def test_given_a_job_when_it_is_paid_for_then_from_its_first_sign_on_for_as_many
 
 
 @pytest.mark.parametrize(
-    ("family", "near"),
+    ("family", "near_threshold"),
     [
         (Family((quiet(RULE),)), False),
-        (Family((quiet(RULE),), near=True), True),
-        (Family((replace(quiet(RULE), result=RuleResult(Status.OK, "so.", near=True)),)), True),
+        (Family((quiet(RULE),), near_threshold=True), True),
+        (Family((replace(quiet(RULE), result=RuleResult(Status.OK, "so.", near_threshold=True)),)), True),
     ],
 )
-def test_given_a_job_when_looked_at_then_it_is_near_a_change_where_a_unit_or_a_rule_over_it_is(
-    family: Family, near: bool
-) -> None:
+def test_job_is_near_a_change_where_a_stream_or_joint_rule_is(family: Family, near_threshold: bool) -> None:
     found = assess(JOB, PLAN, of(Family(), family), now=7.0)
-    assert found.near is near
-    assert (found.news, found.ended, len(found.case.verdicts)) == ((), {}, 1)
+    assert found.near_threshold is near_threshold
+    assert (found.follow_ups, found.ended, len(found.case.verdicts)) == ((), {}, 1)
     assert family.asked == [(False, 7.0)]
 
 
 @pytest.mark.parametrize(("episode", "ended"), [(0, {RULE: 0}), (98, {RULE: 98}), (99, {})])
-def test_given_a_finding_that_is_over_when_looked_at_then_it_is_told_once_and_its_episode_ends(
-    episode: int, ended: dict[str, int]
-) -> None:
+def test_ended_finding_is_told_once_and_ends_its_episode(episode: int, ended: dict[str, int]) -> None:
     verdict = over(RULE)
     verdict.history.alerted = episode
     job = replace(JOB, episodes={RULE: episode})
     streams = of(Family((verdict, fired("BatchSize")), (FIRE,)))
     found = assess(job, FAMILIES.plan(job), streams, now=7.0)
-    assert [(each.kind, each.episode) for each in found.news] == [(AlertKind.CLEARED, episode)] * len(ended)
+    assert [(each.kind, each.episode) for each in found.follow_ups] == [(AlertKind.CLEARED, episode)] * len(ended)
     assert (found.ended, found.fires) == (ended, (FIRE,))
-    assert assess(job, FAMILIES.plan(job), streams, now=7.0).news == ()
+    assert assess(job, FAMILIES.plan(job), streams, now=7.0).follow_ups == ()
 
 
-def test_given_streams_that_are_opened_late_when_asked_for_then_each_is_opened_once_in_any_order() -> None:
+def test_late_opened_streams_are_opened_once_in_any_order() -> None:
     made: list[StreamKey] = []
 
     def open_stream(key: StreamKey) -> Any:
         made.append(key)
         return [key]
 
-    streams = LateStreams([SYSTEM, OTHER], open_stream)
+    streams = LazyStreams([SYSTEM, OTHER], open_stream)
     assert (list(streams), len(streams), made) == ([SYSTEM, OTHER], 2, [])
     assert streams[OTHER] is streams[OTHER]
     assert made == [OTHER]
@@ -182,7 +173,7 @@ def test_given_streams_that_are_opened_late_when_asked_for_then_each_is_opened_o
         streams[StreamKey.own("job")]
 
 
-def test_given_a_damaged_item_when_opened_then_it_is_emptied_and_counted_and_one_of_a_later_version_is_not() -> None:
+def test_damaged_item_is_emptied_and_a_newer_version_is_kept() -> None:
     entry = OutboxEntry("fire", 0, 1.0, Finding(RULE, None, "so."))
     record = NodeRecord(
         SYSTEM, 7, {"a": 1}, {"k": 1}, b"s", 1, {"c": 1}, {"fire": entry}, 5.0, closed=True, expires_at=9, generation=2
@@ -207,7 +198,7 @@ def test_given_a_damaged_item_when_opened_then_it_is_emptied_and_counted_and_one
         opened(record, later, world.journal)
 
 
-def test_given_an_object_when_it_is_read_for_a_stream_then_a_byte_more_than_its_cap_comes_at_most() -> None:
+def test_object_read_is_limited_to_one_byte_over_its_cap() -> None:
     world = MemoryWorld()
     world.objects.put("profiles", "k", b"0123456789", "application/json")
     source = ObjectSource(world.objects, "profiles", ProfileRoot("", "job"), 4)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import RuleRunner
-from trainguard.families.installed import FAMILIES
-from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.rule_result import RuleResult
 
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
@@ -30,7 +30,7 @@ class Evaluate:
         return self.runner.verdicts(self, interval_s=0.5, closed=closed)[0].result.reason
 
 
-def test_given_a_run_when_its_verdicts_are_asked_for_then_they_are_what_was_judged_in_it() -> None:
+def test_verdicts_of_a_run_are_those_judged_in_it() -> None:
     judge = Evaluate()
     judge.run()
     assert (judge.reason(), judge.reason()) == ("asked 1 times", "asked 1 times")
@@ -38,14 +38,14 @@ def test_given_a_run_when_its_verdicts_are_asked_for_then_they_are_what_was_judg
     assert judge.reason() == "asked 2 times"
 
 
-def test_given_a_stream_judged_while_it_went_on_when_it_is_asked_as_ended_then_it_is_judged_anew() -> None:
+def test_stream_judged_while_running_is_judged_again_as_ended() -> None:
     judge = Evaluate()
     judge.run()
     assert judge.reason(closed=True) == "asked 2 times"
     assert judge.reason() == "asked 3 times"
 
 
-def test_given_a_state_that_was_made_smaller_when_asked_then_it_is_judged_anew() -> None:
+def test_shrunk_state_is_judged_again() -> None:
     judge = Evaluate()
     judge.run()
     judge.runner.forget()

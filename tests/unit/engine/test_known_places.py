@@ -4,21 +4,21 @@ from collections.abc import Callable
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.jobs.known_places import MOST_FOLDERS, KnownPlaces
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord
+from trainguard.engine.jobs.job_file import MOST_FOLDERS, JobFolderIndex
+from trainguard.testing.memory.world import MemoryWorld
 
 BUCKET = "profiles"
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 OUTER, INNER = ProfileRoot("", "team"), ProfileRoot("team/runs/", "job-1")
 
 
-def known(*records: JobRecord) -> KnownPlaces:
+def known(*records: JobRecord) -> JobFolderIndex:
     world = MemoryWorld()
     for record in records:
         world.jobs.register(record)
-    return KnownPlaces(world.jobs, BUCKET)
+    return JobFolderIndex(world.jobs, BUCKET)
 
 
 def of_sagemaker(root: ProfileRoot, bucket: str = BUCKET) -> JobRecord:
@@ -30,7 +30,7 @@ def outside(root: ProfileRoot) -> JobRecord:
 
 
 @pytest.mark.parametrize("made", [of_sagemaker, outside], ids=["SageMaker's", "outside"])
-def test_given_a_job_in_a_jobs_folder_when_looked_up_then_an_object_is_the_inner_ones(
+def test_object_in_nested_job_folders_belongs_to_the_inner_job(
     made: Callable[[ProfileRoot], JobRecord],
 ) -> None:
     places = known(made(OUTER), made(INNER))
@@ -38,14 +38,14 @@ def test_given_a_job_in_a_jobs_folder_when_looked_up_then_an_object_is_the_inner
     assert places.root_above(BUCKET, "team/runs/job-2/n.pt.trace.json") == OUTER
 
 
-def test_given_the_folder_of_a_job_in_another_place_when_looked_up_then_its_name_alone_is_not_enough() -> None:
+def test_folder_name_alone_does_not_match_a_job_elsewhere() -> None:
     places = known(of_sagemaker(INNER), of_sagemaker(ProfileRoot("", "job-9"), bucket="other"))
     for key in ("copies/job-1/n.pt.trace.json", "job-9/n.pt.trace.json", "n.pt.trace.json", "job-1.pt.trace.json"):
         assert places.root_above(BUCKET, key) is None
     assert places.root_above("other", "job-9/n.pt.trace.json") is None
 
 
-def test_given_a_deep_key_when_looked_up_then_so_many_folders_are_asked_for_and_each_once(
+def test_deep_key_asks_for_a_limited_number_of_folders_once_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = MemoryWorld()
@@ -57,7 +57,7 @@ def test_given_a_deep_key_when_looked_up_then_so_many_folders_are_asked_for_and_
         return load(job)
 
     monkeypatch.setattr(world.jobs, "load", watched)
-    places = KnownPlaces(world.jobs, BUCKET)
+    places = JobFolderIndex(world.jobs, BUCKET)
     for name in ("a", "b"):
         assert places.root_above(BUCKET, f"{'x/' * 30}{name}.pt.trace.json") is None
     assert len(asked) <= 2 * MOST_FOLDERS

@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, MINUTES, START, Upload, uploads
+from trainguard.core.ports import Timing
 from trainguard.engine.evaluate import LIVE_S, SLOW_OBJECT_S
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import Timing
 
 
 def system_uploads() -> list[Upload]:
@@ -27,7 +27,7 @@ def lags(network: Network) -> list[float]:
     return [seconds for what, seconds in network.world.journal.times if what == "evaluation_lag_seconds"]
 
 
-def test_given_minutes_that_come_in_time_when_evaluated_then_the_lag_is_from_the_newest_sample_to_the_clock() -> None:
+def test_lag_is_from_the_newest_sample_to_the_clock() -> None:
     network = Network()
     now = START + 60.0 * 4 + 31.0
     deliver(network, system_uploads()[:4], now=now)
@@ -39,13 +39,13 @@ def test_given_minutes_that_come_in_time_when_evaluated_then_the_lag_is_from_the
 
 
 @pytest.mark.parametrize(("late_s", "measured"), [(LIVE_S - 60.0, 1), (LIVE_S + 60.0, 0)])
-def test_given_a_profile_of_long_ago_when_evaluated_then_its_age_is_no_lag(late_s: float, measured: int) -> None:
+def test_age_of_an_old_profile_is_no_lag(late_s: float, measured: int) -> None:
     network = Network()
     deliver(network, system_uploads()[:4], now=START + 60.0 * 4 + late_s)
     assert len(lags(network)) == measured
 
 
-def test_given_a_doorbell_that_brings_nothing_new_when_evaluated_then_no_lag_is_measured_again() -> None:
+def test_doorbell_without_new_data_measures_no_lag() -> None:
     network = Network()
     some = system_uploads()[:4]
     deliver(network, some, now=START + 300.0)
@@ -55,7 +55,7 @@ def test_given_a_doorbell_that_brings_nothing_new_when_evaluated_then_no_lag_is_
     assert len(lags(network)) == 1
 
 
-def test_given_a_job_that_has_ended_when_its_streams_close_then_no_lag_is_measured() -> None:
+def test_closing_streams_of_an_ended_job_measure_no_lag() -> None:
     network = Network()
     deliver(network, uploads(), now=START + 60.0 * MINUTES + 120.0)
     before = len(lags(network))
@@ -64,9 +64,7 @@ def test_given_a_job_that_has_ended_when_its_streams_close_then_no_lag_is_measur
 
 
 @pytest.mark.parametrize(("step_s", "named"), [(SLOW_OBJECT_S, 4), (SLOW_OBJECT_S - 0.1, 0)])
-def test_given_objects_that_take_a_time_when_applied_then_those_at_the_limit_are_named(
-    step_s: float, named: int
-) -> None:
+def test_objects_that_reach_the_time_limit_are_named(step_s: float, named: int) -> None:
     network = Network()
 
     def ticking() -> Iterator[float]:

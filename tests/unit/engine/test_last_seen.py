@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.engine.streams.last_finding import LastFinding
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.streams.rule_runner import LastFinding, RuleRunner, StoredRule
+from trainguard.engine.verdicts.episodes import StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 
@@ -33,6 +33,13 @@ FOUND = RuleResult(
     idle_node="idle",
 )
 NOW = RuleResult(Status.OK, "it is good.", worst="gpu0", measured=3.0, affected_share=0.1)
+
+
+def episode_of(result: RuleResult, start: float) -> StoredEpisode:
+    """Return the episode of a condition that held from ``start`` to 1,540 s."""
+    episode = StoredEpisode(start, max(start, 1_540.0))
+    episode.take_in("Rule", result, not_before=0.0)
+    return episode
 
 
 def after(values: list[float]) -> Verdict:
@@ -55,7 +62,7 @@ def judged(view: NodeView, rule: LowGPUUtilization, state: Any, parameters: Any)
     return rule.judge(state, view, parameters)
 
 
-def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says_what_it_was() -> None:
+def test_finding_keeps_its_fault_after_it_is_over() -> None:
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
@@ -70,14 +77,14 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     assert finding.finding.episodes[0].start == pytest.approx(verdict.history.episodes[0].start)
 
 
-def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_speaks() -> None:
+def test_ongoing_fault_shows_only_the_current_judgement() -> None:
     result = after([95.0] * 60 + [30.0] * 100).result
 
     assert result.status is Status.FIRED
     assert result.reason.startswith("gpu0 on algo-1: 95 % of its last 20 samples")
 
 
-def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None:
+def test_job_without_a_fault_has_no_last_finding() -> None:
     result = after([95.0] * 100).result
 
     assert (result.kind, result.facts[0].device) == (Kind.FINE, "gpu0")
@@ -85,9 +92,9 @@ def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None
 
 
 def test_given_what_was_seen_when_told_now_then_its_share_fades() -> None:
-    seen = LastFinding.of("Rule", FOUND, at=1_540.0, began_at=1_000.0)
-    told = seen.with_result("Rule", NOW, 2_140.0)
-    ended = seen.with_result("Rule", NOW, 2_140.0, start=1_200.0, closed=True)
+    seen = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0)
+    told = seen.with_result("Rule", NOW, 2_140.0, episode_of(FOUND, 1_540.0))
+    ended = seen.with_result("Rule", NOW, 2_140.0, episode_of(FOUND, 1_200.0), closed=True)
 
     assert told.reason == "1970-01-01 00:25 UTC: it is bad. By 1970-01-01 00:35 UTC: it is good."
     assert ended.reason == "1970-01-01 00:20 to 00:25 UTC: it is bad. At the end: it is good."
@@ -97,21 +104,21 @@ def test_given_what_was_seen_when_told_now_then_its_share_fades() -> None:
     assert (told.confidence, told.idle_node) == (0.2, "idle")
 
 
-def test_given_a_rule_that_counts_on_when_told_then_the_larger_share_of_the_time_affected_stands() -> None:
-    told = LastFinding.of("Rule", FOUND, at=1_540.0, began_at=1_000.0).with_result(
-        "Rule", replace(NOW, affected_share=0.5), 2_140.0
+def test_larger_affected_share_of_two_findings_is_kept() -> None:
+    told = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0).with_result(
+        "Rule", replace(NOW, affected_share=0.5), 2_140.0, episode_of(FOUND, 1_540.0)
     )
 
     assert told.affected_share == 0.5
 
 
-def test_given_long_sentences_when_kept_then_what_is_stored_is_bounded() -> None:
-    seen = LastFinding.of("Rule", replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
+def test_stored_length_of_long_sentences_is_bounded() -> None:
+    kept = episode_of(replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), 60.0)
 
-    assert (len(seen.reason), len(seen.advice or "")) == (1_000, 1_000)
+    assert (len(kept.reason), len(kept.advice)) == (600, 600)
 
 
-def test_a_node_that_works_again_tells_what_was_found_and_measures_now() -> None:
+def test_recovered_node_reports_the_finding_and_measures_now() -> None:
     result = after([95.0] * 60 + [0.0] * 30 + [95.0] * 3).result
 
     assert result.kind == Kind.NEARLY_IDLE

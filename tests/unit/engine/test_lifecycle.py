@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.late_news import told_by_event
+from tests.support.late_events import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe, uploads
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
+from trainguard.testing.memory.services import MemoryJournal
 
 UPLOADS = uploads()
 SYSTEM = [upload for upload in UPLOADS if "system/incremental" in upload.key]
@@ -20,26 +20,26 @@ END_MARK = UPLOADS[-1]
 
 
 def follow(network: Network, description: TrainingJobDescription | None = None) -> JobRecord | None:
-    """Let a state change event of the job arrive, after SageMaker has come to know what is described."""
+    """Let a state change event of the job arrive, after SageMaker lists what is described."""
     if description is not None:
         network.world.training_jobs.set(description)
     return told_by_event(network)
 
 
 def arrive(network: Network, chosen: list[Upload], *, tick: bool = False) -> None:
-    """Let objects appear and ring, each at its time."""
+    """Let objects appear with their events, each at its time."""
     for upload in chosen:
         network.put(upload)
         network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
         if tick:
-            network.tick()
+            network.run_scheduler()
 
 
 def settle(network: Network, minutes: int = 30) -> None:
-    """Let time pass, with a tick every minute."""
+    """Let time pass, with a run of the scheduler every minute."""
     for _ in range(minutes):
-        network.tick()
+        network.run_scheduler()
         network.run_until(network.now + 60.0, batch_s=0.0)
 
 
@@ -69,15 +69,15 @@ def later(chosen: list[Upload], minutes: int, node: str) -> list[Upload]:
 
 
 @pytest.mark.parametrize("final", [JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.STOPPED])
-def test_given_a_job_that_ends_before_its_first_object_when_it_is_closed_then_its_rows_say_so_and_a_report_is_made(
+def test_job_closed_before_its_first_object_has_rows_and_report(
     final: JobStatus,
 ) -> None:
     network = Network()
     follow(network)
-    network.tick()
+    network.run_scheduler()
     assert row(network, "LowGPUUtilization").status is Status.WAITING_FOR_DATA
     follow(network, describe(status=final))
-    network.tick()
+    network.run_scheduler()
     settle(network, 2)
     assert (network.job().active, network.job().status) == (False, final)
     for target in ("LowGPUUtilization", "LowGPUUtilization#algo-2", "StepOutlier", "MaxInitializationTime"):
@@ -88,7 +88,7 @@ def test_given_a_job_that_ends_before_its_first_object_when_it_is_closed_then_it
     assert alerts(network) == []
 
 
-def test_given_a_job_without_framework_metrics_at_its_end_when_it_is_closed_then_what_was_judged_stands() -> None:
+def test_job_closed_without_framework_metrics_keeps_its_verdict() -> None:
     network = Network()
     follow(network)
     arrive(network, SYSTEM_1)
@@ -100,7 +100,7 @@ def test_given_a_job_without_framework_metrics_at_its_end_when_it_is_closed_then
     assert missing.finding.reason.startswith("Ended without what the rule needs: ")
 
 
-def test_given_every_event_lost_when_objects_alone_ring_then_the_job_is_followed_to_its_end() -> None:
+def test_objects_alone_carry_a_job_to_its_end_without_events() -> None:
     network = Network()
     arrive(network, SYSTEM_1, tick=True)
     assert network.job().instance_type == "ml.g5.12xlarge"
@@ -112,7 +112,7 @@ def test_given_every_event_lost_when_objects_alone_ring_then_the_job_is_followed
 
 
 @pytest.mark.parametrize("again", [1, 3])
-def test_given_the_end_s_event_again_when_the_job_is_closed_then_no_second_report_and_no_task_follow(
+def test_repeated_end_event_adds_no_report_and_no_task(
     again: int,
 ) -> None:
     network = Network()
@@ -131,7 +131,7 @@ def test_given_the_end_s_event_again_when_the_job_is_closed_then_no_second_repor
     )
 
 
-def test_given_the_first_event_after_the_last_when_they_are_reordered_then_the_job_is_closed_once() -> None:
+def test_reordered_first_event_closes_the_job_once() -> None:
     network = Network()
     arrive(network, SYSTEM_1)
     follow(network, describe(status=JobStatus.COMPLETED))
@@ -145,7 +145,7 @@ def interrupted(secondary: str) -> TrainingJobDescription:
     return replace(describe(), secondary_status=secondary)
 
 
-def test_given_a_spot_restart_when_the_same_nodes_write_again_then_one_job_goes_on_over_the_gap() -> None:
+def test_spot_restart_on_the_same_nodes_is_one_job_over_the_gap() -> None:
     network = Network()
     arrive(network, SYSTEM, tick=True)
     follow(network, interrupted("Interrupted"))
@@ -166,7 +166,7 @@ def test_given_a_spot_restart_when_the_same_nodes_write_again_then_one_job_goes_
     assert len(network.world.reports.started) == 1
 
 
-def test_given_a_warm_pool_when_two_jobs_share_instances_and_names_then_nothing_of_one_is_in_the_other() -> None:
+def test_warm_pool_jobs_with_shared_names_stay_separate() -> None:
     network = Network()
     alone = Network()
     second = "next-job"
@@ -191,7 +191,7 @@ def test_given_a_warm_pool_when_two_jobs_share_instances_and_names_then_nothing_
     assert network.node(StreamKey(JOB, "algo-1", "system")).cursors["minute"] == START + 13 * 60
 
 
-def test_given_a_cluster_that_grows_when_more_nodes_are_described_then_all_of_them_are_closed_at_the_end() -> None:
+def test_nodes_added_to_a_growing_cluster_are_all_closed() -> None:
     network = Network()
     arrive(network, SYSTEM)
     follow(network, replace(describe(), instance_count=4))
@@ -203,7 +203,7 @@ def test_given_a_cluster_that_grows_when_more_nodes_are_described_then_all_of_th
     assert closed == {"algo-1", "algo-2", "algo-3", "algo-4"}
 
 
-def test_given_nodes_that_come_late_or_leave_early_when_the_job_ends_then_it_ends_and_each_is_judged() -> None:
+def test_late_and_early_leaving_nodes_are_each_judged() -> None:
     network = Network()
     arrive(network, SYSTEM, tick=True)
     arrive(network, later(SYSTEM_1, 20, "algo-9"), tick=True)
@@ -213,4 +213,4 @@ def test_given_nodes_that_come_late_or_leave_early_when_the_job_ends_then_it_end
     assert network.job().active is False
     assert row(network, "LowGPUUtilization").worst == "algo-9/gpu0"
     assert isinstance(network.world.journal, MemoryJournal)
-    assert network.world.journal.totals["tick_failures"] == 0
+    assert network.world.journal.totals["reconcile_failures"] == 0

@@ -7,22 +7,22 @@ import pytest
 from tests.support.delivered import UPLOADS
 from tests.support.delivered import deliver as ended
 from tests.support.delivery import Network
-from tests.support.late_news import outside
+from tests.support.late_events import outside
 from tests.support.small_job import JOB, Upload, uploads
 from tests.support.verdicts import fired, over
 from tests.unit.engine.test_telling import RECORD, RULE, alerted, tell
+from trainguard.core.job_limits import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import AlertKind, JobRecord, NodeRecord, StreamKey
 from trainguard.engine.assessment import ended_episodes
-from trainguard.engine.jobs import admission
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.outbox import fires
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.engine.verdicts.verdict import Fire
-from trainguard.families.installed import FAMILIES
-from trainguard.job_limits import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
-from trainguard.layout import ProfileRoot
-from trainguard.records import AlertKind, JobRecord, NodeRecord, StreamKey
-from trainguard.report.job_verdict import job_verdict
+from trainguard.formats.profile.keys import system_key
+from trainguard.report.verdict.job_verdict import job_verdict
 from trainguard.state.codec import encode_state
-from trainguard.telemetry.keys import system_key
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
 FEW = 3
@@ -53,7 +53,7 @@ def nodes(network: Network, job: str = JOB) -> list[str]:
     return [record.key.node for record in network.world.nodes.of_job(job) if not record.key.is_own]
 
 
-def test_given_invented_nodes_when_they_write_without_end_then_items_rows_and_questions_stay_few() -> None:
+def test_endless_invented_nodes_keep_items_and_queries_few() -> None:
     network = Network()
     for upload in SYSTEM[:5]:
         deliver(network, *(by_node(f"invented-{number}", upload) for number in range(40)))
@@ -63,7 +63,7 @@ def test_given_invented_nodes_when_they_write_without_end_then_items_rows_and_qu
     assert network.world.faults.calls.count("Jobs.admit_stream") <= 40
 
 
-def test_given_a_job_at_its_limit_when_it_is_known_then_no_further_name_costs_a_write() -> None:
+def test_further_names_of_a_job_known_full_cost_no_write() -> None:
     network = Network()
     deliver(network, *(by_node(f"invented-{number}") for number in range(FEW + 1)))
     before = len(network.world.faults.calls)
@@ -72,7 +72,7 @@ def test_given_a_job_at_its_limit_when_it_is_known_then_no_further_name_costs_a_
     assert [each for each in later if each.startswith(("Jobs.admit", "NodeStates.save", "RuleStates"))] == []
 
 
-def test_given_invented_nodes_first_when_sagemakers_own_write_then_they_are_evaluated_all_the_same() -> None:
+def test_sagemaker_nodes_are_evaluated_after_invented_ones() -> None:
     network = Network()
     deliver(network, *(by_node(f"invented-{number}") for number in range(FEW + 5)))
     deliver(network, *SYSTEM[1:4], *(by_node("algo-2", each) for each in SYSTEM[1:4]))
@@ -81,17 +81,17 @@ def test_given_invented_nodes_first_when_sagemakers_own_write_then_they_are_eval
 
 
 @pytest.mark.parametrize("name", ["algo-3", "algo-01", "algo-0", "algo-1-1", "ALGO-1"])
-def test_given_a_name_that_only_looks_like_sagemakers_when_compared_then_it_is_none(name: str) -> None:
+def test_name_resembling_one_of_sagemaker_is_not_accepted(name: str) -> None:
     job = JobRecord(JOB, "arn:job", "profiles", "", instance_count=2)
     assert admission.is_named(job, StreamKey(JOB, "algo-2", "system"))
     assert not admission.is_named(job, StreamKey(JOB, name, "system"))
     assert not admission.is_named(replace(job, arn="unknown:job"), StreamKey(JOB, "algo-2", "system"))
 
 
-def test_given_streams_that_are_left_out_when_a_person_or_a_program_asks_then_none_reads_an_all_clear() -> None:
+def test_streams_left_out_are_never_reported_as_all_clear() -> None:
     network = Network()
     deliver(network, *SYSTEM[:12], *(by_node(f"invented-{number}", SYSTEM[11]) for number in range(FEW + 1)))
-    network.tick()
+    network.run_scheduler()
     job = network.job()
     assert any("not evaluated" in fault for fault in job.faults)
     rows = [row for row in network.world.rows.of_job(JOB) if row.node is None]
@@ -102,23 +102,23 @@ def test_given_streams_that_are_left_out_when_a_person_or_a_program_asks_then_no
     assert verdict.certainty != "high"
 
 
-def test_given_an_evaluation_that_failed_when_the_tick_comes_then_its_stream_does_not_count() -> None:
+def test_stream_of_a_failed_evaluation_is_not_counted_by_a_tick() -> None:
     network = Network()
     deliver(network, by_node("invented-1"))
     for _ in range(FEW - 1):
         network.world.jobs.admit_stream(JOB, FEW)
     assert network.job().other_streams == FEW
-    network.tick()
+    network.run_scheduler()
     assert network.job().other_streams == 1
 
 
-def test_given_hostile_names_at_the_limit_when_the_jobs_own_item_is_encoded_then_dynamodb_takes_it() -> None:
+def test_item_with_hostile_names_at_the_limit_fits_in_dynamodb() -> None:
     names = [f"{number:x}" * 64 for number in range(MOST_OTHER_STREAMS)]
     state = JobState(watched={f"{name[:63]}#system": Watched(9, 1.8e9 + place) for place, name in enumerate(names)})
     assert len(encode_state(state)) < 380_000
 
 
-def test_given_invented_jobs_when_they_come_without_end_then_an_hour_takes_so_many() -> None:
+def test_endless_invented_jobs_are_limited_per_hour() -> None:
     network = outside()
     deliver(network, *(by_job(f"invented-{number}") for number in range(50)))
     assert len(network.world.jobs.active()) == FEW
@@ -129,7 +129,7 @@ def test_given_invented_jobs_when_they_come_without_end_then_an_hour_takes_so_ma
     assert "one-more" in network.world.jobs.active()
 
 
-def test_given_a_condition_that_comes_and_goes_without_end_when_it_is_over_then_the_last_fires_episode_stays() -> None:
+def test_endless_recurrence_leaves_the_last_episode_open() -> None:
     verdicts = {episode: alerted(over(RULE), episode=episode) for episode in (LAST_EPISODE - 1, LAST_EPISODE)}
     ended = [ended_episodes([each], JobState(), {RULE: episode}) for episode, each in verdicts.items()]
     assert ended == [{RULE: LAST_EPISODE - 1}, {}]
@@ -142,7 +142,7 @@ def test_given_a_condition_that_comes_and_goes_without_end_when_it_is_over_then_
 
 
 @pytest.mark.parametrize(("episode", "last"), [(LAST_EPISODE - 1, False), (LAST_EPISODE, True)])
-def test_given_the_last_fire_of_a_rule_on_a_job_when_it_is_told_then_it_says_so(episode: int, last: bool) -> None:
+def test_alert_of_the_last_fire_of_a_rule_says_so(episode: int, last: bool) -> None:
     job = replace(RECORD, episodes={RULE: episode})
     fire = Fire(replace(fired(RULE, advice="Do it."), merged=()), 60.0)
     record = fires.enqueue(NodeRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
@@ -150,7 +150,7 @@ def test_given_the_last_fire_of_a_rule_on_a_job_when_it_is_told_then_it_says_so(
     assert (fires.LAST_FIRE in (entry.finding.advice or "")) == last
 
 
-def test_given_data_that_come_after_the_end_without_end_when_reported_then_a_job_has_so_many_reports() -> None:
+def test_endless_data_after_the_end_make_a_limited_report_count() -> None:
     network = Network()
     ended(network, UPLOADS)
     first = len(network.world.reports.started)

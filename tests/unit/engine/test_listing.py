@@ -2,11 +2,11 @@
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import TelemetryFormatError
-from trainguard.families.profiler.listing import ProfileListing
-from trainguard.layout import FUTURE_S, ProfileRoot, hour_folder
-from trainguard.telemetry.keys import FrameworkKey, parse_key, system_key
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.layout import FUTURE_S, ProfileRoot, hour_folder
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.formats.profile.keys import FrameworkKey, parse_key, system_key
+from trainguard.testing.memory.world import MemoryWorld
 
 START = 1_795_248_000
 ROOT = ProfileRoot("", "job")
@@ -26,9 +26,7 @@ def timeline(at: int, node: str = "algo-1") -> str:
 
 
 @pytest.mark.parametrize(("ahead_s", "held"), [(FUTURE_S, True), (FUTURE_S + 60, False)])
-def test_given_names_ahead_of_their_objects_when_listed_then_those_by_more_than_an_hour_are_no_times(
-    ahead_s: float, held: bool
-) -> None:
+def test_names_over_an_hour_ahead_of_their_objects_have_no_time(ahead_s: float, held: bool) -> None:
     now, ahead = START, START + int(ahead_s)
     minutes = [system_key(ROOT, "algo-1", at) for at in (now, ahead)]
     timelines = [timeline(at) for at in (now, ahead)]
@@ -37,7 +35,7 @@ def test_given_names_ahead_of_their_objects_when_listed_then_those_by_more_than_
     assert [key for key, _, _ in found.framework()] == (timelines if held else timelines[:1])
 
 
-def test_given_other_nodes_and_foreign_names_when_listed_from_a_time_on_then_only_the_nodes_own_are_held() -> None:
+def test_listing_from_a_time_on_holds_only_names_of_the_node() -> None:
     foreign = [f"{ROOT.framework}{hour_folder(START)}/notes.txt", f"{ROOT.system}{hour_folder(START)}/notes.txt"]
     own = [timeline(START + at) for at in (0, 60, 120)]
     minutes = [system_key(ROOT, "algo-1", START + at) for at in (0, 60, 120)]
@@ -72,9 +70,7 @@ def metadata(step: int, node: str = "algo-1") -> str:
         ([of_step(1, "notes.txt")], 0),
     ],
 )
-def test_given_traces_of_steps_when_counted_then_those_of_the_node_in_a_folder_without_metadata_have_no_times(
-    keys: list[str], count: int
-) -> None:
+def test_step_traces_in_a_folder_without_metadata_have_no_times(keys: list[str], count: int) -> None:
     assert listing(*keys).traces_without_metadata() == count
 
 
@@ -89,7 +85,7 @@ def test_given_traces_of_steps_when_counted_then_those_of_the_node_in_a_folder_w
         ([trace(1, "host"), trace(1, "other")], ["algo-1"], None),
     ],
 )
-def test_given_a_step_with_traces_when_one_is_asked_for_then_it_is_the_hosts_own_or_the_only_one(
+def test_trace_of_a_step_is_that_of_the_host_or_the_only_one(
     traces: list[str], metadata_of: list[str], found: str | None
 ) -> None:
     node = listing(*traces, *(metadata(1, each) for each in metadata_of))

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import NodeTask, ReconcileRequest, Timing, TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.kernels.session import CaptureState
+from trainguard.engine.profiler.framework_session import FrameworkState
+from trainguard.engine.profiler.system_stream import SystemState
+from trainguard.engine.reconcile.at_once import ReconcileAtOnce
+from trainguard.engine.reconcile.reconciler import ReconcileOutcome, Reconciler
+from trainguard.engine.reconcile.scheduler import Scheduler, is_turn
 from trainguard.engine.streams.job_streams import JobState, Watched
-from trainguard.engine.tick.at_once import LooksAtOnce
-from trainguard.engine.tick.job_care import JobCare, LookOutcome
-from trainguard.engine.tick.tick import Tick, is_turn
-from trainguard.errors import PortUnavailableError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.kernels.stream import CaptureState
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.job_policy import JobPolicy
-from trainguard.layout import ProfileRoot
-from trainguard.ports import JobLook, NodeTask, Timing, TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.state.codec import CODEC, encode_state
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
-JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, urgent=False)
+JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, polled_fast=False)
 SYSTEM, FRAMEWORK, TRACES = (StreamKey(NAME, "algo-1", stream) for stream in ("system", "framework", "kernels"))
 KNOWN = described_job()
 NOTHING = {"system": encode_state(SystemState()), "framework": encode_state(FrameworkState())} | {
@@ -92,7 +92,9 @@ class Look:
         """Make the look; return how many tasks it says that it sent."""
         services = replace(self.world.services, polls=self.polls)
         timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
-        outcome = JobCare(services=services, timing=timing, families=FAMILIES).attempt(JobLook(NAME, NOW, self.every))
+        outcome = Reconciler(services=services, timing=timing, families=FAMILIES).attempt(
+            ReconcileRequest(NAME, NOW, self.every)
+        )
         assert outcome.failed is None
         return outcome.tasks
 
@@ -133,7 +135,7 @@ class Look:
         (180.0, FRAMEWORK, False, 420.0, False),
     ],
 )
-def test_given_a_silent_stream_when_looked_at_then_s3_is_asked_for_what_waits_or_was_dropped_once_in_five_minutes(
+def test_silent_stream_queries_s3_once_in_five_minutes(
     every_s: float, key: StreamKey, waits: bool, silent_s: float, asked: bool
 ) -> None:
     look = Look(of(every_s, generation=1), [(item(key, waits=waits, generation=1), silent_s)])
@@ -144,18 +146,16 @@ def test_given_a_silent_stream_when_looked_at_then_s3_is_asked_for_what_waits_or
 
 @pytest.mark.parametrize(("silent_s", "asked"), [(300.0, 1), (359.0, 1), (360.0, 0), (599.0, 0), (600.0, 1)])
 def test_one_look_in_five_asks_about_a_silent_stream(silent_s: float, asked: int) -> None:
-    assert Look(of(urgent=True), [(item(waits=True), silent_s)]).make() == asked
+    assert Look(of(polled_fast=True), [(item(waits=True), silent_s)]).make() == asked
 
 
-def test_given_a_closed_stream_when_it_is_silent_then_nothing_of_it_can_have_been_dropped() -> None:
+def test_closed_silent_stream_has_no_dropped_messages() -> None:
     look = Look(of(60.0), [(item(closed=True), 300.0)])
     assert (look.make(), look.world.tasks.drain()) == (0, [])
 
 
 @pytest.mark.parametrize(("silent_s", "asked"), [(299.0, []), (300.0, ["framework"]), (420.0, ["system"])])
-def test_given_a_job_that_ends_when_its_streams_do_not_close_then_each_that_is_open_is_asked_again(
-    silent_s: float, asked: list[str]
-) -> None:
+def test_open_streams_of_an_ended_job_are_asked_to_close_again(silent_s: float, asked: list[str]) -> None:
     records = [item(), item(FRAMEWORK), item(StreamKey(NAME, "algo-2", "system"), closed=True)]
     job = of(closing=True, close_asks=1, close_asked_at=NOW - 100.0)
     look = Look(job, [(record, silent_s) for record in records])
@@ -166,7 +166,7 @@ def test_given_a_job_that_ends_when_its_streams_do_not_close_then_each_that_is_o
     assert look.after.close_asks == 1
 
 
-def test_given_a_job_that_ends_when_expected_streams_have_not_answered_in_time_then_all_are_asked_again() -> None:
+def test_late_expected_streams_of_an_ended_job_are_asked_again() -> None:
     look = Look(of(closing=True, close_asks=1, close_asked_at=NOW - 300.0, instance_count=2), [(item(), 0.0)])
     assert look.make() == 0
     assert [task.node for task in look.world.tasks.drain()] == ["algo-1", "algo-2"]
@@ -174,7 +174,7 @@ def test_given_a_job_that_ends_when_expected_streams_have_not_answered_in_time_t
 
 
 @pytest.mark.parametrize(
-    ("job", "record", "silent_s", "urgent"),
+    ("job", "record", "silent_s", "polled_fast"),
     [
         (of(), item(), 0.0, False),
         (of(60.0), item(), 0.0, True),
@@ -194,17 +194,17 @@ def test_given_a_job_that_ends_when_expected_streams_have_not_answered_in_time_t
         (of(), item(FRAMEWORK), 180.0, True),
         (of(), None, 1_199.0, True),
         (of(), None, 1_200.0, False),
-        (of(urgent=True), item(), 0.0, False),
-        (of(urgent=True), item(), 300.0, True),
+        (of(polled_fast=True), item(), 0.0, False),
+        (of(polled_fast=True), item(), 300.0, True),
     ],
 )
-def test_given_a_job_when_looked_at_then_it_is_looked_at_each_minute_while_something_waits_or_falls_silent(
-    job: JobRecord, record: NodeRecord | None, silent_s: float, urgent: bool
+def test_job_with_waiting_or_silent_streams_is_due_each_minute(
+    job: JobRecord, record: NodeRecord | None, silent_s: float, polled_fast: bool
 ) -> None:
     look = Look(job, [(NodeRecord(StreamKey.own(NAME)) if record is None else record, silent_s)], polls=Polls())
     look.make()
-    assert look.after.urgent is urgent
-    assert look.count("Jobs.set_urgent") == (urgent is not job.urgent)
+    assert look.after.polled_fast is polled_fast
+    assert look.count("Jobs.set_fast_polling") == (polled_fast is not job.polled_fast)
 
 
 def outside(**fields: Any) -> JobRecord:
@@ -228,7 +228,7 @@ ELSEWHERE = replace(KNOWN, profile_uri="s3://another")
         (outside(), ELSEWHERE, 0.0, 1, True),
     ],
 )
-def test_given_a_job_when_its_streams_are_silent_then_what_is_said_of_it_decides_whether_it_has_ended(
+def test_silent_streams_end_the_job_if_its_description_says_so(
     job: JobRecord, described: TrainingJobDescription | None, silent_s: float, asked: int, closing: bool
 ) -> None:
     look = Look(job, [(item(closed=True), silent_s), (item(FRAMEWORK, closed=True), silent_s + 1_000.0)], described)
@@ -239,9 +239,7 @@ def test_given_a_job_when_its_streams_are_silent_then_what_is_said_of_it_decides
 
 
 @pytest.mark.parametrize(("silent_s", "asked"), [(0.0, 1), (1_199.0, 1), (1_200.0, 0)])
-def test_given_a_job_without_a_stream_when_it_has_long_been_so_then_it_is_asked_about_in_its_turn_alone(
-    silent_s: float, asked: int
-) -> None:
+def test_job_long_without_a_stream_is_queried_only_in_turn(silent_s: float, asked: int) -> None:
     every = next(number for number in range(2, 9) if not is_turn(NAME, NOW, number))
     look = Look(of(), [(NodeRecord(StreamKey.own(NAME)), silent_s)], every=every)
     assert look.make() == 0
@@ -254,9 +252,7 @@ def test_given_a_job_without_a_stream_when_it_has_long_been_so_then_it_is_asked_
 @pytest.mark.parametrize(
     ("silent_s", "written_s", "closing"), [(599.0, 700.0, False), (600.0, 700.0, True), (600.0, 500.0, False)]
 )
-def test_given_a_job_outside_when_all_its_collectors_are_silent_then_it_has_ended(
-    silent_s: float, written_s: float, closing: bool
-) -> None:
+def test_external_job_with_all_collectors_silent_has_ended(silent_s: float, written_s: float, closing: bool) -> None:
     look = Look(outside(), [(item(closed=True), silent_s)], None)
     look.world.objects.now = NOW - written_s
     key = f"{ProfileRoot('', NAME).collector}a.status.json"
@@ -265,7 +261,7 @@ def test_given_a_job_outside_when_all_its_collectors_are_silent_then_it_has_ende
     assert look.after.closing is closing
 
 
-def test_given_a_job_that_has_grown_when_it_is_asked_about_then_its_item_says_so_and_nothing_is_written_twice() -> None:
+def test_growth_of_a_job_is_written_to_its_item_once() -> None:
     look = Look(of(), [(item(closed=True), 600.0)], replace(KNOWN, instance_count=4))
     assert (look.make(), look.after.instance_count, look.count("Jobs.update_status")) == (0, 4, 1)
     same = Look(of(), [(item(closed=True), 600.0)])
@@ -282,7 +278,7 @@ def test_given_a_job_that_has_grown_when_it_is_asked_about_then_its_item_says_so
         ("logs+group/stream", None, 0, 1),
     ],
 )
-def test_given_a_job_that_names_a_source_when_looked_at_then_it_is_polled_and_a_failure_is_counted(
+def test_job_with_a_source_is_polled_and_failures_are_counted(
     source: str, polls: Polls | None, asked: int, counted: int
 ) -> None:
     look = Look(of(source=source), [(item(), 0.0)], polls=polls)
@@ -295,7 +291,7 @@ def test_given_a_job_that_names_a_source_when_looked_at_then_it_is_polled_and_a_
     assert journal.totals["sources_not_polled"] == counted
 
 
-def test_given_a_process_that_searches_for_no_cycles_when_a_look_is_made_then_it_goes_on_so() -> None:
+def test_look_keeps_garbage_collection_disabled() -> None:
     gc.disable()
     try:
         Look(of(), [(item(), 0.0)]).make()
@@ -313,9 +309,7 @@ def test_given_a_process_that_searches_for_no_cycles_when_a_look_is_made_then_it
         (replace(JOB, policy=JobPolicy(evaluated=False), generation=1), True),
     ],
 )
-def test_given_a_job_that_is_not_to_be_judged_when_looked_at_then_only_what_stood_before_it_is_cleared(
-    job: JobRecord, cleared: bool
-) -> None:
+def test_look_at_a_job_not_to_be_judged_clears_old_state_only(job: JobRecord, cleared: bool) -> None:
     look = Look(job, [(item(state=b"old"), 400.0)] if job.generation else [])
     tasks = look.make()
     judged = job.active and job.policy.evaluated
@@ -326,50 +320,48 @@ def test_given_a_job_that_is_not_to_be_judged_when_looked_at_then_only_what_stoo
 
 
 @pytest.mark.parametrize("closing", [True, False])
-def test_given_a_damaged_item_when_its_job_is_looked_at_then_its_stream_is_asked_for_and_the_look_fails(
+def test_damaged_item_fails_the_look_and_requests_its_stream(
     closing: bool,
 ) -> None:
     look = Look(of(closing=closing), [(item(state=b"rubbish"), 0.0)])
     timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
-    care = JobCare(services=look.world.services, timing=timing, families=FAMILIES)
+    care = Reconciler(services=look.world.services, timing=timing, families=FAMILIES)
     action, before = ("close", None) if closing else ("flush", NOW - 300.0)
     care_tasks = [NodeTask(NAME, "algo-1", "system", action, before, 0)]
-    failed = LooksAtOnce(care).send([JobLook(NAME, NOW, 1), JobLook("unknown", NOW, 1)])
+    failed = ReconcileAtOnce(care).send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
     assert list(failed) == [NAME]
     assert look.world.tasks.drain() == care_tasks
-    assert care.attempt(JobLook(NAME, NOW, 1)) == LookOutcome(tasks=0, failed=failed[NAME])
+    assert care.attempt(ReconcileRequest(NAME, NOW, 1)) == ReconcileOutcome(tasks=0, failed=failed[NAME])
     assert failed[NAME].startswith("StateDamagedError: ")
 
 
-def test_given_a_job_that_counted_streams_twice_when_looked_at_then_it_counts_those_that_it_has() -> None:
+def test_look_recounts_streams_that_were_counted_twice() -> None:
     look = Look(of(other_streams=3), [(item(StreamKey(NAME, "host", "system")), 0.0)])
     look.make()
     assert look.after.other_streams == 1
 
 
-def ticked(urgent: int, calm: int, at: float) -> tuple[list[JobLook], int]:
-    """Let a tick come; return the looks that were asked for, and how many active jobs it saw."""
+def ticked(polled_fast: int, polled_slowly: int, at: float) -> tuple[list[ReconcileRequest], int]:
+    """Let a run of the scheduler come; return the looks that were asked for, and how many active jobs it saw."""
     world = MemoryWorld()
-    for number in range(urgent + calm):
-        world.jobs.register(replace(JOB, job=f"job-{number:04}", urgent=number < urgent))
+    for number in range(polled_fast + polled_slowly):
+        world.jobs.register(replace(JOB, job=f"job-{number:04}", polled_fast=number < polled_fast))
     timing = Timing(now=lambda: at, pause=lambda _: None, has_time=lambda: True)
-    Tick(jobs=world.jobs, looks=world.looks, timing=timing, journal=world.journal).run()
+    Scheduler(jobs=world.jobs, looks=world.looks, timing=timing, journal=world.journal).run()
     return world.looks.drain(), world.journal.totals["active_jobs"]
 
 
 @pytest.mark.parametrize(
     ("jobs", "every"), [(1, 6), (100, 6), (101, 6), (600, 6), (601, 9), (900, 9), (901, 12), (1_201, 15)]
 )
-def test_given_many_jobs_when_a_tick_comes_then_sagemaker_is_asked_about_a_hundred_of_them_at_most(
-    jobs: int, every: int
-) -> None:
+def test_tick_queries_sagemaker_for_a_hundred_jobs_at_most(jobs: int, every: int) -> None:
     looks, active = ticked(jobs, 0, 6_000.0)
     assert (len(looks), active) == (jobs, jobs)
-    assert {look.doubted_every for look in looks} == {every}
+    assert {look.stale_every for look in looks} == {every}
     assert {look.at for look in looks} == {6_000.0}
 
 
-def test_given_jobs_when_ticks_come_then_a_third_of_the_calm_ones_is_looked_at_and_each_tick_begins_elsewhere() -> None:
+def test_tick_looks_at_a_third_of_calm_jobs_with_rotating_start() -> None:
     seen: list[str] = []
     firsts = []
     for minute in range(3):

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
+from trainguard.core.finding import MOST_EPISODES, Episode
+from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.final import final
-from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.finding import MOST_EPISODES, Episode
-from trainguard.records import JOB_NODE, Status
+from trainguard.engine.verdicts.verdict import Verdict, final
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
@@ -20,7 +19,7 @@ def verdict(*episodes: Episode, is_open: bool = False) -> Verdict:
     return Verdict(RULE, result, history, merged=episodes)
 
 
-def test_given_nodes_that_are_low_at_the_same_time_when_combined_then_it_is_one_episode_of_both() -> None:
+def test_simultaneous_low_nodes_are_one_episode_of_both() -> None:
     job = combine(
         RULE,
         {
@@ -42,7 +41,7 @@ def test_given_nodes_that_are_low_at_the_same_time_when_combined_then_it_is_one_
     assert job.episodes[0].node is None
 
 
-def test_given_nodes_that_are_low_one_after_the_other_when_combined_then_each_has_its_own_episode() -> None:
+def test_nodes_low_in_succession_have_separate_episodes() -> None:
     job = combine(
         RULE,
         {
@@ -58,7 +57,7 @@ def test_given_nodes_that_are_low_one_after_the_other_when_combined_then_each_ha
     ]
 
 
-def test_given_a_rule_over_the_whole_job_when_combined_then_its_gpus_name_nodes() -> None:
+def test_gpus_of_a_whole_job_rule_name_the_nodes() -> None:
     whole = verdict(Episode(60.0, 600.0), Episode(900.0, 960.0, gpus=("algo-2/gpu5",)))
     first, second = combine("LoadBalancing", {JOB_NODE: whole}, 4).episodes
 
@@ -66,7 +65,7 @@ def test_given_a_rule_over_the_whole_job_when_combined_then_its_gpus_name_nodes(
     assert (second.node, second.gpus) == ("algo-2", ("gpu5",))
 
 
-def test_given_more_episodes_than_are_kept_when_combined_then_the_newest_stay_and_the_others_are_counted() -> None:
+def test_newest_merged_episodes_are_kept_and_others_counted() -> None:
     nodes = {f"algo-{place}": verdict(Episode(100.0 * place, 100.0 * place + 50.0)) for place in range(1, 13)}
     job = combine(RULE, nodes, 12)
 
@@ -74,7 +73,7 @@ def test_given_more_episodes_than_are_kept_when_combined_then_the_newest_stay_an
     assert job.episodes[-1].node == "algo-12"
 
 
-def test_given_an_open_episode_when_the_job_has_ended_then_it_ends_when_it_was_last_seen() -> None:
+def test_open_episode_of_an_ended_job_ends_when_last_seen() -> None:
     job = replace(combine(RULE, {"algo-1": verdict(Episode(60.0, None), is_open=True)}, 1), watermark_s=720.0)
 
     assert [each.end for each in final(job, 720.0).episodes] == [720.0]

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network, stored_node
-from tests.support.late_news import arrive, claimed_name, found_by_tick, outside, settle, told_by_event
+from tests.support.late_events import arrive, claimed_name, found_by_tick, outside, settle, told_by_event
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import ASKED_EVERY_S, job_of_place
 from trainguard.engine.jobs.replay_names import JOB_NAME, replay_name, replayed_job
 from trainguard.engine.jobs.stale_state import REASON
-from trainguard.layout import ProfileRoot
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
-from trainguard.timestamps import iso_time
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
 FEW = SYSTEM[:4]
@@ -60,7 +60,7 @@ def alone(prefix: str) -> tuple[Any, ...]:
 
 
 def from_bucket(network: Network, bucket: str, upload: Upload) -> None:
-    """Let an object of a bucket ring, which no rule of the stack would let through."""
+    """Deliver the event of an object of a bucket, which no rule of the stack would let through."""
     network.world.objects.put(bucket, upload.key, upload.body, "application/json")
     detail = {"bucket": {"name": bucket}, "object": {"key": upload.key}}
     network.send(json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail}), network.now)
@@ -71,7 +71,7 @@ PLACES = ("", ATTACKER, TEAM, f"{ATTACKER}{TEAM}")
 
 
 @pytest.mark.parametrize("file", [MUTING, NAMING, b"{"])
-def test_given_a_job_file_elsewhere_first_when_the_objects_of_the_name_come_then_they_are_judged(file: bytes) -> None:
+def test_job_file_elsewhere_does_not_block_the_jobs_own_objects(file: bytes) -> None:
     network = outside()
     arrive(network, at(ATTACKER, [], file))
     arrive(network, SYSTEM)
@@ -82,7 +82,7 @@ def test_given_a_job_file_elsewhere_first_when_the_objects_of_the_name_come_then
     assert judged(node(network, JOB))[2] is not None
 
 
-def test_given_jobs_of_one_folder_name_when_both_fire_then_each_has_its_own_rows_alerts_and_report() -> None:
+def test_jobs_of_one_folder_name_have_separate_rows_and_alerts() -> None:
     network = outside()
     settings_file = NAMING.replace(b"20}", b'20, "LowGPUUtilization_patience": 20}')
     arrive(network, at("", SYSTEM, settings_file))
@@ -97,7 +97,7 @@ def test_given_jobs_of_one_folder_name_when_both_fire_then_each_has_its_own_rows
         assert any(row.rule == "LowGPUUtilization" and row.times_fired for row in network.world.rows.of_job(name))
 
 
-def test_given_objects_of_another_bucket_when_they_ring_then_no_name_is_theirs_and_the_job_s_own_is_judged() -> None:
+def test_objects_of_another_bucket_get_no_name_of_the_job() -> None:
     network = outside()
     for upload in at("", file=MUTING):
         from_bucket(network, "another-bucket", upload)
@@ -110,21 +110,19 @@ def test_given_objects_of_another_bucket_when_they_ring_then_no_name_is_theirs_a
 @pytest.mark.parametrize(
     ("bucket", "prefix"), [(BUCKET, ATTACKER), ("the-bucket-before", ""), ("the-bucket-before", TEAM)]
 )
-def test_given_an_item_of_an_older_version_for_another_place_when_the_name_s_own_objects_come_then_they_get_it(
-    bucket: str, prefix: str
-) -> None:
+def test_old_item_yields_its_name_to_the_objects_entitled_to_it(bucket: str, prefix: str) -> None:
     network = outside()
     network.world.jobs.register(claimed_name(prefix, MUTING, bucket))
     arrive(network, at("", FEW))
     job = item(network, JOB)
     assert (job.bucket, job.prefix, job.policy.evaluated, job.generation) == (BUCKET, "", True, 1)
     assert node(network, JOB).watermark_s == alone("")[2]
-    network.tick()
+    network.run_scheduler()
     arrive(network, at(prefix, FEW))
     assert item(network, named(prefix)).prefix == prefix
 
 
-def test_given_an_item_of_an_older_version_when_objects_of_its_place_go_on_then_it_keeps_its_name() -> None:
+def test_old_item_keeps_its_name_while_its_own_objects_go_on() -> None:
     network = outside()
     network.world.jobs.register(claimed_name(TEAM, NAMING))
     arrive(network, at(TEAM))
@@ -133,7 +131,7 @@ def test_given_an_item_of_an_older_version_when_objects_of_its_place_go_on_then_
     assert (item(network, JOB).prefix, item(network, JOB).generation) == (TEAM, 0)
 
 
-def test_given_many_objects_that_contest_an_old_item_when_they_ring_then_sagemaker_is_asked_once_in_a_while() -> None:
+def test_contested_old_item_queries_sagemaker_once_in_a_while() -> None:
     network = outside()
     network.world.jobs.register(claimed_name(ATTACKER, MUTING))
     description = TrainingJobDescription(**{**_fields(describe()), "profile_uri": "s3://a-third-bucket"})
@@ -155,9 +153,7 @@ def _fields(description: TrainingJobDescription) -> dict[str, Any]:
 
 @pytest.mark.parametrize("notice", [told_by_event, found_by_tick])
 @pytest.mark.parametrize("own", [ATTACKER, TEAM, ""])
-def test_given_a_place_that_sagemaker_comes_to_know_when_it_does_then_its_job_has_its_own_name_and_the_place_is_closed(
-    notice: Any, own: str
-) -> None:
+def test_place_that_becomes_a_sagemaker_job_is_closed(notice: Any, own: str) -> None:
     network = outside()
     arrive(network, at(ATTACKER, file=STAGING))
     place = f"s3://{BUCKET}/{own}".rstrip("/")
@@ -175,7 +171,7 @@ def test_given_a_place_that_sagemaker_comes_to_know_when_it_does_then_its_job_ha
     assert item(network, named(ATTACKER)).active is False
 
 
-def test_given_a_job_that_sagemaker_knows_when_objects_elsewhere_bear_its_name_then_they_are_nobody_s() -> None:
+def test_objects_elsewhere_with_a_sagemaker_job_name_are_ignored() -> None:
     network = Network()
     arrive(network, at("", FEW))
     arrive(network, at(ATTACKER, file=MUTING))
@@ -183,7 +179,7 @@ def test_given_a_job_that_sagemaker_knows_when_objects_elsewhere_bear_its_name_t
     assert network.world.journal.totals["foreign_keys"] == len(FEW) + 1
 
 
-def test_given_the_words_of_what_is_left_when_read_then_they_fit_every_way_to_lose_a_name() -> None:
+def test_reason_for_a_lost_name_does_not_mention_sagemaker() -> None:
     assert "SageMaker" not in REASON
 
 
@@ -201,7 +197,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("prefix", "name"), NAMES.items())
-def test_given_a_place_when_named_then_the_name_is_safe_to_paste_and_leads_back(prefix: str, name: str) -> None:
+def test_name_of_a_place_is_safe_to_paste_and_reversible(prefix: str, name: str) -> None:
     root = ProfileRoot(prefix, "job")
     assert root.place_name == name
     assert ProfileRoot.of_job(prefix, name) == ProfileRoot.named(name) == root
@@ -218,7 +214,7 @@ prefixes = st.lists(st.text(min_size=1, max_size=40).filter(lambda each: "/" not
 
 
 @given(first=prefixes, second=prefixes)
-def test_given_any_two_places_when_named_then_they_share_a_name_only_if_they_are_one(first: str, second: str) -> None:
+def test_different_places_never_share_a_name(first: str, second: str) -> None:
     roots = [ProfileRoot(prefix, "job") for prefix in (first, second)]
     assert (roots[0].place_name == roots[1].place_name) == (first == second)
     for root in roots:
@@ -228,7 +224,7 @@ def test_given_any_two_places_when_named_then_they_share_a_name_only_if_they_are
         assert len(root.place_name) < 300
 
 
-def test_given_a_table_when_asked_for_the_job_of_a_place_then_sagemakers_comes_first() -> None:
+def test_job_of_a_place_is_preferably_that_of_sagemaker() -> None:
     network = Network()
     jobs = network.world.jobs
     theirs = JobRecord(JOB, describe().arn, BUCKET, TEAM)

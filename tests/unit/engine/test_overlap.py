@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.ledgers import HOUR_S, Part, one_node
 from tests.support.verdicts import fired, held, over
+from trainguard.core.finding import Episode
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.overlap import SLACK_S, covered_s, shared_share
-from trainguard.finding import Episode
+from trainguard.engine.verdicts.losses import SLACK_S, covered_s, shared_share
 from trainguard.ledger.bucket import Bucket
 from trainguard.pricing.cost import Account
 
@@ -30,7 +30,7 @@ def ranked(parts: list[Part], **episodes: tuple[Episode, ...]) -> dict[str, Rank
     return {each.rule: each for each in rank_findings(verdicts, DAY, one_node(*parts, hours=DAY_H))}
 
 
-def test_given_slow_steps_all_day_when_gpus_are_low_for_three_hours_then_the_steps_are_not_the_reason() -> None:
+def test_all_day_slow_steps_are_no_reason_for_three_low_hours() -> None:
     low = ((6.0, 7.0), (12.0, 13.0), (20.0, 21.0))
     found = ranked(lost(*low), LowGPUUtilization=held(*low), StepOutlier=held((0.5, 24.0)))
 
@@ -38,7 +38,7 @@ def test_given_slow_steps_all_day_when_gpus_are_low_for_three_hours_then_the_ste
     assert found[LOW].explained_share == pytest.approx(0.0, abs=0.01)
 
 
-def test_given_slow_steps_in_the_hours_of_low_gpus_when_ranked_then_they_are_the_reason() -> None:
+def test_slow_steps_in_the_hours_of_low_gpus_are_the_reason() -> None:
     both = held((6.0, 7.0), (12.0, 13.0))
     found = ranked(lost((6.0, 7.0), (12.0, 13.0)), LowGPUUtilization=both, StepOutlier=both)
 
@@ -46,7 +46,7 @@ def test_given_slow_steps_in_the_hours_of_low_gpus_when_ranked_then_they_are_the
     assert list(found) == ["StepOutlier", LOW]
 
 
-def test_given_three_times_of_low_gpus_when_two_have_reasons_then_the_third_stands_for_itself() -> None:
+def test_third_low_time_without_a_reason_stands_for_itself() -> None:
     found = ranked(
         lost((2.0, 4.0), (8.0, 10.0), (14.0, 15.0)),
         LowGPUUtilization=held((2.0, 4.0), (8.0, 10.0), (14.0, 15.0)),
@@ -64,13 +64,13 @@ def test_given_three_times_of_low_gpus_when_two_have_reasons_then_the_third_stan
     ]
 
 
-def test_given_a_reason_that_lets_go_late_when_ranked_then_it_is_the_reason_all_the_same() -> None:
+def test_reason_that_ends_late_is_still_the_reason() -> None:
     found = ranked(lost((2.0, 4.0)), LowGPUUtilization=held((2.0, 4.0)), CPUBottleneck=held((2.0, 24.0)))
 
     assert found[LOW].explained_by == "CPUBottleneck"
 
 
-def test_given_a_reason_that_begins_late_then_it_claims_what_it_explains() -> None:
+def test_reason_that_begins_late_claims_what_it_explains() -> None:
     """Rules look over windows: the symptom shows from when on it was."""
     found = ranked(lost((2.0, 4.0)), LowGPUUtilization=held((2.0, 4.0)), CPUBottleneck=held((2.4, 4.0)))
 
@@ -79,7 +79,7 @@ def test_given_a_reason_that_begins_late_then_it_claims_what_it_explains() -> No
     assert found["CPUBottleneck"].loss.share == pytest.approx(0.7 * 2.0 / DAY_H)
 
 
-def test_given_a_reason_on_another_node_when_ranked_then_it_explains_nothing() -> None:
+def test_reason_on_another_node_explains_nothing() -> None:
     found = ranked(
         lost((2.0, 4.0)),
         LowGPUUtilization=held((2.0, 4.0), nodes=("algo-1",)),
@@ -89,7 +89,7 @@ def test_given_a_reason_on_another_node_when_ranked_then_it_explains_nothing() -
     assert found[LOW].explained_by is None
 
 
-def test_given_a_reason_that_is_over_when_low_gpus_go_on_for_long_then_it_explains_its_time_alone() -> None:
+def test_ended_reason_explains_only_its_time_of_low_gpus() -> None:
     verdicts = [fired(LOW, (2.0, None)), over("CPUBottleneck", (2.0, 4.0))]
     ledger = one_node(*lost((2.0, DAY_H)), hours=DAY_H)
     found = {finding.rule: finding for finding in rank_findings(verdicts, DAY, ledger)}
@@ -103,7 +103,7 @@ spans = st.tuples(st.floats(0.0, 100.0), st.floats(0.0, 100.0)).map(lambda each:
 
 
 @given(spans, st.lists(spans, max_size=6))
-def test_given_any_spans_when_one_is_covered_then_never_by_more_than_its_length_nor_less_than_by_one(
+def test_covered_time_is_between_the_best_span_and_the_length(
     span: tuple[float, float], by: list[tuple[float, float]]
 ) -> None:
     covered = covered_s(span, by)
@@ -113,16 +113,14 @@ def test_given_any_spans_when_one_is_covered_then_never_by_more_than_its_length_
 
 
 @given(spans)
-def test_given_a_finding_when_held_against_itself_then_it_shares_all_of_its_time(span: tuple[float, float]) -> None:
+def test_finding_shares_all_of_its_time_with_itself(span: tuple[float, float]) -> None:
     episodes = [Episode(*span)]
 
     assert shared_share(episodes, [episodes], span[1]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("unknown", "share"), [(False, 0.2), (True, 0.5)], ids=["by the loss", "by the time"])
-def test_given_a_mild_episode_with_a_reason_and_a_grave_one_without_when_shared_then_each_counts_by_its_loss(
-    unknown: bool, share: float
-) -> None:
+def test_explained_and_unexplained_episodes_count_by_their_loss(unknown: bool, share: float) -> None:
     mild, grave = held((1.0, 2.0), (5.0, 6.0))
     mild, grave = replace(mild, wasted_s=0.2 * HOUR_S), replace(grave, wasted_s=None if unknown else 0.8 * HOUR_S)
 
@@ -138,7 +136,7 @@ def several() -> dict[str, RankedFinding]:
     return ranked(parts, LowGPUUtilization=(waited, idled), IOBottleneck=disk)
 
 
-def test_given_low_gpus_of_two_looks_when_one_has_a_reason_then_the_other_stands_for_itself() -> None:
+def test_low_gpus_of_a_look_without_a_reason_stand_alone() -> None:
     found = several()
 
     assert list(found) == ["IOBottleneck", LOW]
@@ -147,7 +145,7 @@ def test_given_low_gpus_of_two_looks_when_one_has_a_reason_then_the_other_stands
     assert found[LOW].explained_share == pytest.approx(4.2 / 7.2)
 
 
-def test_given_a_finding_of_several_kinds_when_the_job_has_ended_then_it_speaks_of_what_cost_most() -> None:
+def test_ended_job_describes_the_kind_that_cost_most() -> None:
     late, mild = held((12.0, 18.0)), held((20.0, 21.0))
     grave = replace(late[0], idle_node="idle", reason="idle for 6 h.", advice="Stop it.")
     newest = replace(mild[0], reason="95 % of the points are low.", advice="Feed the GPUs.")
@@ -160,16 +158,14 @@ def test_given_a_finding_of_several_kinds_when_the_job_has_ended_then_it_speaks_
     assert finding.idle_node == "idle"
 
 
-def test_given_what_is_left_of_low_gpus_then_it_claims_that_alone() -> None:
+def test_rest_of_low_gpus_claims_only_itself() -> None:
     shares = {rule: each.loss.share for rule, each in several().items() if each.loss is not None}
 
     assert shares == pytest.approx({LOW: 3.0 / DAY_H, "IOBottleneck": 4.2 / DAY_H})
 
 
 @pytest.mark.parametrize(("waits", "cause"), [(0.28, "IOBottleneck"), (0.25, None)])
-def test_given_low_gpus_of_two_looks_when_a_cause_is_weighed_then_against_the_loss_of_its_look_alone(
-    waits: float, cause: str | None
-) -> None:
+def test_cause_is_weighed_against_the_loss_of_its_own_look(waits: float, cause: str | None) -> None:
     """The hours of the one look were lost after the last work, which the cause does not claim."""
     parts: list[Part] = [
         (2.0, 8.0, {Bucket.TAIL: 0.8 - waits, Bucket.UNEXPLAINED: waits}),
@@ -185,7 +181,7 @@ def test_given_low_gpus_of_two_looks_when_a_cause_is_weighed_then_against_the_lo
     assert [each.start / HOUR_S for each in found[LOW].unexplained] == ([12.0] if cause else [2.0, 12.0])
 
 
-def test_given_looks_with_one_cause_each_when_ranked_then_each_cause_has_the_part_of_its_look() -> None:
+def test_each_cause_has_the_share_of_its_own_look() -> None:
     parts = lost((0.0, 6.0), (8.0, 10.0), (14.0, 15.0), rate=1.0)
     found = ranked(
         parts,

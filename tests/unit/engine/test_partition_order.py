@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
-from trainguard.families.profiler.framework_order import FORGOTTEN_US, FRAMEWORK_EXTENTS, SILENT_US
-from trainguard.telemetry.keys import FrameworkKey, FrameworkName, parse_key
+from trainguard.engine.profiler.framework_session import FORGOTTEN_US, FRAMEWORK_EXTENTS, SILENT_US
+from trainguard.formats.profile.keys import FrameworkKey, FrameworkName, parse_key
 
 SECOND = 1_000_000
 START_US = 1_795_248_000 * SECOND
@@ -58,7 +58,7 @@ def applied(engine: PartitionOrder, bucket: Bucket, *, drain: bool = False) -> l
     return [arrival.key for arrival in engine.ready(bucket, drain=drain)]
 
 
-def test_given_an_unknown_process_when_it_is_listed_then_from_no_earlier_than_what_was_forgotten() -> None:
+def test_unknown_process_is_listed_from_the_forgotten_floor_on() -> None:
     new, far = name(7, 5_000.0), name(1, 5_400.0)
     engine = order((1, 5_000.0), listed_s=5_000.0, floor_s=4_900.0)
     announce(engine, new, far)
@@ -67,7 +67,7 @@ def test_given_an_unknown_process_when_it_is_listed_then_from_no_earlier_than_wh
     assert bucket.listed_from[0] == 4_900.0
 
 
-def test_given_a_listing_that_finds_processes_further_and_further_back_when_applied_then_nothing_is_left_out() -> None:
+def test_listing_ever_earlier_processes_leaves_nothing_out() -> None:
     """Each listing begins at the partition that it moves, and finds there an object of one that stands further back."""
     first, second, third = name(1, 2_000.0), name(2, 1_450.0), name(3, 900.0)
     bucket = Bucket([third, second, first, name(1, 2_400.0)])
@@ -79,7 +79,7 @@ def test_given_a_listing_that_finds_processes_further_and_further_back_when_appl
     assert bucket.listed_from == [1_400.0, 850.0, 300.0]
 
 
-def test_given_a_stream_that_ends_when_it_is_listed_then_from_the_oldest_process_that_is_not_silent() -> None:
+def test_final_listing_begins_at_the_oldest_process_not_silent() -> None:
     silent_s, live_s, newest_s = 4_000.0, 9_700.0, 10_000.0
     engine = order((1, silent_s), (2, live_s), (3, newest_s), listed_s=newest_s)
     engine.max_seen = START_US + round(newest_s * SECOND)
@@ -89,7 +89,7 @@ def test_given_a_stream_that_ends_when_it_is_listed_then_from_the_oldest_process
     assert newest_s - live_s < SILENT_US / SECOND < newest_s - silent_s
 
 
-def test_given_a_silent_process_with_an_object_that_waits_when_partitions_are_forgotten_then_it_is_not() -> None:
+def test_silent_process_with_a_waiting_object_is_not_forgotten() -> None:
     newest_s = 10_000.0
     silent_s = newest_s - FORGOTTEN_US / SECOND - 1.0
     engine = order((1, silent_s), (2, silent_s), (3, newest_s), listed_s=newest_s)
@@ -99,7 +99,7 @@ def test_given_a_silent_process_with_an_object_that_waits_when_partitions_are_fo
     assert engine.floor == START_US + round(silent_s * SECOND)
 
 
-def test_given_too_many_processes_when_some_are_ahead_of_what_is_applied_then_those_stay() -> None:
+def test_excess_processes_ahead_of_the_applied_time_are_kept() -> None:
     """The floor must not pass an object that is still to come: what lies at or below it counts as applied."""
     behind, ahead = 100.0, 200.0
     cursors = [(process, ahead if process else behind) for process in range(MOST_PARTITIONS + 3)]
@@ -110,7 +110,7 @@ def test_given_too_many_processes_when_some_are_ahead_of_what_is_applied_then_th
     assert engine.floor == START_US + round(behind * SECOND)
 
 
-def test_given_an_object_that_waits_when_asked_what_is_applied_then_all_before_it_and_not_itself() -> None:
+def test_applied_time_ends_just_before_a_waiting_object() -> None:
     engine = order((1, 100.0), listed_s=300.0)
     waits = name(1, 250.0)
     announce(engine, waits)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.small_job import JOB
-from trainguard.records import NodeRecord, Status, StreamKey
+from trainguard.core.records import NodeRecord, Status, StreamKey
 from trainguard.state.codec import CODEC, compress, decompress
 
 OWN = StreamKey.own(JOB)
@@ -43,7 +43,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_given_a_damaged_item_when_the_next_objects_come_then_its_state_is_that_of_all_and_people_are_told_once(
+def test_damaged_item_is_rebuilt_whole_and_alerted_once(
     damage: Callable[[bytes], bytes],
 ) -> None:
     network, plain = Network(), Network()
@@ -56,36 +56,38 @@ def test_given_a_damaged_item_when_the_next_objects_come_then_its_state_is_that_
     assert network.world.journal.totals["items_rebuilt"] == 1
 
 
-def test_given_a_damaged_item_of_a_silent_node_when_the_tick_meets_it_then_a_task_rebuilds_it() -> None:
+def test_tick_requests_a_rebuild_for_a_silent_damaged_node() -> None:
     network = Network()
     deliver(network, SYSTEM_1, until=SYSTEM_1[-1].at + 1.0)
     changed(network, NODE_1, state=b"damaged")
-    network.tick()
-    assert "damaged" in str([entry.where for entry in network.world.journal.entries if entry.what == "tick_failures"])
+    network.run_scheduler()
+    assert "damaged" in str(
+        [entry.where for entry in network.world.journal.entries if entry.what == "reconcile_failures"]
+    )
     network.run_until(network.now + 400.0, batch_s=0.0)
-    network.tick()
-    assert network.world.journal.totals["tick_failures"] == 1
+    network.run_scheduler()
+    assert network.world.journal.totals["reconcile_failures"] == 1
     assert row(network, "LowGPUUtilization").status is Status.FIRED
 
 
-def test_given_a_damaged_item_of_the_job_itself_when_met_then_it_begins_anew_and_nothing_is_sent_again() -> None:
+def test_damaged_item_of_the_job_is_reset_and_resends_nothing() -> None:
     network = Network()
     deliver(network, UPLOADS[:-1])
-    network.tick()
+    network.run_scheduler()
     before = list(network.world.executions.started)
     changed(network, OWN, state=b"damaged")
-    network.tick()
-    assert network.world.journal.totals.get("tick_failures", 0) == 0
+    network.run_scheduler()
+    assert network.world.journal.totals.get("reconcile_failures", 0) == 0
     assert network.node(OWN).state != b"damaged"
     assert list(network.world.executions.started) == before
 
 
 @pytest.mark.parametrize("key", [NODE_1, OWN])
-def test_given_an_item_of_a_later_version_when_met_then_it_stays_as_it_is(key: StreamKey) -> None:
+def test_item_of_a_later_version_is_left_unchanged(key: StreamKey) -> None:
     network = Network()
     deliver(network, SYSTEM_1[:-1], until=SYSTEM_1[-2].at + 1.0)
-    network.tick()
+    network.run_scheduler()
     later = changed(network, key, codec=CODEC + 1)
     deliver(network, SYSTEM_1[-1:], until=SYSTEM_1[-1].at + 1.0)
-    network.tick()
+    network.run_scheduler()
     assert (network.node(key).state, network.node(key).codec) == (later.state, CODEC + 1)

@@ -1,4 +1,4 @@
-"""Jobs that SageMaker comes to know after they were met: nothing from before is theirs, nothing of theirs is lost."""
+"""Jobs that SageMaker lists after they were met: nothing from before is theirs, nothing of theirs is lost."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.late_news import (
+from tests.support.late_events import (
     WAYS,
     arrive,
     claimed_name,
@@ -18,14 +18,14 @@ from tests.support.late_news import (
     told_by_event,
 )
 from tests.support.small_job import JOB, SETTINGS, START, Upload, describe, uploads
-from trainguard.adapters.memory.faults import Fault
+from trainguard.core.errors import StateConflictError
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobStatus, Status, StreamKey
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.stale_state import REASON
-from trainguard.engine.tick.tick import DOUBTED_EVERY
-from trainguard.errors import StateConflictError
-from trainguard.families.installed import FAMILIES
-from trainguard.ports import Timing
-from trainguard.records import JobStatus, Status, StreamKey
+from trainguard.engine.reconcile.scheduler import STALE_EVERY
+from trainguard.testing.memory.faults import Fault
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]
 SYSTEM_1 = [upload for upload in SYSTEM if "algo-1" in upload.key]
@@ -51,7 +51,7 @@ def fires(network: Network, rule: str = "LowGPUUtilization") -> list[Any]:
 
 
 @pytest.mark.parametrize("notice", WAYS)
-def test_given_objects_before_sagemaker_knew_the_job_when_it_does_then_its_own_settings_hold(notice: Any) -> None:
+def test_recognised_job_uses_its_own_settings(notice: Any) -> None:
     network = outside()
     arrive(network, SYSTEM_1[:4])
     assert (network.job().arn, network.job().rule_settings) == (f"unknown:{JOB}", {})
@@ -65,9 +65,7 @@ def test_given_objects_before_sagemaker_knew_the_job_when_it_does_then_its_own_s
 
 @pytest.mark.parametrize("notice", WAYS)
 @pytest.mark.parametrize("met", [1, 4, 11])
-def test_given_objects_before_sagemaker_knew_the_job_when_it_goes_on_then_its_state_is_that_of_a_job_always_known(
-    notice: Any, met: int
-) -> None:
+def test_recognised_job_has_the_state_of_one_always_known(notice: Any, met: int) -> None:
     late, known = outside(), Network()
     arrive(late, SYSTEM_1[:met])
     late.world.training_jobs.set(describe())
@@ -84,14 +82,14 @@ def test_given_objects_before_sagemaker_knew_the_job_when_it_goes_on_then_its_st
 
 
 def attacked(notice: Any) -> Network:
-    """Return a network in which a folder claimed the job's name, and which came to know the job's own place.
+    """Return a network in which a folder claimed the job's name, and which now lists the job's own place.
 
     An older version gave a folder below a prefix the name by itself: today's goes on with such an item.
     """
     network = outside()
     network.world.jobs.register(claimed_name(CLAIM, MUTING.replace(b"Completed", b"InProgress")))
     arrive(network, [*claim(SYSTEM_1), *claim(SYSTEM_1, node="algo-9")])
-    network.tick()
+    network.run_scheduler()
     assert (network.job().prefix, network.job().policy.alerts.muted) == (CLAIM, ("all",))
     assert row(network, "LowGPUUtilization#algo-9").status is Status.FIRED
     network.world.training_jobs.set(describe(ALLOWED))
@@ -104,7 +102,7 @@ def own_object(network: Network) -> None:
 
 
 @pytest.mark.parametrize("notice", [told_by_event, found_by_tick, own_object])
-def test_given_a_folder_that_claimed_the_name_when_sagemaker_knows_the_job_then_the_job_is_judged_by_its_own_objects(
+def test_recognised_job_is_judged_by_its_own_objects(
     notice: Any,
 ) -> None:
     network = attacked(notice)
@@ -114,7 +112,7 @@ def test_given_a_folder_that_claimed_the_name_when_sagemaker_knows_the_job_then_
     settle(network, 6)
     alone = Network()
     arrive(alone, SYSTEM_1[:6])
-    alone.tick()
+    alone.run_scheduler()
     assert network.node(ALGO_1).state == alone.node(ALGO_1).state
     for target in ("LowGPUUtilization", "LowGPUUtilization#algo-1"):
         mine, theirs = row(network, target), row(alone, target)
@@ -124,19 +122,19 @@ def test_given_a_folder_that_claimed_the_name_when_sagemaker_knows_the_job_then_
     assert network.node(ALGO_1).state == alone.node(ALGO_1).state
 
 
-def test_given_rows_of_a_claim_when_sagemaker_knows_the_job_then_they_no_longer_say_anything() -> None:
+def test_rows_of_a_claim_are_cleared_once_the_job_is_recognised() -> None:
     network = attacked(told_by_event)
     settle(network, 1)
     left = row(network, "LowGPUUtilization#algo-9")
     assert (left.status, left.finding.reason, left.generation) == (Status.NOT_APPLICABLE, REASON, 1)
     assert left.expires_at is not None
     written = network.world.faults.calls.count("RuleStates.publish")
-    network.tick()
+    network.run_scheduler()
     assert network.world.faults.calls.count("RuleStates.publish") == written
     assert network.node(StreamKey(JOB, "algo-9", "system")).state == b""
 
 
-def test_given_a_fire_of_a_claim_that_waits_when_sagemaker_knows_the_job_then_it_never_starts_as_the_jobs() -> None:
+def test_waiting_fire_of_a_claim_never_starts_for_the_job() -> None:
     network = outside()
     network.lasting_faults = True
     network.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE, times=1_000)
@@ -152,7 +150,7 @@ def test_given_a_fire_of_a_claim_that_waits_when_sagemaker_knows_the_job_then_it
     assert fires(network) == []
 
 
-def test_given_a_claim_that_says_it_has_ended_when_sagemaker_knows_the_job_then_the_job_runs_on() -> None:
+def test_job_runs_on_after_a_claim_that_says_it_has_ended() -> None:
     network = outside()
     arrive(network, [Upload(START, f"{JOB}/job.json", MUTING)])
     arrive(network, SYSTEM_1[:2])
@@ -165,7 +163,7 @@ def test_given_a_claim_that_says_it_has_ended_when_sagemaker_knows_the_job_then_
     assert network.node(ALGO_1).closed is False
 
 
-def test_given_a_writer_that_knew_the_claim_alone_when_it_comes_late_then_it_changes_nothing_of_the_job() -> None:
+def test_late_writer_of_a_claim_changes_nothing_of_the_job() -> None:
     network = attacked(told_by_event)
     arrive(network, SYSTEM_1[:4])
     old = replace(network.job(), arn=f"unknown:{JOB}", prefix=CLAIM, generation=0, rule_settings={})
@@ -180,7 +178,7 @@ def test_given_a_writer_that_knew_the_claim_alone_when_it_comes_late_then_it_cha
     assert (network.node(ALGO_1), network.job()) == before
 
 
-def test_given_an_evaluator_overtaken_by_the_news_when_its_messages_come_back_then_the_job_is_judged_right() -> None:
+def test_redelivery_judges_right_after_overtaken_recognition() -> None:
     network, known = outside(), Network()
     arrive(network, SYSTEM_1[:6])
     network.world.training_jobs.set(describe())
@@ -194,7 +192,7 @@ def test_given_an_evaluator_overtaken_by_the_news_when_its_messages_come_back_th
 
 
 @pytest.mark.parametrize("operation", ["Jobs.recognise", "SettingDocuments.read", "Executions.start"])
-def test_given_two_that_recognise_a_job_at_once_when_both_are_done_then_there_is_one_item_and_one_notice(
+def test_concurrent_recognition_makes_one_item_and_one_notice(
     operation: str,
 ) -> None:
     network = outside()
@@ -210,19 +208,19 @@ def test_given_two_that_recognise_a_job_at_once_when_both_are_done_then_there_is
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_given_a_store_that_fails_when_a_job_is_recognised_then_a_repeat_is_whole(fault: Fault) -> None:
+def test_recognition_is_complete_after_a_store_failure_and_retry(fault: Fault) -> None:
     network = outside()
     arrive(network, SYSTEM_1[:2])
     network.world.training_jobs.set(describe())
     network.world.faults.schedule("Jobs.recognise", fault)
-    for _ in range(DOUBTED_EVERY * 2):
+    for _ in range(STALE_EVERY * 2):
         network.clock.run()
         network.now += 60.0
     job = network.job()
     assert (job.arn, job.generation, job.rule_settings["LowGPUUtilization_window"]) == (ARN, 1, "20")
 
 
-def test_given_a_job_registered_between_question_and_answer_when_its_event_registers_it_then_it_is_recognised() -> None:
+def test_job_registered_during_the_query_is_recognised() -> None:
     network = outside()
     network.world.faults.interleave("Jobs.register", lambda: arrive(network, SYSTEM_1[:1]))
     network.world.faults.interleave("TrainingJobs.describe", lambda: network.world.training_jobs.set(describe()), nth=1)
@@ -231,14 +229,14 @@ def test_given_a_job_registered_between_question_and_answer_when_its_event_regis
     assert (network.job().arn, network.job().rule_settings["LowGPUUtilization_window"]) == (ARN, "20")
 
 
-def test_given_a_job_to_be_left_alone_when_sagemaker_knows_it_then_nothing_of_the_claim_is_left() -> None:
+def test_recognised_job_that_is_not_judged_clears_its_claim() -> None:
     network = outside()
     arrive(network, SYSTEM_1)
-    network.tick()
+    network.run_scheduler()
     assert row(network, "LowGPUUtilization").status is not Status.NOT_APPLICABLE
     network.world.training_jobs.set(describe({"trainguard:evaluate": "off"}))
     told_by_event(network)
-    network.tick()
+    network.run_scheduler()
     job = network.job()
     assert (job.policy.evaluated, job.active, job.arn) == (False, False, ARN)
     assert job.expires_at is not None
@@ -246,11 +244,11 @@ def test_given_a_job_to_be_left_alone_when_sagemaker_knows_it_then_nothing_of_th
         assert (row(network, target).status, row(network, target).finding.reason) == (Status.NOT_APPLICABLE, REASON)
     started = len(network.world.executions.started)
     arrive(network, [replace(SYSTEM_1[-1], at=network.now)])
-    network.tick()
+    network.run_scheduler()
     assert len(network.world.executions.started) == started
 
 
-def test_given_tasks_made_for_a_claim_when_they_come_after_the_news_then_no_stream_of_the_job_is_closed() -> None:
+def test_late_tasks_of_a_claim_close_no_stream_of_the_job() -> None:
     network = outside()
     arrive(network, [Upload(START, f"{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress")), *SYSTEM_1[:2]])
     network.put(Upload(network.now, f"{JOB}/job.json", MUTING))
@@ -265,7 +263,7 @@ def test_given_tasks_made_for_a_claim_when_they_come_after_the_news_then_no_stre
     assert (network.node(ALGO_1).closed, network.job().closing) == (False, False)
 
 
-def test_given_framework_objects_from_before_alone_when_the_job_ends_then_they_are_read_for_it() -> None:
+def test_earlier_framework_objects_alone_are_read_at_the_end() -> None:
     framework = [each for each in uploads() if "pevents" in each.key and "algo-1" in each.key]
     network = outside()
     arrive(network, [*SYSTEM_1[:2], *framework[:4]])
@@ -282,17 +280,17 @@ def test_given_framework_objects_from_before_alone_when_the_job_ends_then_they_a
 
 
 @pytest.mark.parametrize("ticked", [True, False])
-def test_given_a_recognised_job_when_ticks_come_then_its_own_item_is_kept_from_one_to_the_next(ticked: bool) -> None:
+def test_item_of_a_recognised_job_is_kept_between_ticks(ticked: bool) -> None:
     network = outside()
     arrive(network, SYSTEM_1[:3])
     if ticked:
-        network.tick()
+        network.run_scheduler()
     network.world.training_jobs.set(describe())
     told_by_event(network)
     arrive(network, SYSTEM_1)
     key = StreamKey(JOB, "*", "job")
-    network.tick()
+    network.run_scheduler()
     own = network.node(key)
     assert (own.generation, bool(own.state)) == (1, True)
-    network.tick()
+    network.run_scheduler()
     assert network.node(key).state == own.state

@@ -8,16 +8,16 @@ import pytest
 
 from tests.answers.recorded import plain_fields
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
 from trainguard.engine.jobs.lifecycle import Lifecycle, job_of
 from trainguard.engine.jobs.stale_state import clear_stale_state
-from trainguard.families.installed import FAMILIES
-from trainguard.job_policy import JobPolicy
-from trainguard.layout import ProfileRoot
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)
@@ -85,7 +85,7 @@ class Registered:
         (None, ROOT, False, 1),
     ],
 )
-def test_given_a_name_that_is_known_when_objects_come_then_sagemaker_is_asked_where_it_may_have_come_to_know_it(
+def test_known_name_queries_sagemaker_where_it_may_now_know_it(
     known: JobRecord | None, root: ProfileRoot, announced: bool, asked: int
 ) -> None:
     registered = Registered(*([] if known is None else [known]))
@@ -100,7 +100,7 @@ def test_given_a_name_that_is_known_when_objects_come_then_sagemaker_is_asked_wh
     assert registered.count("Jobs.ask") <= asked
 
 
-def test_given_a_job_that_is_known_when_nothing_is_announced_then_sagemaker_is_not_asked() -> None:
+def test_known_job_without_an_event_queries_nothing() -> None:
     registered = Registered(CLAIM)
     registered.registry.ensure(bucket=BUCKET, root=ROOT)
     assert registered.count("TrainingJobs.describe") == 0
@@ -117,7 +117,7 @@ def test_given_a_job_that_is_known_when_nothing_is_announced_then_sagemaker_is_n
         (replace(CLAIM, prefix="copy/"), replace(KNOWN, arn="unknown:job"), NAME, 1),
     ],
 )
-def test_given_objects_of_a_job_without_sagemaker_when_its_name_was_met_elsewhere_then_the_folder_at_the_root_has_it(
+def test_folder_at_the_root_takes_over_a_name_met_elsewhere(
     known: JobRecord | None, described: TrainingJobDescription | None, named: str, generation: int
 ) -> None:
     registered = Registered(*([] if known is None else [known]), described=described)
@@ -127,7 +127,7 @@ def test_given_objects_of_a_job_without_sagemaker_when_its_name_was_met_elsewher
 
 
 @pytest.mark.parametrize("known", [None, replace(CLAIM, policy=OFF), CLAIM])
-def test_given_a_job_whose_profile_belongs_elsewhere_when_objects_bear_its_name_then_they_are_not_judged(
+def test_objects_of_a_job_with_a_profile_elsewhere_are_unjudged(
     known: JobRecord | None,
 ) -> None:
     registered = Registered(*([] if known is None else [known]), described=replace(KNOWN, profile_uri="s3://other"))
@@ -154,14 +154,14 @@ def test_given_a_job_whose_profile_belongs_elsewhere_when_objects_bear_its_name_
         ([replace(CLAIM, bucket="other", prefix="copy/")], COPY, None),
     ],
 )
-def test_given_a_place_when_its_job_is_looked_up_then_a_name_by_itself_is_sagemaker_s_or_the_root_s(
+def test_plain_name_belongs_to_sagemaker_or_the_root(
     stored: list[JobRecord], root: ProfileRoot, found: str | None
 ) -> None:
     job = job_of_place(Registered(*stored).world.jobs, BUCKET, root)
     assert (None if job is None else job.arn) == found
 
 
-def test_given_descriptions_when_jobs_are_registered_then_each_item_holds_what_was_said() -> None:
+def test_registered_items_hold_what_was_described() -> None:
     documents = MemoryWorld().settings
     here = describe_record(KNOWN, documents, bucket="other", root=COPY)
     assert plain_fields(here) == {
@@ -177,7 +177,7 @@ def test_given_descriptions_when_jobs_are_registered_then_each_item_holds_what_w
         "profiling_interval_ms": 500,
         "stop_allowed": True,
         "active": True,
-        "urgent": True,
+        "polled_fast": True,
         "policy": plain_fields(here.policy),
         "setting_sources": {"evaluate": "stack default /TrainGuard/default-settings"},
         "tuning_job": "tune",
@@ -202,7 +202,7 @@ def test_given_descriptions_when_jobs_are_registered_then_each_item_holds_what_w
 @pytest.mark.parametrize(
     ("profiling", "tag", "expected"), [(False, None, False), (True, None, True), (False, "expected", True)]
 )
-def test_given_a_job_when_registered_then_framework_events_are_expected_as_configured_or_tagged(
+def test_framework_events_are_expected_as_configured_or_tagged(
     profiling: bool, tag: str | None, expected: bool
 ) -> None:
     tags = {} if tag is None else {"trainguard:framework-metrics": tag}
@@ -213,9 +213,7 @@ def test_given_a_job_when_registered_then_framework_events_are_expected_as_confi
 @pytest.mark.parametrize(
     ("faults", "shown", "more"), [(1, 1, None), (5, 5, None), (6, 5, "and 1 more"), (25, 5, "and 20 more")]
 )
-def test_given_settings_at_fault_when_people_are_told_then_five_are_in_the_text_and_twenty_in_the_document(
-    faults: int, shown: int, more: str | None
-) -> None:
+def test_text_has_five_faults_and_the_document_twenty(faults: int, shown: int, more: str | None) -> None:
     world = MemoryWorld()
     said = tuple(f"fault {number}: {'x' * 1_100}" for number in range(faults))
     start_notice(replace(CLAIM, arn=ARN, setting_faults=said), world.executions, NOW)
@@ -238,7 +236,7 @@ def test_given_settings_at_fault_when_people_are_told_then_five_are_in_the_text_
         ({"trainguard:evaluate": "off", "trainguard:LowGPUUtilization_patience": "soon"}, 1),
     ],
 )
-def test_given_a_job_when_registered_then_its_owner_is_told_of_each_fault_once(tags: dict[str, str], told: int) -> None:
+def test_owner_is_notified_of_each_fault_once(tags: dict[str, str], told: int) -> None:
     registered = Registered(described=replace(KNOWN, tags=tags))
     job = registered.ensure()
     assert job is not None
@@ -260,7 +258,7 @@ def test_given_a_job_when_registered_then_its_owner_is_told_of_each_fault_once(t
         (replace(CLAIM, arn=ARN, created_at=9_000.0), KNOWN, (True, 0), "names_given_again"),
     ],
 )
-def test_given_a_job_that_changes_its_state_when_followed_then_its_item_says_so_and_one_that_is_not_ours_is_counted(
+def test_state_change_updates_its_item_and_foreign_is_counted(
     stored: JobRecord | None,
     described: TrainingJobDescription | None,
     followed: tuple[bool, int] | None,
@@ -276,7 +274,7 @@ def test_given_a_job_that_changes_its_state_when_followed_then_its_item_says_so_
     assert bool(after and after.close_asks) is (final or elsewhere)
 
 
-def test_given_events_that_come_twice_when_followed_then_nothing_is_written_again() -> None:
+def test_repeated_events_write_nothing_again() -> None:
     registered = Registered()
     registered.lifecycle.follow(NAME)
     writes = registered.count("Jobs.update_status")
@@ -301,14 +299,14 @@ def test_given_events_that_come_twice_when_followed_then_nothing_is_written_agai
         ({"detail": {"TrainingJobName": 7}}, None),
     ],
 )
-def test_given_an_event_when_read_then_its_job_is_named_or_the_event_is_counted(event: Any, name: str | None) -> None:
+def test_event_names_its_job_or_is_counted(event: Any, name: str | None) -> None:
     journal = MemoryJournal()
     assert job_of(event, journal) == name
     assert journal.totals["malformed_events"] == (name is None)
 
 
 @pytest.mark.parametrize("evaluated", [True, False])
-def test_given_what_an_earlier_registration_left_when_cleared_then_its_rows_say_nothing_and_its_items_are_empty(
+def test_clearing_empties_rows_and_items_of_a_registration(
     evaluated: bool,
 ) -> None:
     world = MemoryWorld()
@@ -339,7 +337,7 @@ def test_given_what_an_earlier_registration_left_when_cleared_then_its_rows_say_
 @pytest.mark.parametrize(
     ("named", "settings", "faults"), [("llm", {"BatchSize_patience": "7"}, 0), ("none", {}, 1), ("no name!", {}, 1)]
 )
-def test_given_a_tag_that_names_settings_when_registered_then_they_hold_or_it_says_what_is_wrong(
+def test_tag_naming_settings_applies_them_or_reports_the_fault(
     named: str, settings: dict[str, str], faults: int
 ) -> None:
     world = MemoryWorld()
@@ -349,7 +347,7 @@ def test_given_a_tag_that_names_settings_when_registered_then_they_hold_or_it_sa
     assert (dict(job.rule_settings), len(job.setting_faults)) == (settings, faults)
 
 
-def test_given_the_item_of_a_place_when_sagemaker_knows_the_job_then_that_gets_an_item_of_its_own() -> None:
+def test_sagemaker_job_gets_an_item_apart_from_that_of_the_place() -> None:
     place = replace(CLAIM, job=COPY.place_name, arn="unknown:place", prefix="copy/")
     registered = Registered(place)
     job = registered.registry.recognise(place, KNOWN)

@@ -5,22 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_job import JOB, START
+from trainguard.core.errors import ForeignKeyError, RequestError
+from trainguard.core.layout import ProfileRoot
 from trainguard.engine.jobs.replay_names import JOB_NAME, replay_label, replay_name, replayed_job
-from trainguard.errors import ForeignKeyError, RequestError
-from trainguard.layout import ProfileRoot
-from trainguard.telemetry.keys import parse_key, system_key
+from trainguard.formats.profile.keys import parse_key, system_key
 
 NAME = f"{JOB}@replay-again"
 
 
-def test_given_a_time_when_a_replay_has_no_other_name_then_it_is_called_by_it_in_utc() -> None:
+def test_unnamed_replay_is_called_by_its_time_in_utc() -> None:
     assert replay_name(JOB, replay_label(START + 0.9)) == f"{JOB}@replay-20261121T080000Z"
 
 
 @given(label=st.text(max_size=44), job=st.from_regex(JOB_NAME, fullmatch=True))
-def test_given_any_label_when_a_replay_is_named_then_no_training_job_and_no_key_can_have_its_name(
-    label: str, job: str
-) -> None:
+def test_replay_name_is_no_training_job_name_and_no_key(label: str, job: str) -> None:
     try:
         name = replay_name(job, label)
     except RequestError:

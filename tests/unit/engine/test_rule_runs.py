@@ -10,16 +10,16 @@ import pytest
 from tests.support.ledgers import one_node
 from tests.support.own_rules import OwnJob, OwnParameters, OwnRule, OwnState
 from tests.support.verdicts import claiming_kind
+from trainguard.core.errors import RuleConfigError, RuleFailedError
+from trainguard.core.finding import Progress
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import RuleConfigError, RuleFailedError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Progress
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.registry import SPECS
 from trainguard.rules.rule_result import RuleResult
 
@@ -34,7 +34,7 @@ ERROR, INAPPLICABLE = (RuleResult(status, f"{status.value}.") for status in (Sta
 
 @dataclass
 class Runs:
-    """Runs of a rule that says what it is told to say; each is in a process of its own."""
+    """Runs of a rule with set answers; each is in a process of its own."""
 
     rule: Any = RULE
     stored: dict[str, StoredRule] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Runs:
         return self.stored[NAME]
 
 
-def test_given_a_condition_when_it_holds_and_is_over_then_one_fire_is_made_an_episode_of_the_job() -> None:
+def test_condition_makes_one_fire_per_episode() -> None:
     runs, fired = Runs(), []
     for at, result, episode in [
         (60.0, OK, 0),
@@ -82,7 +82,7 @@ def test_given_a_condition_when_it_holds_and_is_over_then_one_fire_is_made_an_ep
     assert (runs.entry.history.judged, runs.entry.history.violations) == (7, 4)
 
 
-def test_given_a_rule_that_says_that_it_failed_when_run_then_it_is_as_if_it_had_not_been_asked() -> None:
+def test_rule_that_reports_a_failure_is_as_if_never_asked() -> None:
     runs = Runs()
     assert runs.say(60.0, ERROR) == []
     assert (runs.entry.began_at, runs.entry.watermark_s, runs.entry.history) == (None, 0.0, FiringHistory())
@@ -92,23 +92,21 @@ def test_given_a_rule_that_says_that_it_failed_when_run_then_it_is_as_if_it_had_
     ("result", "is_near", "warms_up"),
     [
         (OK, False, False),
-        (replace(OK, near=True), True, False),
+        (replace(OK, near_threshold=True), True, False),
         (replace(OK, progress=Progress(seen=5, needed=9)), False, False),
         (WARMING_UP, False, False),
         (replace(WARMING_UP, progress=Progress(seen=5, needed=9)), False, True),
         (replace(OK, measured=31.0, threshold=30.0), True, False),
     ],
 )
-def test_given_a_run_when_the_next_one_says_otherwise_then_only_the_last_tells_of_what_is_near_and_warms_up(
-    result: RuleResult, is_near: bool, warms_up: bool
-) -> None:
+def test_only_the_last_run_tells_of_near_change_and_warm_up(result: RuleResult, is_near: bool, warms_up: bool) -> None:
     runs = Runs()
     runs.say(60.0, result)
-    assert (runs.runner.near, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
+    assert (runs.runner.near_threshold, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
     runs.again(120.0, OK)
-    assert (runs.runner.near, runs.runner.is_warming_up) == (set(), False)
+    assert (runs.runner.near_threshold, runs.runner.is_warming_up) == (set(), False)
     runs.again(180.0, result)
-    assert (runs.runner.near, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
+    assert (runs.runner.near_threshold, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_given_a_run_when_the_next_one_says_otherwise_then_only_the_last_tells_o
         (FIRED, OK, 1.0, True),
     ],
 )
-def test_given_a_rule_that_was_shown_when_it_says_so_again_then_its_row_is_due_when_it_changed_or_is_old(
+def test_unchanged_row_is_due_only_when_it_is_old(
     first: RuleResult, second: RuleResult, after_s: float, due: bool
 ) -> None:
     runs = Runs()
@@ -148,9 +146,7 @@ def test_given_a_rule_that_was_shown_when_it_says_so_again_then_its_row_is_due_w
         (OK, True, "1970-01-01 00:02 to 00:03 UTC: FIRED. By 1970-01-01 00:03 UTC: OK."),
     ],
 )
-def test_given_a_rule_whose_condition_held_when_asked_then_what_was_found_stands_before_what_it_says_now(
-    result: RuleResult, held: bool, reason: str
-) -> None:
+def test_earlier_finding_precedes_the_current_result(result: RuleResult, held: bool, reason: str) -> None:
     runs = Runs()
     runs.say(120.0, FIRED if held else OK)
     runs.say(180.0, FIRED if held else OK)
@@ -162,15 +158,7 @@ def test_given_a_rule_whose_condition_held_when_asked_then_what_was_found_stands
     assert runs.verdicts(result, closed=True)[0].result == ended
 
 
-def test_given_an_item_of_a_version_without_episodes_when_asked_then_the_finding_is_of_its_last_evaluation() -> None:
-    runs = Runs()
-    runs.say(120.0, FIRED)
-    runs.say(240.0, FIRED)
-    runs.entry.history.episodes = []
-    assert runs.verdicts(OK)[0].result.reason.startswith("1970-01-01 00:04 UTC: FIRED.")
-
-
-def test_given_a_state_that_cannot_be_read_when_opened_then_the_rule_begins_anew_says_so_and_is_due() -> None:
+def test_unreadable_state_resets_its_rule_and_makes_it_due() -> None:
     runs = Runs(stored={NAME: StoredRule(data=b"\xc1", published="OK", published_at=60.0)})
     (verdict,) = runs.verdicts(OK)
     assert verdict.result.reason.startswith("OK. Its stored state was of another version (")
@@ -180,7 +168,7 @@ def test_given_a_state_that_cannot_be_read_when_opened_then_the_rule_begins_anew
     assert runs.entry.data == msgspec.msgpack.encode(RULE.state_type())
 
 
-def test_given_a_ledger_when_a_rule_fires_then_its_claim_is_its_severity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_severity_of_a_fire_is_its_claim_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is asked for when something fires, and only then."""
     monkeypatch.setitem(SPECS, NAME, replace(SPECS[NAME], text=None))
     asked: list[bool] = []
@@ -201,7 +189,7 @@ def test_given_a_ledger_when_a_rule_fires_then_its_claim_is_its_severity(monkeyp
 
 
 class Own(OwnRule):
-    """A rule of one's own under a name that is known."""
+    """A custom rule under a name that is known."""
 
     name: ClassVar[str] = NAME
 
@@ -222,7 +210,7 @@ def observing(rule: Any, state: Any, parameters: Any) -> None:
     state.minutes += 1
 
 
-def test_given_a_rule_that_fails_when_run_again_then_it_is_not_asked_and_told_of_once() -> None:
+def test_failed_rule_is_not_asked_again_and_reported_once() -> None:
     stored: dict[str, StoredRule] = {}
     runner = RuleRunner([Failing()], stored, PLAN)
     for at in (60.0, 120.0):
@@ -243,7 +231,7 @@ def leaving(*_: Any) -> RuleResult:
     raise SystemExit(3)
 
 
-def test_given_a_rule_that_leaves_the_process_when_run_then_it_has_failed() -> None:
+def test_rule_that_exits_the_process_has_failed() -> None:
     runner = RuleRunner([Own()], {}, PLAN)
     runner.run(None, leaving, watermark_s=60.0, interval_s=0.5)
     assert runner.raised == [f"{NAME}: SystemExit: 3"]
@@ -253,28 +241,26 @@ def test_given_a_rule_that_leaves_the_process_when_run_then_it_has_failed() -> N
 
 
 @pytest.mark.parametrize(("rule", "score"), [(RULE, 70.0), (Own(), None)])
-def test_given_a_rule_that_says_how_much_its_finding_matters_when_run_then_only_ours_has_a_say(
-    rule: Any, score: float | None
-) -> None:
+def test_only_built_in_rules_may_set_their_severity(rule: Any, score: float | None) -> None:
     runner = RuleRunner([rule], {}, PLAN)
     (fire,) = runner.run(None, lambda *_: replace(FIRED, score=70.0), watermark_s=60.0, interval_s=0.5)
     assert fire.verdict.result.score == score
 
 
 class Bare(OwnJob):
-    """A rule of one's own that remembers nothing."""
+    """A custom rule that remembers nothing."""
 
     name: ClassVar[str] = NAME
 
 
 @pytest.mark.parametrize("rule", [RULE, Bare()])
-def test_given_a_rule_that_is_ours_or_remembers_nothing_when_it_observes_then_nothing_is_packed(rule: Any) -> None:
+def test_built_in_or_stateless_rule_packs_nothing(rule: Any) -> None:
     stored: dict[str, StoredRule] = {}
     RuleRunner([rule], stored, PLAN).run(lambda *_: None, lambda *_: OK, watermark_s=60.0, interval_s=0.5)
     assert stored[NAME].data == b""
 
 
-def test_given_parameters_at_fault_when_run_then_the_rule_says_so_is_not_asked_and_has_not_failed() -> None:
+def test_faulty_parameters_are_an_error_without_a_failure() -> None:
     fault = RuleConfigError(NAME, "patience", "soon", "a number")
     runner = RuleRunner([RULE], {}, replace(PLAN, faults={NAME: fault}))
     assert runner.run(None, lambda *_: FIRED, watermark_s=60.0, interval_s=0.5) == []
@@ -282,7 +268,7 @@ def test_given_parameters_at_fault_when_run_then_the_rule_says_so_is_not_asked_a
     assert runner.raised == []
 
 
-def test_given_parameters_that_a_rule_refuses_when_it_judges_then_it_says_so_and_has_not_failed() -> None:
+def test_parameters_refused_while_judging_are_no_failure() -> None:
     fault = RuleConfigError(NAME, "patience", "soon", "a number")
 
     def refusing(*_: Any) -> RuleResult:
@@ -294,7 +280,7 @@ def test_given_parameters_that_a_rule_refuses_when_it_judges_then_it_says_so_and
     assert runner.raised == []
 
 
-def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_it_was_then() -> None:
+def test_state_of_a_custom_rule_is_stored_as_of_its_observation() -> None:
     stored: dict[str, StoredRule] = {}
     runner = RuleRunner([Own()], stored, PLAN)
     runner.run(observing, judging, watermark_s=60.0, interval_s=0.5)
@@ -305,9 +291,9 @@ def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_
     assert msgspec.msgpack.decode(stored[NAME].data)["minutes"] == 1
 
 
-def test_given_states_that_are_given_up_when_asked_then_those_that_are_kept_alone_are_held() -> None:
+def test_only_kept_states_are_held_after_a_release() -> None:
     runner = RuleRunner([RULE], {}, PLAN)
-    assert (runner.is_warming_up, runner.near, runner.due, runner.raised) == (False, set(), set(), [])
+    assert (runner.is_warming_up, runner.near_threshold, runner.due, runner.raised) == (False, set(), set(), [])
     runner.store()
     runner.release(keep=[NAME])
     assert runner.state_of(NAME) is not None
@@ -323,7 +309,7 @@ def test_given_states_that_are_given_up_when_asked_then_those_that_are_kept_alon
         runner.state_of(NAME)
 
 
-def test_given_rules_that_are_gone_when_a_job_is_judged_then_each_says_so_with_what_it_had_found() -> None:
+def test_rules_that_are_gone_say_so_with_what_they_had_found() -> None:
     first = {
         "Gone": StoredRule(history=FiringHistory(times_fired=2, fired_at=60.0)),
         NAME: StoredRule(),

@@ -1,4 +1,4 @@
-"""What a rule of one's own may say, at the bounds of each field, and what it is shown."""
+"""What a custom rule may say, at the bounds of each field, and what it is shown."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, cast
@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from tests.support.own_rules import OwnRule
+from trainguard.core.errors import RuleLoadError
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
 from trainguard.engine.streams.sandbox import sandboxed, shown
-from trainguard.errors import RuleLoadError
-from trainguard.finding import Fact, Progress
-from trainguard.records import Status
-from trainguard.rules.late_view import LateView
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import Measure, RuleResult
 
 SAID = RuleResult(Status.OK, "so.")
@@ -49,9 +49,7 @@ FACT = Fact(name="speed", value=7.0, unit="rpm")
         ({"details": {"a": "b" * (8_192 - 8)}}, {}),
     ],
 )
-def test_given_what_a_row_can_hold_when_said_then_it_is_taken_and_cut_to_its_room(
-    fields: dict[str, Any], taken: dict[str, Any]
-) -> None:
+def test_result_is_accepted_and_cut_to_the_room_of_a_row(fields: dict[str, Any], taken: dict[str, Any]) -> None:
     result = sandboxed("Own", replace(SAID, **fields))
     assert result == replace(SAID, **(fields | taken))
     assert {type(value) for value in (result.measured, result.threshold)} <= {float, type(None)}
@@ -101,7 +99,7 @@ def test_given_what_a_row_can_hold_when_said_then_it_is_taken_and_cut_to_its_roo
         ("details", ["a"]),
     ],
 )
-def test_given_what_no_row_can_hold_when_said_then_the_field_is_named(name: str, value: Any) -> None:
+def test_result_no_row_can_hold_names_the_field(name: str, value: Any) -> None:
     with pytest.raises(RuleLoadError) as refused:
         sandboxed("Own", replace(SAID, **{name: value}))
     assert (refused.value.rule, refused.value.field) == ("Own", name)
@@ -132,7 +130,7 @@ class Shown:
     COUNT: ClassVar[int] = 3
 
 
-def test_given_arrays_when_a_rule_of_one_s_own_is_shown_them_then_none_can_be_written_to() -> None:
+def test_arrays_shown_to_a_custom_rule_are_read_only() -> None:
     array = np.zeros(3)
     whole = Shown(array, (array, "a", Shown(array, (), {})), {"a": array, "b": (array,)}, kind=Shown)
     seen = shown(OwnRule(), whole)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
+from trainguard.core.records import NodeRecord, StreamKey
 from trainguard.engine.streams.session import Applied, Session, item_name
-from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
-from trainguard.records import NodeRecord, StreamKey
 from trainguard.state.codec import CODEC, encode_state
 
 SYSTEM = StreamKey("job", "algo-1", "system")
@@ -66,7 +66,7 @@ class Item(Session[Any]):
         return self._record(cursors={"b": 2, "a": 0, "none": None}, pending={"y": 2, "x": 1}, closed=closed)
 
 
-def test_given_a_session_when_its_item_is_written_then_it_holds_what_counts_in_order() -> None:
+def test_item_of_a_session_holds_what_counts_in_order() -> None:
     record = NodeRecord(SYSTEM, counters={"z": 0, "b": 2, "a": 1})
     session = Item(record, 10)
     written = session.to_record(closed=True)
@@ -74,7 +74,7 @@ def test_given_a_session_when_its_item_is_written_then_it_holds_what_counts_in_o
     assert list(written.pending) == ["x", "y"]
     assert list(written.counters.items()) == [("a", 1), ("b", 2)]
     assert (written.watermark_s, written.closed, written.codec) == (5.0, True, CODEC)
-    assert (session.near, session.requests) == (False, ())
+    assert (session.near_threshold, session.requests) == (False, ())
     assert session.defers([], every_s=60.0, now=0.0, in_turn=False) is False
     assert item_name(record) == "job/algo-1#system"
 
@@ -93,16 +93,14 @@ LARGEST = next(size for size in range(CAP, 0, -1) if len(encode_state([NOISE[:si
         ((LARGEST + 1,), 0, LARGEST + 1),
     ],
 )
-def test_given_a_state_over_its_cap_when_written_then_it_gives_up_as_much_as_it_must_and_counts_that(
-    sizes: tuple[int, ...], steps: int, kept: int
-) -> None:
+def test_state_over_its_cap_is_trimmed_minimally_and_counted(sizes: tuple[int, ...], steps: int, kept: int) -> None:
     written = Item(NodeRecord(SYSTEM), *sizes).to_record(closed=False)
     assert len(encode_state([NOISE[:LARGEST]])) <= CAP < len(encode_state([NOISE[: LARGEST + 1]]))
     assert written.state == encode_state([NOISE[:kept]])
     assert written.counters == ({"degraded_to_less": steps} if steps else {})
 
 
-def test_given_an_object_when_it_is_used_then_what_is_no_fault_of_anybody_is_counted_alone() -> None:
+def test_object_without_fault_is_only_counted() -> None:
     session = Item(NodeRecord(SYSTEM), 1)
     session._body = b"aab"
     (applied,) = session.apply()
@@ -124,16 +122,14 @@ def test_given_an_object_when_it_is_used_then_what_is_no_fault_of_anybody_is_cou
         (ValueError("odd " * 200), "object k: ValueError: " + "odd " * 200),
     ],
 )
-def test_given_an_object_that_cannot_be_read_when_it_is_used_then_it_is_counted_named_and_passed(
-    error: Exception, fault: str
-) -> None:
+def test_unreadable_object_is_counted_named_and_skipped(error: Exception, fault: str) -> None:
     session = Item(NodeRecord(SYSTEM), 1, fault=error)
     (applied,) = session.apply()
     assert (applied.fault, applied.tally, applied.fires) == (fault, Counter(bad_objects=1), ())
     assert session.stream.state.last_fault == fault[:500]
 
 
-def test_given_a_store_that_does_not_answer_when_an_object_is_used_then_it_is_left_for_later() -> None:
+def test_object_of_an_unanswering_store_is_left_for_later() -> None:
     session = Item(NodeRecord(SYSTEM), 1, fault=PortUnavailableError("S3", "get", "down"))
     with pytest.raises(PortUnavailableError):
         list(session.apply())

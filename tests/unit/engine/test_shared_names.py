@@ -1,13 +1,13 @@
-"""Listings that the nodes of a job share: made anew when they may lack something, and never without bound."""
+"""Listings that the nodes of a job share: made again when they may lack something, and never without bound."""
 
 from typing import Any
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.families.profiler import shared_names
-from trainguard.families.profiler.shared_names import MARGIN_US, UPLOAD_US, SharedNames
-from trainguard.layout import ProfileRoot
+from trainguard.core.layout import ProfileRoot
+from trainguard.engine.profiler import shared_names
+from trainguard.engine.profiler.shared_names import MARGIN_US, UPLOAD_US, SharedNames
+from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -41,7 +41,7 @@ class Bucket:
         return self.world.faults.calls.count("ProfileObjects.list")
 
 
-def test_given_nodes_of_a_job_when_they_ask_for_the_same_time_then_s3_is_listed_once() -> None:
+def test_nodes_asking_for_the_same_time_list_s3_once() -> None:
     bucket = Bucket()
     keys = {node: [key_of(node, at) for at in (60, 120, 180, 240)] for node in range(50)}
     for each in keys.values():
@@ -51,7 +51,7 @@ def test_given_nodes_of_a_job_when_they_ask_for_the_same_time_then_s3_is_listed_
     assert bucket.listings == 1
 
 
-def test_given_an_object_that_came_after_the_listing_when_a_node_knows_of_it_then_s3_is_listed_again() -> None:
+def test_object_newer_than_the_listing_lists_s3_again() -> None:
     bucket = Bucket()
     bucket.put(*(key_of(1, at) for at in (60, 240)))
     bucket.of(1, 0, 60, key_of(1, 60))
@@ -61,9 +61,7 @@ def test_given_an_object_that_came_after_the_listing_when_a_node_knows_of_it_the
 
 
 @pytest.mark.parametrize(("newest_s", "listings"), [(120 + UPLOAD_US // SECOND, 1), (119 + UPLOAD_US // SECOND, 2)])
-def test_given_a_listing_when_what_it_has_is_less_than_a_minute_beyond_then_s3_is_listed_again(
-    newest_s: int, listings: int
-) -> None:
+def test_listing_less_than_a_minute_ahead_is_refreshed(newest_s: int, listings: int) -> None:
     bucket = Bucket()
     bucket.put(key_of(1, 100), key_of(1, newest_s))
     bucket.of(1, 0, 30, key_of(1, 100))
@@ -74,9 +72,7 @@ def test_given_a_listing_when_what_it_has_is_less_than_a_minute_beyond_then_s3_i
 @pytest.mark.parametrize(
     ("from_s", "listings"), [(300 - MARGIN_US // SECOND, 1), (299 - MARGIN_US // SECOND, 2), (None, 2)]
 )
-def test_given_a_listing_when_a_node_stands_further_back_then_s3_is_listed_again(
-    from_s: int | None, listings: int
-) -> None:
+def test_node_further_back_lists_s3_again(from_s: int | None, listings: int) -> None:
     bucket = Bucket()
     keys = [key_of(1, at) for at in (10, 250, 310, 500)]
     bucket.put(*keys)
@@ -87,7 +83,7 @@ def test_given_a_listing_when_a_node_stands_further_back_then_s3_is_listed_again
     assert bucket.listings == listings
 
 
-def test_given_a_stream_that_ends_when_it_asks_for_all_then_s3_is_asked_whatever_is_held() -> None:
+def test_ending_stream_asks_s3_whatever_is_cached() -> None:
     bucket = Bucket()
     bucket.put(key_of(1, 60), key_of(1, 240))
     bucket.of(1, 0, 60, key_of(1, 60))
@@ -95,7 +91,7 @@ def test_given_a_stream_that_ends_when_it_asks_for_all_then_s3_is_asked_whatever
     assert bucket.of(1, 0, None) == [key_of(1, 60), key_of(1, 100), key_of(1, 240)]
 
 
-def test_given_a_job_with_more_names_than_are_held_when_listed_then_only_the_nodes_own_are(
+def test_too_many_names_of_a_job_hold_only_those_of_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_names, "MOST_NAMES", 10)
@@ -107,7 +103,7 @@ def test_given_a_job_with_more_names_than_are_held_when_listed_then_only_the_nod
     assert bucket.listings == 2
 
 
-def test_given_many_jobs_when_listed_then_only_the_newest_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_of_many_jobs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_names, "MOST_NAMES", 7)
     bucket = Bucket()
     roots = [ProfileRoot("", f"job-{number}") for number in range(4)]

@@ -11,29 +11,28 @@ import pytest
 from tests.support.ledgers import one_node
 from tests.support.own_rules import OwnJob, deploy
 from tests.support.verdicts import fired, quiet
-from trainguard.adapters.memory.faults import Fault
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.ports import Timing
+from trainguard.core.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.rows import RowContext
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts
-from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
+from trainguard.engine.profiler.framework_session import FrameworkState
+from trainguard.engine.profiler.system_stream import SystemState
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.summary import Summariser, as_known, due_rows, job_rows, missing_streams, watch
+from trainguard.engine.training.debug_session import DebugState
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.errors import StateConflictError
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.families.training.debug_stream import DebugState
-from trainguard.finding import Finding
 from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
-from trainguard.ports import Timing
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
-from trainguard.rules.ledger_text import shares_of
 from trainguard.state.codec import CODEC, decode_state, encode_state
+from trainguard.testing.memory.faults import Fault
+from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.world import MemoryWorld
 
 RULE, REPORT, NOW = "LowGPUUtilization", "ProfilerReport", 1_795_248_000.0
 JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, framework_expected=True)
@@ -94,10 +93,10 @@ def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any)
     return JobStreams(made, records, NodeRecord(StreamKey.own("job")), JobState(**state))
 
 
-def test_given_a_family_without_streams_when_asked_then_it_knows_nothing() -> None:
+def test_family_without_streams_knows_nothing() -> None:
     empty = Streams({}, {})
-    assert (empty.near, empty.nodes, empty.first_at, empty.unpaid_s) == (False, frozenset(), None, 0.0)
-    assert (empty.doubted(NOW), empty.watermark_s, empty.last_fault, empty.stored_rules) == (
+    assert (empty.near_threshold, empty.nodes, empty.first_at, empty.unpaid_s) == (False, frozenset(), None, 0.0)
+    assert (empty.stale(NOW), empty.watermark_s, empty.last_fault, empty.stored_rules) == (
         frozenset(),
         None,
         None,
@@ -105,10 +104,10 @@ def test_given_a_family_without_streams_when_asked_then_it_knows_nothing() -> No
     )
     whole = streams({}, {})
     assert (whole.watermark_s, whole.last_fault, whole.counters, whole.closed) == (None, None, {}, True)
-    assert (whole.nodes, whole.doubted(NOW)) == (frozenset(), frozenset())
+    assert (whole.nodes, whole.stale(NOW)) == (frozenset(), frozenset())
 
 
-def test_given_streams_when_asked_then_the_furthest_of_each_kind_the_first_fault_and_all_counts_are_known() -> None:
+def test_streams_give_the_furthest_times_first_fault_and_counts() -> None:
     last = StreamKey("job", "algo-2", "system")
     of = {
         SYSTEM: (NodeRecord(SYSTEM, counters={"b": 1}, closed=True), Seen(State(60.0, None), [quiet(RULE)])),
@@ -147,24 +146,22 @@ def test_given_streams_when_asked_then_the_furthest_of_each_kind_the_first_fault
         (("OK -1", NOW - 1.0), False, True, True),
     ],
 )
-def test_given_a_row_that_was_shown_when_a_job_is_judged_then_it_is_written_if_it_changed_is_old_or_something_is_told(
+def test_row_is_written_if_changed_old_or_alerted(
     published: tuple[str, float] | None, told: bool, finished: bool, due: bool
 ) -> None:
     before = {} if published is None else {RULE: published}
     whole = streams(published=before | {REPORT: ("OK -1", NOW)})
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, None, "so."), kind=AlertKind.CLEARED)
     verdict = replace(quiet(RULE), watermark_s=400.0)
-    news = [entry] if told else []
-    rows = due_rows(CONTEXT, replace(case(verdict), streams=whole), news, now=NOW, finished=finished)
+    follow_ups = [entry] if told else []
+    rows = due_rows(CONTEXT, replace(case(verdict), streams=whole), follow_ups, now=NOW, finished=finished)
     assert [row.rule for row in rows] == ([RULE] if due else []) + ([REPORT] if finished else [])
     assert whole.state.published[RULE] == (("OK -1", NOW) if due else published)
     assert whole.state.watermark_s.get(RULE) == ((500.0 if finished else 400.0) if due else None)
 
 
 @pytest.mark.parametrize(("ago_s", "due"), [(299.0, False), (300.0, True)])
-def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_five_minutes(
-    ago_s: float, due: bool
-) -> None:
+def test_unchanged_report_row_is_written_each_five_minutes(ago_s: float, due: bool) -> None:
     whole = streams(published={REPORT: ("OK -1", NOW - ago_s), RULE: ("OK -1", NOW)})
     rows = due_rows(CONTEXT, replace(case(quiet(RULE)), streams=whole), [], now=NOW, finished=False)
     assert [row.rule for row in rows] == ([REPORT] if due else [])
@@ -182,7 +179,7 @@ def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_
         (fired(RULE), None, 900.0),
     ],
 )
-def test_given_a_verdict_when_its_row_is_written_then_it_is_known_as_far_as_its_rule_is_and_never_less(
+def test_row_is_known_as_far_as_its_rule_and_never_less(
     verdict: Verdict, before: float | None, through: float | None
 ) -> None:
     whole = streams(
@@ -196,7 +193,7 @@ def test_given_a_verdict_when_its_row_is_written_then_it_is_known_as_far_as_its_
     )
 
 
-def test_given_findings_when_rows_are_made_then_each_stands_among_the_others_and_the_report_has_the_gravest() -> None:
+def test_rows_rank_the_findings_and_the_report_has_the_worst() -> None:
     ledger = one_node((0.0, 0.5, {Bucket.DATA: 1.0}), (0.5, 1.0, {Bucket.UNEXPLAINED: 0.3}), hours=1.0)
     low, high = fired(RULE, (0.5, 1.0)), fired("CPUBottleneck", (0.0, 0.5))
     rows = rows_of(case(low, quiet("BatchSize"), high, ledger=ledger))
@@ -310,7 +307,7 @@ ENDED = replace(JOB, status=JobStatus.COMPLETED, closing=True, close_asks=1, clo
         (replace(ENDED, close_asks=8, close_asked_at=NOW - 38_399.0), closed(SYSTEM), False),
     ],
 )
-def test_given_a_job_when_summarised_then_it_is_finished_once_all_its_streams_have_closed(
+def test_job_is_finished_once_all_its_streams_have_closed(
     job: JobRecord, items: Sequence[NodeRecord], finished: bool
 ) -> None:
     summed = Summed(job, items)
@@ -322,7 +319,7 @@ def test_given_a_job_when_summarised_then_it_is_finished_once_all_its_streams_ha
     assert {row.expires_at for row in summed.world.rows.of_job("job")} == {summed.after.expires_at}
 
 
-def test_given_a_finished_job_when_summarised_again_then_a_report_is_made_of_new_data_alone_and_at_most_24() -> None:
+def test_finished_job_is_reported_again_only_on_new_data() -> None:
     summed = Summed(replace(ENDED, active=False), closed(SYSTEM, cursors={"minute": 0}))
     for number in range(30):
         summed.make()
@@ -338,7 +335,7 @@ def test_given_a_finished_job_when_summarised_again_then_a_report_is_made_of_new
     assert all(re.fullmatch("report-[0-9a-f]{20}-job", name) for name in summed.world.reports.started)
 
 
-def test_given_a_rule_over_the_job_that_fails_when_summarised_again_then_it_is_counted_once() -> None:
+def test_failing_joint_rule_is_counted_once() -> None:
     with pytest.MonkeyPatch.context() as patch:
         deploy(patch, OwnJob())
         summed = Summed(JOB, [NodeRecord(SYSTEM)])
@@ -350,9 +347,7 @@ def test_given_a_rule_over_the_job_that_fails_when_summarised_again_then_it_is_c
 
 
 @pytest.mark.parametrize(("later_s", "written"), [(0.0, 1), (299.0, 1), (300.0, 2)])
-def test_given_a_job_of_a_tuning_job_when_nothing_changes_then_its_entry_is_written_each_five_minutes(
-    later_s: float, written: int
-) -> None:
+def test_unchanged_tuning_entry_is_written_each_five_minutes(later_s: float, written: int) -> None:
     summed = Summed(replace(JOB, tuning_job="tune"), [NodeRecord(SYSTEM)])
     summed.make()
     summed.now += later_s
@@ -366,7 +361,7 @@ def test_given_a_job_of_a_tuning_job_when_nothing_changes_then_its_entry_is_writ
     assert tuned.expires_at == int(NOW + (later_s if written == 2 else 0.0)) + 90 * 86_400
 
 
-def test_given_a_finished_job_of_a_tuning_job_when_summarised_again_then_its_entry_is_written_at_once() -> None:
+def test_tuning_entry_of_a_finished_job_is_written_at_once() -> None:
     summed = Summed(replace(ENDED, tuning_job="tune", active=False), closed(SYSTEM))
     summed.make()
     summed.make()
@@ -377,7 +372,7 @@ def test_given_a_finished_job_of_a_tuning_job_when_summarised_again_then_its_ent
 
 
 @pytest.mark.parametrize(("conflicts", "fails"), [(1, False), (3, False), (4, True)])
-def test_given_other_looks_when_they_are_first_then_a_job_is_summarised_four_times(conflicts: int, fails: bool) -> None:
+def test_summary_conflict_is_retried_up_to_four_attempts(conflicts: int, fails: bool) -> None:
     summed = Summed(JOB, [NodeRecord(SYSTEM)])
     summed.world.faults.schedule("NodeStates.save", Fault.CONFLICT, times=conflicts)
     if fails:
@@ -388,7 +383,7 @@ def test_given_other_looks_when_they_are_first_then_a_job_is_summarised_four_tim
     assert summed.pauses == [1, 2, 3][: min(conflicts, 3)]
 
 
-def test_given_fires_that_wait_in_items_when_a_job_is_summarised_then_they_are_started_once() -> None:
+def test_fires_waiting_in_items_are_started_once_by_a_summary() -> None:
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, "algo-1", "so."))
     summed = Summed(JOB, [NodeRecord(SYSTEM, outbox={"fire": entry})])
     summed.make()

@@ -1,4 +1,4 @@
-"""What is told after a fire: each once, when it grows graver and when it is over, whenever a process dies."""
+"""Follow-ups of a fire: each once, when its severity rises and when it is over, whenever a process dies."""
 
 import json
 from dataclasses import replace
@@ -14,19 +14,20 @@ from tests.support.verdicts import ALWAYS, fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_summaries import CONTEXT, REPORT, case, streams
 from tests.unit.engine.test_summaries import NOW as START
-from trainguard.adapters.memory.faults import Crash
+from trainguard.core.finding import Finding, Severity
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.outbox.notifications import due_notifications
+from trainguard.engine.outbox.notifications import compares_severity, due_notifications
+from trainguard.engine.reconcile.scheduler import SLOW_POLL_EVERY, is_turn
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.summary import due_rows
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding, Severity
 from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
-from trainguard.rules.ledger_text import shares_of
+from trainguard.testing.memory.faults import Crash
 
 RULE = "LowGPUUtilization"
 RECORD = JobRecord(JOB, "arn", "profiles", "")
@@ -35,7 +36,7 @@ ACCOUNT = Account("ml.p3.2xlarge", 0.0, NOW, 1)
 
 
 def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0) -> Verdict:
-    """Return the verdict of a rule that people were told of, as so grave."""
+    """Return the verdict of a rule that people were notified of, with that severity."""
     told = msgspec.structs.replace(verdict.history, alerted=episode, alerted_severity=severity)
     return replace(verdict, history=told)
 
@@ -48,8 +49,8 @@ def lost(share: float) -> Ledger:
 def tell(
     state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, account: Account = ACCOUNT
 ) -> list[Any]:
-    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lambda: lost(wasted))
-    return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in news]
+    follow_ups = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lambda: lost(wasted))
+    return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in follow_ups]
 
 
 @pytest.mark.parametrize(
@@ -61,15 +62,13 @@ def tell(
         (0.90, [(AlertKind.ESCALATION, "low", Severity.CRITICAL)]),
     ],
 )
-def test_given_a_fire_told_as_low_when_it_has_grown_then_one_escalation_tells_how_far(
-    wasted: float, told: list[Any]
-) -> None:
+def test_grown_fire_sends_one_escalation_with_both_severities(wasted: float, told: list[Any]) -> None:
     state = JobState()
     assert tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) == told
     assert tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) == []
 
 
-def test_given_a_finding_that_grows_step_by_step_and_shrinks_when_told_then_each_level_is_told_once() -> None:
+def test_each_level_of_a_varying_finding_is_alerted_once() -> None:
     state = JobState()
     steps = (0.05, 0.2, 0.05, 0.2, 0.4, 0.15, 0.9, 0.1, 0.95)
     told = [tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) for wasted in steps]
@@ -81,13 +80,13 @@ def test_given_a_finding_that_grows_step_by_step_and_shrinks_when_told_then_each
 
 
 @pytest.mark.parametrize("severity", ["high", "critical"])
-def test_given_a_fire_that_was_told_as_graver_when_the_job_as_a_whole_is_less_so_then_nothing_is_told(
+def test_milder_verdict_of_the_whole_job_is_not_alerted(
     severity: str,
 ) -> None:
     assert tell(JobState(), alerted(fired(RULE, ALWAYS), severity=severity), wasted=0.3) == []
 
 
-def test_given_a_fire_of_an_older_version_when_its_severity_is_not_known_then_it_counts_as_told_as_it_is() -> None:
+def test_older_fire_of_unknown_severity_counts_as_told_as_it_is() -> None:
     state = JobState()
     assert tell(state, alerted(fired(RULE, ALWAYS), severity=None), wasted=0.3) == []
     assert tell(state, alerted(fired(RULE, ALWAYS), severity=None), wasted=0.9) == [
@@ -116,12 +115,12 @@ def test_a_look_at_a_job_that_is_well_makes_no_ledger() -> None:
     assert [row.rule for row in due_rows(CONTEXT, well, [], now=START, finished=False)] == [RULE]
 
 
-def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
+def test_symptom_severity_is_not_alerted_as_that_of_the_cause() -> None:
     cause, symptom = alerted(fired("CPUBottleneck", ALWAYS)), alerted(fired(RULE, ALWAYS), severity="high")
     assert tell(JobState(), cause, symptom, wasted=0.2) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
 
 
-def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
+def test_ended_episode_is_alerted_once_with_duration_and_cost() -> None:
     state = JobState()
     ended = alerted(over(RULE, (0.0, 1.0)), severity="high")
     (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lambda: lost(0.4))
@@ -132,7 +131,7 @@ def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_l
     assert tell(state, ended) == []
 
 
-def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() -> None:
+def test_second_episode_is_alerted_for_growth_and_end_again() -> None:
     state, second = JobState(), replace(RECORD, episodes={RULE: 1})
     assert tell(state, alerted(over(RULE, ALWAYS), severity="critical"), wasted=0.9) == [
         (AlertKind.CLEARED, None, Severity.CRITICAL)
@@ -151,13 +150,13 @@ def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() ->
         alerted(replace(over(RULE), result=replace(over(RULE).result, status=Status.ERROR))),
     ],
 )
-def test_given_what_was_never_alerted_is_of_another_episode_or_failed_when_told_then_nothing_is(
+def test_follow_up_needs_an_alerted_current_working_finding(
     verdict: Verdict,
 ) -> None:
     assert tell(JobState(), verdict, wasted=0.9) == []
 
 
-def test_given_a_job_that_ends_when_findings_end_with_it_then_nothing_is_told() -> None:
+def test_findings_that_end_with_their_job_are_not_alerted() -> None:
     closing = replace(RECORD, closing=True)
     assert tell(JobState(), alerted(over(RULE)), alerted(fired("CPUBottleneck", ALWAYS)), job=closing) == []
 
@@ -166,7 +165,7 @@ def test_given_a_job_without_data_when_told_then_nothing_is() -> None:
     assert tell(JobState(), alerted(over(RULE)), account=replace(ACCOUNT, watermark_s=None)) == []
 
 
-def test_given_all_that_is_told_of_one_fire_when_executions_are_named_then_each_has_a_name_and_the_fire_s_id() -> None:
+def test_executions_of_one_fire_have_own_names_and_its_id() -> None:
     kinds = [
         (AlertKind.FIRE, None),
         (AlertKind.ESCALATION, "high"),
@@ -224,7 +223,7 @@ def lone() -> Network:
 
 
 def live(*, dying_after: int | None = None) -> Network:
-    """Let the story happen with a tick a minute; each tick dies after so many calls, and another one follows."""
+    """Let the story happen with a scheduler run a minute; each dies after so many calls, and another one follows."""
     network = lone()
     for upload in STORY:
         network.put(upload)
@@ -232,13 +231,13 @@ def live(*, dying_after: int | None = None) -> Network:
         network.run_until(upload.at, batch_s=0.0)
         if dying_after is not None:
             network.doomed = [dying_after]
-            network.tick()
+            network.run_scheduler()
             network.doomed = []
-        network.tick()
+        network.run_scheduler()
     return network
 
 
-def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_and_end_are_told_in_order() -> None:
+def test_fire_growth_and_end_are_alerted_in_order() -> None:
     network = live()
     told = [each for each in network.world.executions.started.values() if each["rule"] == RULE]
     assert [each["kind"] for each in told] == ["fire", "escalation", "cleared"]
@@ -251,7 +250,7 @@ def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_
     assert network.job().episodes[RULE] == 1
 
 
-def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_before_the_next_then_it_is_a_new_fire(
+def test_finding_back_after_a_tick_crash_is_a_new_fire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = lone()
@@ -263,7 +262,7 @@ def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_
             network.announce(upload, upload.at)
             network.run_until(upload.at, batch_s=0.0)
             if ticking:
-                network.tick()
+                network.run_scheduler()
 
     def die(*_: object) -> None:
         raise Crash
@@ -275,3 +274,17 @@ def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_
     arrive(again[6:], ticking=True)
     told = [each for each in network.world.executions.started.values() if each["rule"] == RULE]
     assert [each["kind"] for each in told if each["kind"] != "escalation"] == ["fire", "cleared", "fire"]
+
+
+def test_every_ninth_look_of_a_minute_compares_severity() -> None:
+    """A run of the scheduler may be a few seconds late; a look without a clock always compares."""
+    looks = [compares_severity("job", 60.0 * minute + 7.0) for minute in range(30)]
+    assert [looks[start : start + 9].count(True) for start in range(22)] == [1] * 22
+    assert compares_severity("job", None)
+    assert len({compares_severity(f"job-{number}", 0.0) for number in range(40)}) == 2
+
+
+def test_look_that_compares_severity_is_a_turn_of_a_calm_job() -> None:
+    at = [60.0 * minute for minute in range(30)]
+    for job in map("job-{}".format, range(10)):
+        assert all(is_turn(job, now, SLOW_POLL_EVERY) for now in at if compares_severity(job, now))

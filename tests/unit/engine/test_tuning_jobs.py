@@ -1,4 +1,4 @@
-"""Two jobs of a tuning job: what its item says of them, in whatever order and however often they are judged."""
+"""Two jobs of a tuning job: what its item says about them, in whatever order and however often they are judged."""
 
 from dataclasses import replace
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, Upload, describe, uploads
-from trainguard.adapters.memory.faults import Fault
-from trainguard.finding import Severity
-from trainguard.records import JobStatus, TunedJob, TuningJobRecord
+from trainguard.core.finding import Severity
+from trainguard.core.records import JobStatus, TunedJob, TuningJobRecord
+from trainguard.testing.memory.faults import Fault
 
 TUNE, OTHER, TELL = "tune", "other-job", "Jobs.upsert_tuned_job"
 LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
@@ -35,18 +35,18 @@ def begun(*, tuning_job: str | None = TUNE) -> Network:
 
 
 def arrive(network: Network, chosen: list[Upload]) -> None:
-    """Let objects appear and ring, with a tick after each."""
+    """Let objects appear with their events, with a run of the scheduler after each."""
     for upload in chosen:
         network.put(upload)
         network.announce(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
 
 
 def settle(network: Network, minutes: int) -> None:
     for _ in range(minutes):
         network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
 
 
 def end(network: Network) -> None:
@@ -69,7 +69,7 @@ def told(network: Network) -> int:
     [[*LOW, *WELL], [*WELL, *LOW], sorted([*LOW, *WELL], key=lambda each: each.at)],
     ids=["one after the other", "the other way round", "at once"],
 )
-def test_given_two_jobs_in_any_order_when_both_have_ended_then_each_has_its_entry_the_worst_first(
+def test_ended_jobs_have_entries_worst_first_in_any_order(
     order: list[Upload],
 ) -> None:
     network = begun()
@@ -81,7 +81,7 @@ def test_given_two_jobs_in_any_order_when_both_have_ended_then_each_has_its_entr
     assert (found.finished, found.with_findings, found.more) == (2, 1, False)
 
 
-def test_given_two_jobs_that_run_when_judged_then_what_rings_shows_before_they_end() -> None:
+def test_fires_of_running_jobs_are_shown_before_they_end() -> None:
     network = begun()
     arrive(network, sorted([*LOW, *WELL], key=lambda each: each.at))
     found = tuning(network)
@@ -94,7 +94,7 @@ def test_given_two_jobs_that_run_when_judged_then_what_rings_shows_before_they_e
     assert 0.0 <= network.now + 90 * 86_400 - found.expires_at <= 360.0
 
 
-def test_given_nothing_new_when_ticks_go_on_then_an_entry_is_written_every_six_minutes_and_never_changes() -> None:
+def test_unchanged_entry_is_rewritten_every_six_minutes() -> None:
     network = begun()
     arrive(network, LOW)
     settle(network, 1)
@@ -104,7 +104,7 @@ def test_given_nothing_new_when_ticks_go_on_then_an_entry_is_written_every_six_m
     assert tuning(network).jobs == before.jobs
 
 
-def test_given_a_job_of_no_tuning_job_when_judged_then_nothing_is_told() -> None:
+def test_job_outside_any_tuning_job_writes_no_entry() -> None:
     network = begun(tuning_job=None)
     arrive(network, LOW)
     settle(network, 5)
@@ -112,7 +112,7 @@ def test_given_a_job_of_no_tuning_job_when_judged_then_nothing_is_told() -> None
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_given_a_writer_that_dies_at_an_entry_when_ticks_go_on_then_it_is_there_within_six_minutes(
+def test_entry_lost_in_a_crash_is_back_within_six_minutes(
     fault: Fault,
 ) -> None:
     network = begun()
@@ -125,7 +125,7 @@ def test_given_a_writer_that_dies_at_an_entry_when_ticks_go_on_then_it_is_there_
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE])
-def test_given_a_writer_that_dies_at_the_last_entry_when_the_job_is_closed_then_its_entry_is_there(
+def test_last_entry_lost_in_a_crash_is_written_at_the_close(
     fault: Fault,
 ) -> None:
     reference, network = begun(), begun()

@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 
 from tests.support.verdicts import fired, quiet
-from trainguard.engine.verdicts.combine import combine
+from trainguard.core.finding import MOST_EPISODES, Episode
+from trainguard.core.records import JOB_NODE, Status
+from trainguard.engine.streams.rule_runner import is_near_threshold
+from trainguard.engine.verdicts.combine import (
+    combine,
+    ends_episode,
+    known_until,
+    liveness_of,
+    with_liveness,
+)
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness, StoredEpisode
 from trainguard.engine.verdicts.explanations import Explanation, advice_of
-from trainguard.engine.verdicts.final import final
-from trainguard.engine.verdicts.liveness import ends_episode, known_until, liveness_of, with_liveness
-from trainguard.engine.verdicts.merged_episodes import merged_episodes
-from trainguard.engine.verdicts.nearness import is_near
-from trainguard.engine.verdicts.overlap import left_of, loss_weights, on_same_nodes, shared_share, split_parts
-from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import MOST_EPISODES, Episode
-from trainguard.records import JOB_NODE, Status
+from trainguard.engine.verdicts.losses import left_of, loss_weights, on_same_nodes, shared_share, split_parts
+from trainguard.engine.verdicts.verdict import Verdict, final, merged_episodes, shown_status
 from trainguard.rules.rule_result import RuleResult
 
 UNTIL = 100_000.0
@@ -43,7 +46,7 @@ def spans(*of: tuple[float, float | None], nodes: tuple[str, ...] = (), **said: 
         ((99_000.0, 99_000.0), (99_301.0, 99_400.0), 0.0, 1),
     ],
 )
-def test_given_a_cause_at_a_time_when_held_against_a_symptom_then_it_explains_what_both_have_and_five_minutes_around(
+def test_cause_explains_its_overlap_with_five_minutes_around(
     symptom: tuple[float, float | None], cause: tuple[float, float | None], share: float, left: int
 ) -> None:
     episodes, causes = spans(symptom), [spans(cause)]
@@ -53,14 +56,14 @@ def test_given_a_cause_at_a_time_when_held_against_a_symptom_then_it_explains_wh
     assert split_parts(episodes, causes, UNTIL) == [share if share < 0.75 else 1.0]
 
 
-def test_given_episodes_when_weighed_then_by_their_loss_else_by_their_length_else_alike() -> None:
+def test_episodes_weigh_by_loss_else_by_length_else_equally() -> None:
     both = spans((0.0, 100.0), (200.0, 500.0))
     assert loss_weights([replace(both[0], wasted_s=9.0), replace(both[1], wasted_s=1.0)], UNTIL) == [0.9, 0.1]
     assert loss_weights([replace(both[0], wasted_s=9.0), both[1]], UNTIL) == [0.25, 0.75]
     assert loss_weights(spans((0.0, 0.0), (5.0, 5.0), (9.0, 9.0), (9.0, 9.0)), UNTIL) == [0.25] * 4
 
 
-def test_given_causes_that_follow_each_other_when_split_then_each_has_what_those_before_it_do_not() -> None:
+def test_each_cause_has_the_time_not_taken_by_earlier_ones() -> None:
     symptom = spans((10_000.0, 14_000.0), nodes=("a", "b"))
     causes = [spans((10_000.0, 11_700.0), nodes=("a",)), spans((10_000.0, 13_700.0)), spans((5_000.0, 6_000.0))]
     assert split_parts(symptom, causes, UNTIL) == [0.25, 0.75, 0.0]
@@ -72,14 +75,12 @@ def test_given_causes_that_follow_each_other_when_split_then_each_has_what_those
     ("one", "other", "same"),
     [((), ("a",), True), (("a",), (), True), (("a", "b"), ("b",), True), (("a",), ("b",), False)],
 )
-def test_given_episodes_on_nodes_when_compared_then_one_of_the_whole_job_has_all(
-    one: tuple[str, ...], other: tuple[str, ...], same: bool
-) -> None:
+def test_episode_of_the_whole_job_includes_every_node(one: tuple[str, ...], other: tuple[str, ...], same: bool) -> None:
     assert on_same_nodes(Episode(0.0, 1.0, one), Episode(0.0, 1.0, other)) is same
 
 
 @pytest.mark.parametrize(
-    ("status", "measured", "threshold", "near"),
+    ("status", "measured", "threshold", "near_threshold"),
     [
         (Status.OK, 9.0, 10.0, False),
         (Status.OK, 9.25, 10.0, True),
@@ -93,14 +94,16 @@ def test_given_episodes_on_nodes_when_compared_then_one_of_the_whole_job_has_all
         (Status.OK, 1.0, None, False),
     ],
 )
-def test_given_a_measure_when_it_is_less_than_a_tenth_from_its_threshold_then_the_rule_is_near_a_change(
-    status: Status, measured: float | None, threshold: float | None, near: bool
+def test_rule_within_a_tenth_of_its_threshold_is_near_a_change(
+    status: Status, measured: float | None, threshold: float | None, near_threshold: bool
 ) -> None:
     result = RuleResult(status, "so.", measured=measured, threshold=threshold)
-    assert is_near(result, FiringHistory()) is near
-    assert is_near(replace(result, near=True), FiringHistory()) is (status is not Status.NOT_APPLICABLE)
-    assert is_near(result, FiringHistory(is_open=True)) is False
-    assert is_near(result, FiringHistory(is_open=True, clean_since=5.0)) is True
+    assert is_near_threshold(result, FiringHistory()) is near_threshold
+    assert is_near_threshold(replace(result, near_threshold=True), FiringHistory()) is (
+        status is not Status.NOT_APPLICABLE
+    )
+    assert is_near_threshold(result, FiringHistory(is_open=True)) is False
+    assert is_near_threshold(result, FiringHistory(is_open=True, clean_since=5.0)) is True
 
 
 def part(*, is_open: bool = False, fired_at: float | None = None, alerted: int = 0, at: float | None = None) -> Verdict:
@@ -120,16 +123,16 @@ def stale(at: float | None, alerted: int = 0) -> Verdict:
         ([part(is_open=True, fired_at=1.0)], Liveness.KNOWN, False),
         ([stale(100.0)], Liveness.STALE, False),
         ([stale(100.0), part(alerted=1)], Liveness.KNOWN, True),
-        ([stale(100.0), part(is_open=True, fired_at=1_000.0)], Liveness.ANEW, True),
+        ([stale(100.0), part(is_open=True, fired_at=1_000.0)], Liveness.RESTARTED, True),
         ([stale(100.0), part(is_open=True, fired_at=999.0)], Liveness.KNOWN, False),
         ([stale(100.0), stale(200.0), part(is_open=True, fired_at=1_099.0)], Liveness.KNOWN, False),
-        ([stale(None), part(is_open=True, fired_at=900.0)], Liveness.ANEW, True),
+        ([stale(None), part(is_open=True, fired_at=900.0)], Liveness.RESTARTED, True),
         ([stale(None), part(is_open=True, fired_at=899.0)], Liveness.KNOWN, False),
         ([stale(100.0), part(is_open=True)], Liveness.KNOWN, False),
         ([stale(100.0), part(is_open=True, fired_at=2_000.0), part(is_open=True, fired_at=5.0)], Liveness.KNOWN, False),
     ],
 )
-def test_given_parts_of_which_some_are_silent_when_asked_then_only_who_began_after_all_is_anew(
+def test_liveness_is_anew_only_if_all_began_after_the_silence(
     parts: list[Verdict], liveness: Liveness, ends: bool
 ) -> None:
     named = {f"algo-{number}": each for number, each in enumerate(parts)}
@@ -140,14 +143,14 @@ def test_given_parts_of_which_some_are_silent_when_asked_then_only_who_began_aft
 @pytest.mark.parametrize(
     ("watermark_s", "ahead", "is_open"), [(None, 899.0, True), (None, 900.0, False), (5.0, None, True)]
 )
-def test_given_a_node_without_a_watermark_when_others_are_ahead_then_it_is_silent_from_the_epoch_on(
+def test_node_without_a_watermark_is_silent_since_the_epoch(
     watermark_s: float | None, ahead: float | None, is_open: bool
 ) -> None:
     found = with_liveness(part(is_open=True), watermark_s, ahead)
     assert (found.history.is_open, found.watermark_s) == (is_open, watermark_s)
 
 
-def test_given_a_rule_that_failed_when_its_episode_was_open_then_it_is_an_error_and_open_no_more() -> None:
+def test_failed_rule_closes_its_open_episode_as_an_error() -> None:
     failed = replace(part(is_open=True), result=RuleResult(Status.ERROR, "failed."))
     found = with_liveness(failed, 50.0, 50.0)
     assert (found.result.status, found.history.is_open, found.watermark_s) == (Status.ERROR, False, 50.0)
@@ -155,7 +158,7 @@ def test_given_a_rule_that_failed_when_its_episode_was_open_then_it_is_an_error_
     assert shown_status(replace(failed, result=RuleResult(Status.OK, "so."))) is Status.FIRED
 
 
-def test_given_nodes_when_asked_how_far_a_job_is_known_then_as_far_as_the_last_that_is_heard_of() -> None:
+def test_job_is_known_as_far_as_its_last_live_node() -> None:
     assert known_until({"a": part(at=100.0), "b": part(at=999.0), JOB_NODE: part(at=5.0)}) == 100.0
     assert known_until({"a": part(at=100.0), "b": part(at=1_000.0)}) == 1_000.0
     assert known_until({"a": part(), "b": part(at=7.0)}) == 7.0
@@ -170,7 +173,7 @@ def episodes_of(
     return Verdict(RULE, result, FiringHistory(), merged=tuple(spans(*of, **said)), merged_earlier=earlier)
 
 
-def test_given_episodes_of_nodes_when_merged_then_those_that_touch_are_one_and_the_rest_are_counted() -> None:
+def test_touching_node_episodes_are_merged_and_the_rest_counted() -> None:
     many = [(100.0 * place, 100.0 * place + 50.0) for place in range(MOST_EPISODES + 2)]
     found = merged_episodes({"a": episodes_of(*many, earlier=3), "b": episodes_of(earlier=5)})
     assert (len(found.episodes), found.earlier, found.episodes[0].start) == (MOST_EPISODES, 7, 200.0)
@@ -183,9 +186,7 @@ def test_given_episodes_of_nodes_when_merged_then_those_that_touch_are_one_and_t
 
 
 @pytest.mark.parametrize(("threshold", "worst"), [(None, 40.0), (70.0, 20.0), (10.0, 40.0)])
-def test_given_an_episode_of_two_nodes_when_merged_then_the_measure_furthest_from_the_threshold_stays(
-    threshold: float | None, worst: float
-) -> None:
+def test_merged_episode_keeps_the_most_extreme_measure(threshold: float | None, worst: float) -> None:
     parts = {
         "a": episodes_of((0.0, 50.0), measured=40.0, reason="mild"),
         "b": episodes_of((0.0, 60.0), measured=20.0, reason="longest", threshold=threshold),
@@ -194,7 +195,7 @@ def test_given_an_episode_of_two_nodes_when_merged_then_the_measure_furthest_fro
     assert (found.measured, found.reason) == (worst, "longest")
 
 
-def test_given_a_part_of_the_whole_job_when_merged_then_it_is_of_all_unless_gpus_name_nodes() -> None:
+def test_whole_job_part_affects_all_unless_gpus_name_nodes() -> None:
     nodes = {"a": episodes_of((0.0, 50.0))}
     (found,) = merged_episodes({JOB_NODE: episodes_of((0.0, 50.0)), **nodes}).episodes
     assert found.nodes == ()
@@ -216,7 +217,7 @@ def test_given_a_part_of_the_whole_job_when_merged_then_it_is_of_all_unless_gpus
         ({"a": fired(RULE, affected_share=0.9), "b": fired(RULE, affected_share=0.8)}, "a"),
     ],
 )
-def test_given_verdicts_of_nodes_when_combined_then_the_gravest_speaks(parts: dict[str, Verdict], first: str) -> None:
+def test_most_severe_verdict_of_the_nodes_speaks(parts: dict[str, Verdict], first: str) -> None:
     assert combine(RULE, parts).worst_first[0] == first
 
 
@@ -228,23 +229,19 @@ def test_given_verdicts_of_nodes_when_combined_then_the_gravest_speaks(parts: di
         ({"A": 0.25, "B": 0.5, "C": 0.25, "D": 0.0}, "B", "Do what B, A and C advise: they name the causes."),
     ],
 )
-def test_given_causes_when_a_symptom_advises_then_the_one_that_explains_most_comes_first(
-    by: dict[str, float], cause: str | None, said: str
-) -> None:
+def test_cause_that_explains_most_comes_first_in_the_advice(by: dict[str, float], cause: str | None, said: str) -> None:
     assert advice_of(Explanation(by, by, 1.0, ()), cause) == said
 
 
 @pytest.mark.parametrize(
     ("at", "reason"), [(None, "Ended without a profile"), (5.0, "Ended without what the rule needs: ")]
 )
-def test_given_a_rule_that_waits_when_the_stream_has_ended_then_it_does_not_apply(
-    at: float | None, reason: str
-) -> None:
+def test_waiting_rule_does_not_apply_once_the_stream_has_ended(at: float | None, reason: str) -> None:
     found = final(quiet(RULE, Status.WAITING_FOR_DATA), at)
     assert (found.result.status, found.ended) == (Status.NOT_APPLICABLE, False)
     assert found.result.reason.startswith(reason)
 
 
-def test_given_an_episode_that_the_rule_ended_itself_then_it_is_over_then() -> None:
+def test_episode_ended_by_its_rule_is_over_at_that_time() -> None:
     assert StoredEpisode(0.0, 100.0, ended_at=80.0).until == 80.0
     assert StoredEpisode(0.0, 100.0).until == 100.0

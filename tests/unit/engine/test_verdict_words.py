@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainguard.engine.verdicts.words import (
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.engine.verdicts.episodes import (
     NODES,
     NODES_FIRED,
     POINTS_JUDGED,
@@ -17,11 +19,9 @@ from trainguard.engine.verdicts.words import (
     past_words,
     since_silent,
 )
-from trainguard.finding import Fact
-from trainguard.records import Status
 from trainguard.rules.registry import spec_of
-from trainguard.rules.step_outlier_text import StepOutlierKind
-from trainguard.rules.words import FactSheet
+from trainguard.rules.rule_result import FactSheet, RuleResult
+from trainguard.rules.step_outlier.text import StepOutlierKind
 
 MADE, OWN = "StepOutlier", "a deployment's own rule"
 STEPS = (
@@ -61,35 +61,33 @@ def test_facts_of_an_earlier_version_stop_nothing(facts: tuple[Fact, ...]) -> No
     [(MADE, "too_many", ("", None)), (MADE, "", ("12345", "123")), (OWN, "own", ("12345", "123"))],
 )
 def test_words_that_facts_make_are_not_stored(rule: str, kind: str, kept: tuple[str, str | None]) -> None:
-    assert kept_words(rule, kind, "1234567", "123", longest=5) == kept
+    assert kept_words(rule, RuleResult(Status.OK, "1234567", advice="123", kind=kind), longest=5) == kept
 
 
 @pytest.mark.parametrize(
     ("facts", "worst", "parts"),
     [
         (counts(**{NODES_FIRED: 2, NODES: 8}), "algo-3", ["2 of 8 nodes fire", "worst algo-3"]),
-        (counts(**{NODES_FIRED: 2, NODES: 8}), None, []),
         (counts(**{NODES_FIRED: 0, NODES: 8}), "algo-3", []),
         (
             counts(**{NODES_FIRED: 0, NODES: 2, POINTS_SEEN: 50, POINTS_JUDGED: 2_000, SHARE_OF_POINTS: 0.025}),
-            None,
-            ["Over 2 nodes: 50 of 2,000 points (2.5 %)."],
+            "algo-3",
+            ["Over the judged nodes: 50 of 2,000 points (2.5 %)."],
         ),
-        (counts(**{NODES: 2, POINTS_SEEN: 0, POINTS_JUDGED: 0, SHARE_OF_POINTS: 0.0}), None, []),
+        (counts(**{NODES: 2, POINTS_SEEN: 0, POINTS_JUDGED: 0, SHARE_OF_POINTS: 0.0}), "algo-3", []),
     ],
 )
-def test_the_worst_node_speaks_for_all(facts: Sequence[Fact], worst: str | None, parts: Sequence[str]) -> None:
-    said = over_nodes("It idles.", facts, worst, 0, None)
+def test_the_worst_node_speaks_for_all(facts: Sequence[Fact], worst: str, parts: Sequence[str]) -> None:
+    said = over_nodes("It idles.", facts, worst)
 
     assert all(part in said for part in (*parts, "It idles."))
     assert parts or said == "It idles."
 
 
-@pytest.mark.parametrize(("nodes", "waiting", "of"), [(3, 2, 3), (1, 2, 2)])
-def test_nodes_without_a_verdict_are_counted(nodes: int, waiting: int, of: int) -> None:
-    said = over_nodes("It idles.", counts(**{NODES: nodes}), None, waiting, "algo-2 has no samples.")
+def test_nodes_without_a_verdict_are_counted_and_named() -> None:
+    said = over_nodes("It idles.", counts(**{NODES: 3}), "algo-1", ["algo-2", "algo-3"])
 
-    assert said.endswith(f" {waiting} of {of} nodes without a verdict: algo-2 has no samples.")
+    assert said == "It idles. 2 of 3 nodes without a verdict: algo-2 and algo-3."
 
 
 def test_silence_is_said_with_its_length() -> None:

@@ -11,15 +11,13 @@ from tests.support.delivered import UPLOADS, deliver
 from tests.support.delivery import Network
 from tests.support.own_rules import OwnJob, OwnParameters, deploy
 from tests.support.small_job import JOB, SETTINGS, describe
-from trainguard.engine.jobs.job_ledger import account_of, ledger_of
-from trainguard.engine.jobs.job_verdicts import job_verdicts
+from trainguard.core.records import JobRecord, NodeRecord, Status
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, ledger_of
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import Look
-from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.streams.job_streams import JobStreams, Look
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.records import JobRecord, NodeRecord, Status
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
 
@@ -54,7 +52,7 @@ def bare(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [replace(each, result=replace(each.result, details={})) for each in verdicts]
 
 
-def test_given_any_job_when_judged_without_details_then_all_else_is_the_same(items: Items) -> None:
+def test_job_without_details_is_judged_the_same_otherwise(items: Items) -> None:
     whole, brief = opened(items, detailed=True), opened(items, detailed=False)
     (expected, fires), (verdicts, brief_fires) = judged(*whole), judged(*brief)
     assert {each.result.status for each in verdicts} >= {Status.FIRED, Status.OK}
@@ -69,7 +67,7 @@ def test_given_any_job_when_judged_without_details_then_all_else_is_the_same(ite
         assert getattr(brief[2], name) == getattr(whole[2], name)
 
 
-def test_given_streams_that_were_judged_without_details_when_looked_at_then_no_large_array_and_no_state_is_held(
+def test_streams_without_details_hold_no_large_array_or_state(
     items: Items,
 ) -> None:
     job, plan, streams = opened(items, detailed=False)
@@ -106,9 +104,7 @@ def noted(view: JobView) -> str:
     return "; ".join(said)
 
 
-def test_given_a_rule_over_the_job_that_reads_kept_points_when_judged_without_details_then_it_sees_them_all(
-    items: Items, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_joint_rule_sees_all_kept_points_without_details(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(monkeypatch, OwnNotes())
     reasons = []
     for detailed in (True, False):

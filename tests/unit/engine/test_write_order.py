@@ -9,23 +9,23 @@ from tests.support.delivery import Network
 from tests.support.framework_traces import START_US, read, step
 from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
 from tests.support.small_job import BUCKET, JOB, describe
-from trainguard.adapters.memory.faults import Fault
+from trainguard.core.ports import NodeTask, Timing
+from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.sqs_messages import encode_task
-from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
-from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.ports import NodeTask, Timing
-from trainguard.records import JobRecord, JobStatus, Status, StreamKey
+from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
+from trainguard.engine.profiler.system_stream import SystemState, SystemStream
+from trainguard.formats.profile.system import read_system_object
 from trainguard.rules.rule_inputs import FrameworkView, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
-from trainguard.telemetry.system import read_system_object
+from trainguard.testing.memory.faults import Fault
 
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
-def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_what_is_not_stored() -> None:
+def test_refused_node_write_leaves_no_row_ahead_of_the_store() -> None:
     network = Network()
     for upload in SYSTEM_1[:3]:
         network.put(upload)
@@ -37,18 +37,18 @@ def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_wh
     assert row(network, "LowGPUUtilization#algo-1").evaluated_through is not None
 
 
-def test_given_a_store_that_refuses_when_a_job_is_summarised_then_no_row_says_what_is_not_stored() -> None:
+def test_refused_job_write_leaves_no_row_ahead_of_the_store() -> None:
     network = Network()
     deliver(network, SYSTEM_1[:2], until=SYSTEM_1[1].at)
     nodes = network.world.rows.of_job(JOB)
     network.world.faults.schedule("NodeStates.save", Fault.FAIL_BEFORE)
-    network.tick()
+    network.run_scheduler()
     assert network.world.rows.of_job(JOB) == nodes
-    network.tick()
+    network.run_scheduler()
     assert row(network, "LowGPUUtilization").status is Status.WAITING_FOR_DATA
 
 
-def test_given_a_minute_that_waits_for_the_one_before_when_stored_then_the_item_names_it() -> None:
+def test_stored_item_names_a_minute_waiting_for_the_one_before() -> None:
     network = Network()
     deliver(network, [SYSTEM_1[0], SYSTEM_1[2]], until=SYSTEM_1[2].at)
     assert list(network.node(NODE_1).pending) == [SYSTEM_1[2].key]
@@ -56,7 +56,7 @@ def test_given_a_minute_that_waits_for_the_one_before_when_stored_then_the_item_
     assert dict(network.node(NODE_1).pending) == {}
 
 
-def test_given_a_closed_item_when_its_end_fires_anew_then_the_fire_is_stored_before_it_starts() -> None:
+def test_late_fire_of_a_closed_item_is_stored_before_it_starts() -> None:
     network = Network()
     deliver(network, [*SYSTEM_1, UPLOADS[-1]])
     closed = network.node(NODE_1)
@@ -70,7 +70,7 @@ def test_given_a_closed_item_when_its_end_fires_anew_then_the_fire_is_stored_bef
     assert [entry.episode for entry in after.unsent] == [1]
 
 
-def test_given_late_objects_of_a_closed_item_when_the_time_is_over_between_them_then_it_stays_closed() -> None:
+def test_closed_item_stays_closed_when_late_objects_time_out() -> None:
     network = Network()
     deliver(network, [*SYSTEM_1[:-3], UPLOADS[-1]])
     assert network.node(NODE_1).closed
@@ -98,7 +98,7 @@ def minute(index: int) -> bytes:
     return "\n".join(lines).encode()
 
 
-def test_given_a_system_stream_when_a_copy_of_it_is_finished_then_its_own_state_goes_on_as_it_was() -> None:
+def test_finishing_a_copy_leaves_the_system_stream_as_it_was() -> None:
     stream = SystemStream("algo-1", SystemState(), PLAN)
     for index in range(3):
         at = START_US // 1_000_000 + 60 * index
@@ -110,7 +110,7 @@ def test_given_a_system_stream_when_a_copy_of_it_is_finished_then_its_own_state_
     assert encode_state(last.store()) != stored
 
 
-def test_given_a_framework_stream_when_a_copy_of_it_is_finished_then_its_own_state_goes_on_as_it_was(
+def test_finishing_a_copy_leaves_the_framework_stream_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deploy(monkeypatch, EndSteps())
@@ -136,9 +136,7 @@ def at_the_end(state: OwnState, view: NodeView) -> RuleResult:
 
 
 @pytest.mark.parametrize("stream", ["system", "framework"])
-def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_its_row_knows_of_the_fire(
-    monkeypatch: pytest.MonkeyPatch, stream: str
-) -> None:
+def test_row_of_an_ended_job_knows_the_fire_at_the_stream_end(monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
     rule = OwnRule(judging=at_the_end) if stream == "system" else EndSteps()
     deploy(monkeypatch, rule)
     network = Network()
@@ -151,7 +149,7 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
     network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), instance_count=1))
     for _ in range(30):
         network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     assert not network.job().active
     shown = row(network, rule.name)
     assert (shown.status, shown.times_fired) == (Status.FIRED, 1)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.local.places import write
-from trainguard.errors import NoProfileError
+from trainguard.core.errors import NoProfileError
+from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.local.profile import NodeObjects, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path) / "profiler-output"
 
 
-def test_given_a_profile_when_read_then_each_object_has_its_node_and_the_deployed_stacks_key(root: Path) -> None:
+def test_profile_objects_have_their_node_and_the_deployed_key(root: Path) -> None:
     profile = read_profile(open_folder(str(root)))
     assert list(profile.nodes) == ["algo-1", "algo-2"]
     for node, held in profile.nodes.items():
@@ -32,7 +32,7 @@ def test_given_a_profile_when_read_then_each_object_has_its_node_and_the_deploye
     assert profile.size == sum(file.stat().st_size for file in root.rglob("*.json"))
 
 
-def test_given_files_in_other_hours_or_compressed_when_read_then_their_names_decide(root: Path) -> None:
+def test_names_decide_for_compressed_files_or_other_hours(root: Path) -> None:
     before = read_profile(open_folder(str(root)))
     for number, file in enumerate(sorted(root.rglob("*.json"))):
         moved = file.parent.parent / "1999123100" / "deeper" / file.name
@@ -51,7 +51,7 @@ def test_given_files_in_other_hours_or_compressed_when_read_then_their_names_dec
     }
 
 
-def test_given_a_tensorflow_trace_when_read_then_its_metadata_stands_for_it(root: Path) -> None:
+def test_tensorflow_trace_is_represented_by_its_metadata(root: Path) -> None:
     step = "framework/tensorflow/detailed_profiling/2026112117/000000010"
     metadata = f"{step}/70-algo-1_1795248100000000_1795248200000000.metadata"
     trace = f"{step}/plugins/profile/2026_11_21_17_00_00/algo-1.trace.json.gz"
@@ -68,7 +68,7 @@ def test_given_a_tensorflow_trace_when_read_then_its_metadata_stands_for_it(root
     assert [each.key for each in listed] == list(profile.shared)
 
 
-def test_given_files_of_other_kinds_and_a_second_copy_when_read_then_they_are_foreign(root: Path) -> None:
+def test_other_file_kinds_and_second_copies_are_foreign(root: Path) -> None:
     first = next(iter(sorted((root / "system" / "incremental").rglob("*.json"))))
     copy = root / "system" / "incremental" / "2099010100" / first.name
     copy.parent.mkdir()
@@ -80,13 +80,13 @@ def test_given_files_of_other_kinds_and_a_second_copy_when_read_then_they_are_fo
     assert set(read_profile(open_folder(str(root))).foreign) == {*others, copy.relative_to(root).as_posix()}
 
 
-def test_given_a_folder_whose_name_no_job_can_have_when_read_then_its_keys_are_still_keys(tmp_path: Path) -> None:
+def test_keys_of_a_folder_with_an_impossible_job_name_are_valid(tmp_path: Path) -> None:
     job = write(tmp_path).rename(tmp_path / "a job & its copy")
     profile = read_profile(open_folder(str(job)))
     assert all(isinstance(parse_key(key), SystemKey) for node in profile.nodes.values() for key in node.minutes)
 
 
-def test_given_streams_without_any_object_when_read_then_there_is_no_profile(tmp_path: Path) -> None:
+def test_streams_without_objects_make_no_profile(tmp_path: Path) -> None:
     (tmp_path / "profiler-output" / "system").mkdir(parents=True)
     (tmp_path / "profiler-output" / "system" / "training_job_end.ts").write_bytes(b"")
     with pytest.raises(NoProfileError, match="holds no profile"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.local.places import write
-from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.core.errors import NoProfileError, ProfileSourceError
 from trainguard.local.sources import open_folder
 
 
@@ -15,7 +15,7 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["small-job/profiler-output", "small-job", "."])
-def test_given_a_place_at_or_above_a_profile_when_opened_then_it_is_found(job: Path, place: str) -> None:
+def test_profile_is_found_from_its_location_or_above(job: Path, place: str) -> None:
     source = open_folder(str(job.parent / place))
     assert Path(source.place).resolve() == job / "profiler-output"
     assert source.job == "small-job"
@@ -30,13 +30,13 @@ def test_given_a_place_at_or_above_a_profile_when_opened_then_it_is_found(job: P
         assert stream.read(5) + stream.read(1_000_000) == source.read(name)
 
 
-def test_given_the_managed_services_results_when_a_folder_is_opened_then_they_are_no_profile(job: Path) -> None:
+def test_results_of_the_managed_service_are_no_profile(job: Path) -> None:
     results = job / "rule-output" / "ProfilerReport-1" / "profiler-output" / "system"
     results.mkdir(parents=True)
     assert Path(open_folder(str(job.parent)).place) == job / "profiler-output"
 
 
-def test_given_two_profiles_below_a_folder_when_opened_then_the_error_names_them(job: Path) -> None:
+def test_two_profiles_below_a_folder_are_named_in_the_error(job: Path) -> None:
     (job.parent / "other" / "profiler-output" / "framework").mkdir(parents=True)
     with pytest.raises(ProfileSourceError, match=r"holds 2 profiles \(.*other.*small-job.*name it"):
         open_folder(str(job.parent))
@@ -46,9 +46,7 @@ def test_given_two_profiles_below_a_folder_when_opened_then_the_error_names_them
     ("place", "said"),
     [("nowhere", "does not exist"), ("file.json", "is no folder"), ("empty", "holds no profile")],
 )
-def test_given_a_place_without_a_profile_when_opened_then_the_error_says_why(
-    tmp_path: Path, place: str, said: str
-) -> None:
+def test_location_without_a_profile_is_an_error_with_its_reason(tmp_path: Path, place: str, said: str) -> None:
     (tmp_path / "empty" / "profiler-output").mkdir(parents=True)
     (tmp_path / "file.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ProfileSourceError, match=said) as caught:
@@ -57,16 +55,14 @@ def test_given_a_place_without_a_profile_when_opened_then_the_error_says_why(
 
 
 @pytest.mark.parametrize("name", ["job.tgz", "job.tar.gz", "job.ZIP"])
-def test_given_an_archive_when_opened_then_the_error_says_what_to_do(tmp_path: Path, name: str) -> None:
+def test_archive_is_an_error_that_says_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(ProfileSourceError, match="is an archive: unpack it"):
         open_folder(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("held", ["report.json", "profiler-reports/BatchSize.json", "rule-output/x/report.json"])
-def test_given_a_folder_of_reports_when_opened_then_the_error_says_that_it_is_no_profile(
-    tmp_path: Path, held: str
-) -> None:
+def test_folder_of_reports_is_an_error_for_not_being_a_profile(tmp_path: Path, held: str) -> None:
     (tmp_path / held).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / held).write_text("{}", encoding="utf-8")
     with pytest.raises(ProfileSourceError, match="holds reports on a job and not its profile"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.config import DeploymentConfig
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, estimate
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
@@ -32,20 +32,18 @@ def of(**changes: Any) -> Estimate:
 
 
 @pytest.mark.parametrize(("nodes", "expected"), [(1, 0.0004), (128, 0.034), (10_000, 2.7)])
-def test_given_jobs_of_three_sizes_when_estimated_then_what_does_the_work_stays_near_the_design(
-    nodes: int, expected: float
-) -> None:
+def test_work_cost_of_three_job_sizes_stays_near_the_design(nodes: int, expected: float) -> None:
     lines = [line for line in of(nodes=nodes).hourly if line.service not in OBSERVING]
     assert expected <= total(lines) <= 1.3 * expected
 
 
-def test_given_a_job_of_many_nodes_when_estimated_then_writes_to_the_tables_are_nearly_half_of_it() -> None:
+def test_table_writes_are_nearly_half_of_a_job_of_many_nodes() -> None:
     found = of(nodes=128)
     writes = [line for line in found.hourly if "write units" in line.what]
     assert 0.35 < total(writes) / found.an_hour < 0.5
 
 
-def test_given_one_node_when_estimated_by_hand_then_each_line_is_so_many_times_its_price() -> None:
+def test_each_line_for_one_node_matches_a_manual_calculation() -> None:
     lines = {(line.service, line.what): line for line in of(nodes=1).hourly}
     assert not any(service == "EventBridge" for service, _ in lines)
     assert sum(line.cost for line in of(nodes=1, existing_bucket=True).hourly if line.service == "EventBridge") == (
@@ -59,7 +57,7 @@ def test_given_one_node_when_estimated_by_hand_then_each_line_is_so_many_times_i
     assert lines["DynamoDB", "write units of RuleState"].amount == 2 * 3 * (7 + 7) + 3 + 2 + 4 + 12
 
 
-def test_given_a_jobs_beginning_when_estimated_then_each_minute_is_evaluated_unless_each_is_anyway() -> None:
+def test_every_early_minute_is_evaluated_at_any_interval() -> None:
     started = {(line.service, line.what): line.amount for line in of(nodes=1, hours=24).at_start}
     assert started["DynamoDB", "write units of NodeState"] == pytest.approx(17 / 60 * 40 * (10 + 1))
     assert started["DynamoDB", "write units of Jobs, with its index"] == pytest.approx(17 / 60 * 40 + 5)
@@ -67,18 +65,18 @@ def test_given_a_jobs_beginning_when_estimated_then_each_minute_is_evaluated_unl
     assert each["write units of NodeState"] == 0.0
 
 
-def test_given_an_interval_of_evaluation_when_it_is_longer_then_an_hour_is_cheaper_and_every_object_read() -> None:
+def test_longer_evaluation_interval_is_cheaper_with_all_reads() -> None:
     hours = [of(nodes=8, evaluation_every_s=every_s) for every_s in (60.0, 180.0, 300.0)]
     assert hours[0].an_hour > hours[1].an_hour > hours[2].an_hour
     assert len({line.amount for found in hours for line in found.hourly if line.what == "GET"}) == 1
 
 
-def test_given_a_day_of_128_nodes_when_its_report_is_estimated_then_it_is_what_the_decision_reckons() -> None:
+def test_report_of_a_128_node_day_costs_what_the_decision_says() -> None:
     assert total(of(nodes=128, hours=24).at_end) == pytest.approx(0.7, rel=0.05)
     assert total(of(nodes=128, hours=24, framework=True).at_end) == pytest.approx(5.0, rel=0.15)
 
 
-def test_given_more_nodes_when_a_report_is_estimated_then_its_listings_grow_with_the_objects_without_a_cliff() -> None:
+def test_report_listings_grow_with_the_objects_without_a_jump() -> None:
     def listed(nodes: int) -> float:
         (line,) = (line for line in of(nodes=nodes, hours=24).at_end if line.what == "LIST and PUT")
         return line.cost
@@ -89,7 +87,7 @@ def test_given_more_nodes_when_a_report_is_estimated_then_its_listings_grow_with
 
 
 @given(WORKLOADS)
-def test_given_any_job_when_estimated_then_totals_are_the_sums_of_their_lines(workload: Workload) -> None:
+def test_totals_are_the_sums_of_their_lines(workload: Workload) -> None:
     found = estimate(workload, PRICES)
     assert found.the_job == pytest.approx(total(found.at_start) + found.an_hour * workload.hours + total(found.at_end))
     jobs = HOURS_A_MONTH / workload.hours
@@ -98,7 +96,7 @@ def test_given_any_job_when_estimated_then_totals_are_the_sums_of_their_lines(wo
 
 
 @given(WORKLOADS)
-def test_given_any_job_when_it_has_another_node_then_it_costs_about_one_job_more_at_most(
+def test_additional_node_costs_about_one_job_more_at_most(
     workload: Workload,
 ) -> None:
     """Little more than a job, where many evaluators list the framework objects of all nodes."""
@@ -111,7 +109,7 @@ def test_given_any_job_when_it_has_another_node_then_it_costs_about_one_job_more
 
 
 @given(WORKLOADS, st.sampled_from(["framework", "gpus", "interval_ms"]))
-def test_given_any_job_when_it_writes_more_then_it_never_costs_less(workload: Workload, what: str) -> None:
+def test_job_that_writes_more_never_costs_less(workload: Workload, what: str) -> None:
     base: dict[str, Any] = {"nodes": workload.nodes, "gpus": workload.gpus, "interval_ms": 1_000}
     more = {"framework": True, "gpus": workload.gpus + 1, "interval_ms": 100}[what]
     less, larger = of(**base), of(**base | {what: more})
@@ -119,12 +117,12 @@ def test_given_any_job_when_it_writes_more_then_it_never_costs_less(workload: Wo
     assert larger.the_profile > less.the_profile
 
 
-def test_given_functions_with_more_memory_when_estimated_then_their_own_lines_cost_more_and_no_others() -> None:
+def test_more_memory_raises_only_the_lines_of_its_function() -> None:
     lines = {
         "evaluator_memory_mb": "GiB-s of evaluate_objects",
-        "look_after_memory_mb": "GiB-s of look_after_job",
+        "reconcile_memory_mb": "GiB-s of reconcile_job",
         "report_memory_mb": "GiB-s of the report's functions",
-        "tick_memory_mb": "GiB-s of tick",
+        "scheduler_memory_mb": "GiB-s of scheduler",
     }
     default = of()
     for name, what in lines.items():
@@ -137,33 +135,31 @@ def everything(found: Estimate) -> list[CostLine]:
     return [*found.hourly, *found.at_end, *found.fire, *found.idle, *found.busy, *found.profile]
 
 
-def test_given_the_deployments_defaults_when_compared_then_the_models_memory_is_theirs() -> None:
+def test_memory_of_the_model_is_the_deployment_default() -> None:
     assert all(getattr(DeploymentConfig(), each.name) == each.default for each in fields(FunctionMemory))
 
 
-def test_given_the_work_of_a_look_when_a_function_has_less_than_a_core_then_it_costs_the_same_and_takes_longer() -> (
-    None
-):
+def test_look_on_less_than_a_core_costs_the_same_but_is_slower() -> None:
     def looks(memory_mb: int) -> float:
         many, few = (
-            estimate(Workload(nodes=nodes), PRICES, memory=FunctionMemory(look_after_memory_mb=memory_mb)).hourly
+            estimate(Workload(nodes=nodes), PRICES, memory=FunctionMemory(reconcile_memory_mb=memory_mb)).hourly
             for nodes in (4_001, 1)
         )
         of_many, of_few = (next(each for each in lines if each.what == lookers) for lines in (many, few))
         return of_many.amount - of_few.amount
 
-    lookers = "GiB-s of look_after_job"
+    lookers = "GiB-s of reconcile_job"
     assert looks(512) == pytest.approx(looks(1_024)) == pytest.approx(looks(1_769))
     assert looks(3_538) == pytest.approx(2 * looks(1_769))
 
 
-def test_given_a_shorter_retention_when_estimated_then_only_the_stored_profile_is_cheaper() -> None:
+def test_shorter_retention_only_makes_storage_cheaper() -> None:
     month, week = of(hours=10), of(hours=10, retention_days=7)
     assert week.the_job == month.the_job
     assert week.profile[0].cost == pytest.approx(month.profile[0].cost * 7 / 30)
 
 
-def test_given_a_free_tier_when_an_idle_month_is_estimated_then_only_what_is_beyond_it_is_paid() -> None:
+def test_idle_month_pays_only_beyond_the_free_tier() -> None:
     free = FreeTier(alarm_metrics=ALARM_METRICS - 2, dashboards=50, queue_requests=1e9, traces=1e9, log_gb=1e3)
     idle = estimate(Workload(), PRICES, free)
     paid = {(line.service, line.what): line.cost_beyond_free for line in idle.idle if line.cost_beyond_free}
@@ -179,7 +175,7 @@ def body(**changes: Any) -> bytes:
     return json.dumps(table | {"prices": prices | changes.pop("prices", {})} | changes).encode()
 
 
-def test_given_the_packaged_table_when_read_then_it_says_of_when_and_where_it_is() -> None:
+def test_packaged_operating_prices_have_a_date_and_a_region() -> None:
     table = packaged_unit_prices()
     assert table.origin("us-east-1").endswith(f"us-east-1, {table.date}")
     assert table.of_region(PACKAGED_NAME, "us-east-1") is table.prices
@@ -200,15 +196,13 @@ def test_given_the_packaged_table_when_read_then_it_says_of_when_and_where_it_is
         (body(prices={"trace": -1e-6}), "prices.trace is -1e-06, expected a number of 0 or above"),
     ],
 )
-def test_given_a_table_that_cannot_be_used_when_read_then_the_error_names_file_and_field(
-    given_body: bytes, fault: str
-) -> None:
+def test_unusable_operating_table_error_names_file_and_field(given_body: bytes, fault: str) -> None:
     with pytest.raises(PriceTableError, match=fault) as caught:
         read_unit_prices("contract.json", given_body)
     assert "contract.json" in str(caught.value)
 
 
-def test_given_a_region_without_prices_when_asked_for_then_the_error_names_those_that_have() -> None:
+def test_region_without_prices_names_the_available_ones() -> None:
     table = read_unit_prices("contract.json", body())
     with pytest.raises(PriceTableError, match=r"no prices of us-east-1, only of eu-west-1") as caught:
         table.of_region("contract.json", "us-east-1")

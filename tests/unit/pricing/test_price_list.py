@@ -1,4 +1,4 @@
-"""The AWS price list: what of its products becomes a price, and how a table is made anew of them."""
+"""The AWS price list: what of its products becomes a price, and how a table is rebuilt from them."""
 
 import datetime
 
@@ -14,12 +14,12 @@ H100 = Accelerators(8, "gpu", "NVIDIA H100")
 DAY, BEFORE = datetime.date(2026, 11, 22), datetime.date(2025, 5, 1)
 
 
-def test_given_products_of_training_when_read_then_each_type_has_its_price() -> None:
+def test_training_products_give_each_type_its_price() -> None:
     found = read_offer(TRAINING, "USD", [training(P5, "63.2960000000"), training(P3, "3.825")])
     assert found == ListedPrices({P5: ListedPrice(63.296, None), P3: ListedPrice(3.825, None)})
 
 
-def test_given_products_of_ec2_when_read_then_the_list_s_number_of_gpus_is_taken() -> None:
+def test_ec2_products_give_the_listed_number_of_gpus() -> None:
     found = read_offer(ON_EC2, "USD", [on_ec2("p5.48xlarge", "55.04", gpu="8"), on_ec2("m5.large", "0.096", gpu="N/A")])
     assert found.prices == {"p5.48xlarge": ListedPrice(55.04, 8), "m5.large": ListedPrice(0.096, None)}
 
@@ -40,9 +40,7 @@ def test_given_products_of_ec2_when_read_then_the_list_s_number_of_gpus_is_taken
         (training(P5, "1.0", unit="Sec"), "products without one price in USD an hour"),
     ],
 )
-def test_given_a_product_that_is_no_price_when_read_then_it_is_counted_and_the_others_are_read(
-    body: str, why: str
-) -> None:
+def test_product_without_a_price_is_counted_and_others_are_read(body: str, why: str) -> None:
     found = read_offer(TRAINING, "USD", [body, training(P3, "3.825")])
     assert found == ListedPrices({P3: ListedPrice(3.825, None)}, {why: 1})
 
@@ -64,7 +62,7 @@ LISTED = {
 }
 
 
-def test_given_a_list_when_a_table_is_made_then_listed_prices_are_of_the_day_and_others_keep_theirs() -> None:
+def test_new_table_dates_listed_prices_and_keeps_the_others() -> None:
     table = updated(PACKAGED, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY)
     assert table.row(P5) == InstanceRow(63.296, TRAINING.source, DAY, H100)
     assert table.row("p5.48xlarge") == InstanceRow(55.04, ON_EC2.source, DAY, H100)
@@ -76,7 +74,7 @@ def test_given_a_list_when_a_table_is_made_then_listed_prices_are_of_the_day_and
     assert (found.new, found.kept) == (["ml.new.12xlarge", "p5.48xlarge"], [P3])
 
 
-def test_given_a_list_of_another_region_when_a_table_is_made_then_no_price_of_the_region_before_stays() -> None:
+def test_table_of_another_region_keeps_no_previous_price() -> None:
     table = updated(PACKAGED, PACKAGED, LISTED, region="eu-west-1", currency="USD", day=DAY)
     assert table.hourly(P3) is None
     assert table.row(P5E) == InstanceRow()
@@ -85,7 +83,7 @@ def test_given_a_list_of_another_region_when_a_table_is_made_then_no_price_of_th
     assert found.new == ["ml.new.12xlarge", P5, "p5.48xlarge"]
 
 
-def test_given_a_table_of_the_earlier_form_when_made_anew_then_its_accelerators_are_the_packaged_ones() -> None:
+def test_accelerators_of_a_converted_old_table_are_packaged_ones() -> None:
     own = PriceTable("us-east-1", "USD", old(P5, 60.0))
     assert updated(own, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY).row(P5) == InstanceRow(
         63.296, TRAINING.source, DAY, H100
@@ -93,7 +91,7 @@ def test_given_a_table_of_the_earlier_form_when_made_anew_then_its_accelerators_
     assert updated(own, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY).hourly(P3) is None
 
 
-def test_given_sizes_when_a_table_is_made_then_they_stand_in_order() -> None:
+def test_sizes_in_a_table_are_in_order() -> None:
     names = ["g5.12xlarge", "ml.g5.48xlarge", "ml.g5.2xlarge", "ml.g5.xlarge", "g5.2xlarge"]
     listed = {ON_EC2: ListedPrices({name: ListedPrice(1.0, None) for name in names})}
     table = updated(PriceTable("x", "USD", {}), PriceTable("x", "USD", {}), listed, region="x", currency="USD", day=DAY)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 from trainguard.pricing.cost import Account, Bill, Cost, Unpriced
 from trainguard.pricing.table import Accelerators, PriceTable, packaged_prices, read_prices, write_prices
 
@@ -40,7 +40,7 @@ def row(**changes: Any) -> bytes:
     return table(instances={"ml.p5.48xlarge": ROW | changes})
 
 
-def test_given_the_packaged_table_when_read_then_each_price_has_a_source_and_a_date() -> None:
+def test_each_packaged_price_has_a_source_and_a_date() -> None:
     prices = packaged_prices()
     assert (prices.region, prices.currency) == ("us-east-1", "USD")
     for name, row in prices.instances.items():
@@ -53,7 +53,7 @@ def test_given_the_packaged_table_when_read_then_each_price_has_a_source_and_a_d
 
 
 @pytest.mark.parametrize("name", ["ml.p5e.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.trn2.48xlarge"])
-def test_given_a_type_that_no_source_prices_when_billed_then_there_are_instance_hours_and_no_money(name: str) -> None:
+def test_unpriced_type_is_billed_in_instance_hours_without_money(name: str) -> None:
     bill = Account(name, 0.0, 7_200.0, 3, unpaid_s=3_600.0).bill()
     assert isinstance(bill, Unpriced)
     assert f"no price of {name} is known" in bill.why
@@ -64,7 +64,7 @@ def test_given_a_type_that_no_source_prices_when_billed_then_there_are_instance_
     assert row.accelerators.count > 1
 
 
-def test_given_a_type_of_ec2_and_of_sagemaker_when_looked_up_then_each_has_its_own_price_and_the_same_gpus() -> None:
+def test_ec2_and_sagemaker_type_have_own_prices_and_equal_gpus() -> None:
     prices = packaged_prices()
     ec2, sagemaker = prices.row("p5.48xlarge"), prices.row("ml.p5.48xlarge")
     assert ec2 is not None
@@ -78,14 +78,14 @@ def test_given_a_type_of_ec2_and_of_sagemaker_when_looked_up_then_each_has_its_o
             assert row.per_hour is None or twin.per_hour is None or row.per_hour > twin.per_hour, name
 
 
-def test_given_a_type_of_trainium_when_looked_up_then_it_has_chips_and_cores_and_no_gpu() -> None:
+def test_trainium_type_has_chips_and_cores_and_no_gpu() -> None:
     row = packaged_prices().row("ml.trn1.32xlarge")
     assert row is not None
     assert row.accelerators == Accelerators(16, "trainium", "AWS Trainium", 32)
     assert row.accelerators.gpus == 0
 
 
-def test_given_sizes_of_one_family_when_priced_then_more_gpus_never_cost_less() -> None:
+def test_more_gpus_of_a_family_never_cost_less() -> None:
     prices = packaged_prices()
     for smaller, larger in [
         ("ml.p3.2xlarge", "ml.p3.8xlarge"),
@@ -123,35 +123,33 @@ def test_given_sizes_of_one_family_when_priced_then_more_gpus_never_cost_less() 
         (earlier(unknown=1), "unknown"),
     ],
 )
-def test_given_a_table_that_cannot_be_used_when_read_then_the_error_names_file_and_field(
-    body: bytes, fault: str
-) -> None:
+def test_unusable_price_table_error_names_file_and_field(body: bytes, fault: str) -> None:
     with pytest.raises(PriceTableError, match=fault):
         read_prices("prices.json", body)
 
 
 @pytest.mark.parametrize("body", [table(), earlier()], ids=["this form", "the earlier form"])
-def test_given_a_table_of_one_s_own_when_billed_then_its_prices_and_currency_hold(body: bytes) -> None:
+def test_custom_table_sets_prices_and_currency(body: bytes) -> None:
     prices = read_prices("prices.json", body)
     bill = Account("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).bill()
     assert bill == Bill(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
     assert str(bill.lost(0.5)) == "about EUR 15.00 of the EUR 60.00 spent"
 
 
-def test_given_the_earlier_form_when_read_then_its_source_and_date_are_in_each_row_and_gpus_are_not_known() -> None:
+def test_older_format_copies_source_and_date_without_gpus() -> None:
     found = read_prices("prices.json", earlier()).row("ml.p5.48xlarge")
     assert found is not None
     assert (found.per_hour, found.source, found.date) == (60.0, "our contract", datetime.date(2026, 1, 1))
     assert found.accelerators is None
 
 
-def test_given_the_earlier_form_with_a_date_in_words_when_read_then_the_words_stay() -> None:
+def test_older_format_keeps_a_date_in_words() -> None:
     prices = read_prices("prices.json", earlier(date="spring 2026"))
     assert prices.origin_of("ml.p5.48xlarge") == "our contract (spring 2026), eu-west-1, undated"
     assert prices.origin == "our contract (spring 2026), eu-west-1"
 
 
-def test_given_a_price_over_a_year_older_than_the_job_when_billed_then_it_is_called_by_its_date() -> None:
+def test_price_over_a_year_older_than_the_job_shows_its_date() -> None:
     prices = read_prices("prices.json", table())
     recent = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON - 86_400.0, 1, prices).bill()
     old = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON, 1, prices).bill()
@@ -161,9 +159,7 @@ def test_given_a_price_over_a_year_older_than_the_job_when_billed_then_it_is_cal
     assert old.origin == "our contract, eu-west-1, price of 2026-01-01"
 
 
-def test_given_rows_of_several_sources_when_asked_for_the_whole_table_then_it_counts_them_and_spans_their_dates() -> (
-    None
-):
+def test_mixed_table_counts_its_sources_and_spans_their_dates() -> None:
     rows = {"a": ROW, "b": ROW | {"source": "a list", "date": "2025-07-01"}, "c": {"accelerators": {"count": 0}}}
     assert read_prices("", table(instances=rows)).origin == "2 sources, eu-west-1, 2025-07-01 to 2026-01-01"
     assert read_prices("", table(instances={"a": ROW})).origin == "our contract, eu-west-1, 2026-01-01"
@@ -176,7 +172,7 @@ def test_given_a_table_when_written_then_it_reads_back_the_same(prices: PriceTab
 
 
 @pytest.mark.parametrize(("wasted", "lost"), [(0.0, 0.0), (0.25, 0.25), (2.0, 2.0), (3.0, 2.0), (-1.0, 0.0)])
-def test_given_any_waste_when_priced_then_no_more_is_lost_than_was_spent(wasted: float, lost: float) -> None:
+def test_loss_never_exceeds_what_was_spent(wasted: float, lost: float) -> None:
     assert Bill(1.0, 1.0, 2, "USD", "").lost(wasted) == Cost(lost, 2.0, "USD")
 
 
@@ -189,13 +185,13 @@ def test_given_any_waste_when_priced_then_no_more_is_lost_than_was_spent(wasted:
         (Account("ml.unheard-of.large", 0.0, 60.0, 1), "no price of ml.unheard-of.large is known"),
     ],
 )
-def test_given_what_is_not_known_when_billed_then_it_says_why_there_is_no_money(account: Account, why: str) -> None:
+def test_bill_without_money_says_what_is_unknown(account: Account, why: str) -> None:
     bill = account.bill()
     assert isinstance(bill, Unpriced)
     assert why in bill.why
 
 
-def test_given_a_watermark_before_the_start_when_billed_then_nothing_was_spent() -> None:
+def test_watermark_before_the_start_spends_nothing() -> None:
     bill = Account("ml.p3.2xlarge", 100.0, 60.0, 1).bill()
     assert isinstance(bill, Bill)
     assert bill.spent == 0.0

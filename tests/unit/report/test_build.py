@@ -7,14 +7,14 @@ import pytest
 
 from tests.support.reports_of_jobs import JudgedProfile, judge, small
 from tests.support.small_job import MINUTES, START
+from trainguard.core.records import JobRecord
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.diagnosis.case import case_of
 from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.diagnosis.job_row import report_verdict
-from trainguard.families.installed import FAMILIES
-from trainguard.records import JobRecord
-from trainguard.report.build import build_report
+from trainguard.engine.installed import FAMILIES
 from trainguard.report.document import Report
-from trainguard.timestamps import iso_time
+from trainguard.report.job.build import build_report
 
 LOW = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
 
@@ -33,7 +33,7 @@ def without_times(report: Report) -> Report:
     return msgspec.structs.replace(report, scope="state", timelines=None, not_collected=rest)
 
 
-def test_given_both_scopes_when_built_then_all_but_the_time_lines_is_equal(judged: JudgedProfile) -> None:
+def test_both_scopes_are_equal_except_for_the_timelines(judged: JudgedProfile) -> None:
     state, full = judged.state(), judged.full()
     assert (state.report.scope, state.report.timelines) == ("state", None)
     assert full.report.scope == "full"
@@ -42,7 +42,7 @@ def test_given_both_scopes_when_built_then_all_but_the_time_lines_is_equal(judge
     assert "Time lines" in {each.what for each in state.report.not_collected}
 
 
-def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says(judged: JudgedProfile) -> None:
+def test_built_job_agrees_with_the_profiler_report_row(judged: JudgedProfile) -> None:
     evaluation = judged.evaluation
     streams = FAMILIES.open(evaluation.job.job, evaluation.plan, evaluation.records)
     case, _ = case_of(evaluation.job, evaluation.plan, streams)
@@ -59,7 +59,7 @@ def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says
     assert low.changed == ["window", "patience"]
 
 
-def test_given_findings_when_built_with_time_lines_then_their_episodes_are_marked_when_and_where_they_were(
+def test_episodes_are_marked_on_timelines_by_time_and_place(
     judged: JudgedProfile,
 ) -> None:
     report = judged.full().report
@@ -74,7 +74,7 @@ def test_given_findings_when_built_with_time_lines_then_their_episodes_are_marke
     assert ("LowGPUUtilization", "algo-2") not in marks
 
 
-def test_given_parts_that_are_lost_when_built_then_they_are_named_in_either_scope(judged: JudgedProfile) -> None:
+def test_lost_parts_are_named_in_either_scope(judged: JudgedProfile) -> None:
     evaluation, lost = judged.evaluation, "algo-2 on 2026-11-21: the profile could not be read."
     job, items = evaluation.job, evaluation.records
     full = build_report(job, items, now=0.0, plan=evaluation.plan, digests=judged.digests[:1], missing=[lost]).report
@@ -85,13 +85,13 @@ def test_given_parts_that_are_lost_when_built_then_they_are_named_in_either_scop
     assert lost.removesuffix(".") in entry.unknown
 
 
-def test_given_a_folder_without_prices_when_built_then_the_cost_says_why(tmp_path: Path) -> None:
+def test_cost_without_prices_says_why(tmp_path: Path) -> None:
     report = judge(small(tmp_path), JobRecord("small-job", "arn", "profiles", "")).state().report
     assert (report.cost.spent, report.cost.note) == (None, "No cost: the job's instance type is not known.")
     assert report.job.duration_s == pytest.approx(60 * MINUTES, abs=10.0)
 
 
-def test_given_a_slow_node_of_two_when_built_then_the_money_is_of_all_nodes_and_claimed_once(tmp_path: Path) -> None:
+def test_slow_node_of_two_is_billed_over_all_nodes_claimed_once(tmp_path: Path) -> None:
     findings = {each.rule: each for each in judge(small(tmp_path)).state().report.findings}
     cause, symptom = findings["LoadBalancing"], findings["LowGPUUtilization"]
     assert cause.cost is not None

@@ -6,10 +6,9 @@ import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, ended, judged_job
 from tests.support.ledgers import HOUR_S
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.records import JobRecord
-from trainguard.report.coverage import coverage, data_covered, data_missing
-from trainguard.report.profiler_coverage import stale_nodes
+from trainguard.core.records import JobRecord
+from trainguard.engine.profiler.framework_session import FrameworkState
+from trainguard.report.job.coverage import coverage, data_covered, data_missing, stale_nodes
 
 FIRST, TENTH = int(START), int(START) + 9 * 60
 
@@ -38,14 +37,12 @@ def of_nodes(count: int, job: JobRecord = JOB) -> JobRecord:
         (Node(silent=True, cursors={"minute": TENTH}), None),
     ],
 )
-def test_given_a_stream_when_told_then_its_share_is_of_the_minutes_from_the_first_to_the_last(
-    given: Node, share: float | None
-) -> None:
+def test_stream_share_is_of_the_minutes_from_first_to_last(given: Node, share: float | None) -> None:
     (entry,) = coverage(judged_job(nodes=[given]))
     assert (entry.node, entry.stream, entry.share) == ("algo-1", "system", share)
 
 
-def test_given_both_streams_when_told_then_each_says_how_far_it_goes_and_what_was_wrong() -> None:
+def test_each_stream_says_how_far_it_goes_and_its_faults() -> None:
     framework = FrameworkState(watermark_s=START + HOUR_S, first_step_us=int(START + 60) * 1_000_000, last_fault="torn")
     judged = judged_job(nodes=[Node(hours=1.0, closed=True, counters={"lines": 5}, framework=framework)])
     system, events = coverage(judged)
@@ -55,7 +52,7 @@ def test_given_both_streams_when_told_then_each_says_how_far_it_goes_and_what_wa
     assert events.last_fault == "torn"
 
 
-def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_gap_away() -> None:
+def test_sentence_on_nodes_counts_them_and_hides_no_gap() -> None:
     days = replace(node(last=FIRST + 60 * 10_000), hours=10_000 / 60, missing_s=60.0)
     assert data_covered(judged_job(nodes=[replace(days, gpus=8), replace(days, name="algo-2", gpus=8)])) == (
         "System metrics of 2 nodes with 16 GPUs, 99.9 % of their minutes, a point every 0.5 s."
@@ -80,9 +77,7 @@ def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_
         (replace(JOB, instance_count=None), [Node()], []),
     ],
 )
-def test_given_fewer_nodes_than_instances_when_asked_then_those_that_never_wrote_are_named(
-    job: JobRecord, nodes: list[Node], stale: list[str]
-) -> None:
+def test_instances_that_never_wrote_are_named(job: JobRecord, nodes: list[Node], stale: list[str]) -> None:
     assert stale_nodes(judged_job(job=job, nodes=nodes)) == stale
 
 
@@ -91,7 +86,7 @@ def test_given_everything_when_told_then_nothing_is_missing() -> None:
     assert data_missing(judged_job(nodes=[Node(counters=harmless)])) == []
 
 
-def test_given_what_is_missing_when_told_then_each_is_a_sentence_with_its_nodes() -> None:
+def test_each_missing_part_has_a_sentence_with_its_nodes() -> None:
     nodes = [
         Node(counters={"gaps": 1, "bad_lines": 1_200}, framework=FrameworkState(watermark_s=START)),
         Node(name="algo-2", counters={"gaps": 10, "late": 1, "degraded_to_whole_percents": 1}),
@@ -108,11 +103,11 @@ def test_given_what_is_missing_when_told_then_each_is_a_sentence_with_its_nodes(
     ]
 
 
-def test_given_a_job_that_has_ended_when_a_node_never_wrote_then_there_is_no_more_to_come() -> None:
+def test_unwritten_node_of_an_ended_job_is_not_awaited() -> None:
     assert data_missing(judged_job(job=of_nodes(2, ended())))[0] == "algo-2 wrote no system metrics."
 
 
-def test_given_128_nodes_with_gaps_when_told_then_the_worst_are_named_and_the_others_counted() -> None:
+def test_worst_of_128_nodes_with_gaps_are_named_others_counted() -> None:
     nodes = [Node(name=f"algo-{n}", counters={"gaps": n}) for n in range(1, 129)]
     (said,) = data_missing(judged_job(job=of_nodes(128), nodes=nodes))
     assert said.startswith("8,256 minutes of system metrics are missing: 128 of algo-128, 127 of algo-127, ")

@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from tests.support.delivery import Network
 from tests.support.report_samples import bad_report, state_report
 from tests.support.small_job import BUCKET, JOB, uploads
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.errors import ReportPageError, UnknownJobError
-from trainguard.layout import ProfileRoot
-from trainguard.report.build import build_report
-from trainguard.report.document import Report
-from trainguard.report.encode import encode_document
-from trainguard.report.files import report_files
+from trainguard.core.errors import ReportPageError, UnknownJobError
+from trainguard.core.layout import ProfileRoot
+from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
-from trainguard.report.write import ReportWriter
+from trainguard.report.job.build import build_report
+from trainguard.report.job.files import ReportWriter, report_files
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 PLACE = ProfileRoot("", JOB).report
 MANAGED = {f"profiler-reports/{rule}.json" for rule in RULE_NAMES}
@@ -38,7 +36,7 @@ def network() -> Network:
         delivered.put(upload)
         delivered.announce(upload, upload.at)
     delivered.run_until(seen[-1].at + 60.0, batch_s=30.0)
-    delivered.tick()
+    delivered.run_scheduler()
     return delivered
 
 
@@ -68,9 +66,7 @@ def break_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "render_report", fail)
 
 
-def test_given_a_report_when_written_then_the_page_comes_before_the_document_which_is_the_last(
-    network: Network, puts: dict[str, tuple[bytes, str]]
-) -> None:
+def test_page_is_written_first_and_the_document_last(network: Network, puts: dict[str, tuple[bytes, str]]) -> None:
     puts.clear()
     written = writer(network).write(JOB, now=network.now)
     assert (written.uri, written.files) == (f"s3://{BUCKET}/{PLACE}report.json", len(RULE_NAMES) + 2)
@@ -80,7 +76,7 @@ def test_given_a_report_when_written_then_the_page_comes_before_the_document_whi
     assert puts["report.html"][0].lower().startswith(b"<!doctype html>")
 
 
-def test_given_a_page_that_cannot_be_made_when_written_then_everything_else_is_and_the_fault_is_named(
+def test_failed_page_is_named_and_everything_else_is_written(
     network: Network, puts: dict[str, tuple[bytes, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     puts.clear()
@@ -92,15 +88,13 @@ def test_given_a_page_that_cannot_be_made_when_written_then_everything_else_is_a
     assert json.loads(puts["report.json"][0])["fired"] == ["LowGPUUtilization", "StepOutlier"]
 
 
-def test_given_no_page_asked_for_when_made_then_nothing_is_rendered(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_without_a_page_renders_nothing(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     break_page(monkeypatch)
     built = build_report(network.job(), network.world.nodes.of_job(JOB), now=0.0)
     assert set(report_files(built, page=False)) == MANAGED | {"report.json"}
 
 
-def test_given_a_crash_at_any_file_when_written_then_the_document_is_there_only_with_all_the_others(
+def test_crash_leaves_a_document_only_with_all_other_files(
     network: Network, puts: dict[str, tuple[bytes, str]]
 ) -> None:
     for calls in range(2, len(RULE_NAMES) + 4):
@@ -112,12 +106,12 @@ def test_given_a_crash_at_any_file_when_written_then_the_document_is_there_only_
         assert "report.json" not in puts or set(puts) == {*MANAGED, "report.html", "report.json"}
 
 
-def test_given_a_job_that_is_not_known_when_written_then_the_error_names_it(network: Network) -> None:
+def test_unknown_job_is_named_in_the_error(network: Network) -> None:
     with pytest.raises(UnknownJobError, match="'nobody'"):
         writer(network).write("nobody", now=0.0)
 
 
-def test_given_a_report_when_encoded_then_it_is_read_back_and_its_time_lines_are_one_line() -> None:
+def test_encoded_report_reads_back_with_timelines_on_one_line() -> None:
     for report in (bad_report(), STATE_REPORT):
         body = encode_document(report)
         assert msgspec.json.decode(body, type=Report) == report
@@ -133,7 +127,7 @@ details = st.dictionaries(names, inner | st.lists(inner, max_size=2), max_size=4
 
 
 @given(details)
-def test_given_any_details_when_encoded_then_every_reader_takes_them(given_details: dict[str, object]) -> None:
+def test_any_details_are_encoded_readably_for_every_reader(given_details: dict[str, object]) -> None:
     rule = msgspec.structs.replace(STATE_REPORT.rules[0], details=given_details)
     body = encode_document(msgspec.structs.replace(STATE_REPORT, rules=[rule]))
 
@@ -143,7 +137,7 @@ def test_given_any_details_when_encoded_then_every_reader_takes_them(given_detai
     assert set(json.loads(body, parse_constant=refuse)["rules"][0]["details"]) == set(given_details)
 
 
-def test_given_two_nodes_when_a_report_is_made_from_state_then_it_is_there_within_a_second(network: Network) -> None:
+def test_report_of_two_nodes_from_state_takes_under_a_second(network: Network) -> None:
     job, items = network.job(), network.world.nodes.of_job(JOB)
     took = []
     for _ in range(3):

@@ -27,22 +27,21 @@ from tests.support.fleets import (
     with_rows,
 )
 from tests.support.html_pages import Page
-from trainguard.finding import Finding, Severity
+from trainguard.core.finding import Finding, Severity
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.pricing.table import InstanceRow, PriceTable
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.fleet import stop_was_made
-from trainguard.report.fleet_document import FleetReport
-from trainguard.report.fleet_files import encode_fleet, fleet_schema
-from trainguard.report.fleet_owners import OWNERS_SHOWN
+from trainguard.report.fleet.document import FleetReport, encode_fleet, fleet_schema
+from trainguard.report.fleet.fleet import stop_was_made
+from trainguard.report.fleet.parts import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
-from trainguard.report.schema import encode_schema
+from trainguard.report.job.schema import encode_schema
 
 WEEK_S = 7 * 24 * HOUR_S
 LOW = "LowGPUUtilization"
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
 
 
-def test_given_jobs_when_summed_up_then_the_most_money_lost_is_on_top() -> None:
+def test_jobs_are_ordered_by_money_lost() -> None:
     small, large, fine = job("small", hours=2.0), job("large", nodes=4), job("fine")
     report = fleet_of(
         with_rows(fine, quiet(fine, LOW)),
@@ -61,7 +60,7 @@ def test_given_jobs_when_summed_up_then_the_most_money_lost_is_on_top() -> None:
     assert (totals.currency, totals.unpriced) == ("USD", 0)
 
 
-def test_given_findings_that_overlap_when_summed_up_then_a_job_loses_what_the_worst_one_cost_alone() -> None:
+def test_overlapping_findings_cost_as_much_as_the_worst_alone() -> None:
     of = job()
     report = fleet_of(with_rows(of, found(of, wasted=60.0), found(of, "CPUBottleneck", wasted=55.0)))
     assert report.jobs[0].wasted_share == 0.6
@@ -78,9 +77,7 @@ def test_given_findings_that_overlap_when_summed_up_then_a_job_loses_what_the_wo
         ({"last_object_at": None}, None),
     ],
 )
-def test_given_a_job_without_a_price_when_summed_up_then_it_is_ranked_by_what_it_wasted(
-    changes: dict[str, Any], hours: float | None
-) -> None:
+def test_job_without_a_price_is_ranked_by_its_waste(changes: dict[str, Any], hours: float | None) -> None:
     of, fine = replace(job("unpriced"), **changes), replace(job("fine"), **changes)
     report = fleet_of(with_rows(fine), with_rows(of, found(of)))
     assert [each.job for each in report.jobs] == ["unpriced", "fine"]
@@ -90,7 +87,7 @@ def test_given_a_job_without_a_price_when_summed_up_then_it_is_ranked_by_what_it
     assert any("No cost for 2 of 2 jobs" in note for note in report.notes)
 
 
-def test_given_a_rule_that_cannot_say_what_it_wastes_when_summed_up_then_nothing_is_made_up() -> None:
+def test_rule_without_a_known_waste_makes_nothing_up() -> None:
     of = job()
     report = fleet_of(with_rows(of, found(of, "GPUMemoryIncrease", wasted=None, severity=Severity.MEDIUM)))
     told = report.jobs[0]
@@ -107,7 +104,7 @@ def test_given_prices_when_summed_up_then_money_is_in_theirs() -> None:
     assert report.notes[0] == "Prices: mine, here, 2026-01-01."
 
 
-def test_given_replays_and_old_jobs_when_summed_up_then_they_are_passed_over() -> None:
+def test_replays_and_old_jobs_are_skipped() -> None:
     new, old = job("new"), job("old", began=MONDAY - WEEK_S)
     runs = job("runs", began=MONDAY - WEEK_S, status=JobStatus.IN_PROGRESS)
     again = job("new@replay-20261123T000000Z")
@@ -121,7 +118,7 @@ def test_given_replays_and_old_jobs_when_summed_up_then_they_are_passed_over() -
     assert not since.wants(replace(edge, last_object_at=None, ended_at=MONDAY - 0.001))
 
 
-def test_given_rules_when_summed_up_then_those_that_fired_on_most_jobs_come_first() -> None:
+def test_rules_that_fired_on_most_jobs_come_first() -> None:
     one, two, three = job("one"), job("two", nodes=2), job("three")
     report = fleet_of(
         with_rows(one, found(one, "CPUBottleneck", times=3), quiet(one, "BatchSize", Status.ERROR)),
@@ -135,7 +132,7 @@ def test_given_rules_when_summed_up_then_those_that_fired_on_most_jobs_come_firs
     assert (batch.jobs_fired, batch.jobs_judged, batch.jobs_in_error, batch.worst) == (0, 0, 1, None)
 
 
-def test_given_jobs_with_findings_when_summed_up_then_each_rule_s_word_is_in_its_cell() -> None:
+def test_cell_of_a_rule_has_its_word_for_jobs_with_findings() -> None:
     one, two = job("one"), job("two")
     report = fleet_of(
         with_rows(one, found(one, "CPUBottleneck", severity=Severity.CRITICAL), quiet(one, "StepOutlier")),
@@ -148,7 +145,7 @@ def test_given_jobs_with_findings_when_summed_up_then_each_rule_s_word_is_in_its
     ]
 
 
-def test_given_weeks_when_summed_up_then_jobs_are_in_that_of_their_start_and_no_week_is_left_out() -> None:
+def test_jobs_are_in_the_week_of_their_start_without_gaps() -> None:
     times = (MONDAY, MONDAY - 0.001, MONDAY - 2 * WEEK_S, MONDAY + WEEK_S - 0.001)
     jobs = [job(f"job-{number}", began=at, hours=1.0) for number, at in enumerate(times)]
     report = fleet_of(with_rows(jobs[0], found(jobs[0])), *(with_rows(each) for each in jobs[1:]))
@@ -160,7 +157,7 @@ def test_given_weeks_when_summed_up_then_jobs_are_in_that_of_their_start_and_no_
     assert [(week.monday, week.jobs) for week in gap.weeks] == [("2026-11-09", 1), ("2026-11-16", 0), ("2026-11-23", 1)]
 
 
-def test_given_instance_types_when_summed_up_then_the_most_lost_comes_first() -> None:
+def test_instance_type_with_the_most_loss_comes_first() -> None:
     one, two = job("one"), job("two", instance_type=None)
     report = fleet_of(with_rows(two), with_rows(one, found(one)))
     assert [(each.instance_type, each.jobs, each.lost) for each in report.instance_types] == [
@@ -173,7 +170,7 @@ def owned(name: str, *, began: float = MONDAY, **owners: str) -> JobRecord:
     return replace(job(name, began=began), owners=owners)
 
 
-def test_given_owners_when_summed_up_then_those_that_lost_most_come_first_and_jobs_without_one_last() -> None:
+def test_owners_are_ordered_by_loss_with_unowned_jobs_last() -> None:
     ann, bob, other, bare = owned("a", user="ann"), owned("b", user="bob"), owned("c", user="ann"), job("d")
     report = fleet_of(
         with_rows(ann, found(ann, wasted=10.0)),
@@ -196,7 +193,7 @@ def test_given_no_owner_when_summed_up_then_there_is_no_section() -> None:
     assert 'id="owners"' not in render_fleet(report)
 
 
-def test_given_an_owner_s_jobs_when_summed_up_then_each_is_in_the_week_in_which_it_began() -> None:
+def test_jobs_of_an_owner_are_in_the_week_of_their_start() -> None:
     jobs = [owned(f"job-{week}", began=MONDAY - week * WEEK_S, team="nlp") for week in (0, 2, 20)]
     report = fleet_of(with_rows(jobs[0], found(jobs[0])), *(with_rows(each, quiet(each, LOW)) for each in jobs[1:]))
     (team,) = report.owners
@@ -210,7 +207,7 @@ def test_given_an_owner_s_jobs_when_summed_up_then_each_is_in_the_week_in_which_
     assert "Lost, week of 2026-11-23" in page.text
 
 
-def test_given_many_owners_when_summed_up_then_the_rest_is_summed_up_in_a_note() -> None:
+def test_excess_owners_are_summed_up_in_a_note() -> None:
     jobs = [owned(f"job-{each:02d}", project=f"project-{each:02d}") for each in range(OWNERS_SHOWN + 2)]
     report = fleet_of(*(with_rows(each, found(each, wasted=50.0 - at)) for at, each in enumerate(jobs)))
     assert [each.name for each in report.owners] == [f"project-{each:02d}" for each in range(OWNERS_SHOWN)]
@@ -220,7 +217,7 @@ def test_given_many_owners_when_summed_up_then_the_rest_is_summed_up_in_a_note()
     )
 
 
-def test_given_jobs_without_a_verdict_when_summed_up_then_they_are_told_with_why() -> None:
+def test_jobs_without_a_verdict_are_listed_with_the_reason() -> None:
     waits, gone = job("waits"), job("gone", status=JobStatus.FAILED)
     jobs: list[tuple[JobRecord, Rows]] = [with_rows(waits, judged=0), (gone, [])]
     report = fleet_of(*jobs)
@@ -246,7 +243,7 @@ def test_given_jobs_without_a_verdict_when_summed_up_then_they_are_told_with_why
         (None, False),
     ],
 )
-def test_given_what_was_done_when_read_then_it_says_whether_the_job_was_stopped(action: str | None, made: bool) -> None:
+def test_action_says_whether_the_job_was_stopped(action: str | None, made: bool) -> None:
     assert stop_was_made(action) is made
     of = job()
     report = fleet_of(with_rows(of, found(of, action=action)))
@@ -255,7 +252,7 @@ def test_given_what_was_done_when_read_then_it_says_whether_the_job_was_stopped(
     assert report.totals.stops == len(told)
 
 
-def test_given_a_job_when_its_report_was_written_then_it_is_linked() -> None:
+def test_job_with_a_written_report_is_linked() -> None:
     done, runs, fired = (
         job("done"),
         job("runs", status=JobStatus.IN_PROGRESS),
@@ -269,29 +266,29 @@ def test_given_a_job_when_its_report_was_written_then_it_is_linked() -> None:
     assert told["fired"].report is not None
 
 
-def test_given_the_published_schema_when_compared_then_it_is_what_the_code_makes() -> None:
+def test_published_schema_is_the_generated_one() -> None:
     made = encode_schema(fleet_schema())
     assert PUBLISHED.read_bytes() == made, (
-        "python -m trainguard.report.fleet_files > docs/schemas/fleet-1.json renews it"
+        "python -m trainguard.report.fleet.document > docs/schemas/fleet-1.json renews it"
     )
 
 
 @pytest.mark.parametrize("jobs", [[], many(40), [hostile(HOSTILE)], [(job("gone"), [])]])
-def test_given_fleets_when_encoded_then_they_validate_and_come_back(jobs: list[tuple[JobRecord, Rows]]) -> None:
+def test_encoded_fleet_validates_and_reads_back(jobs: list[tuple[JobRecord, Rows]]) -> None:
     report = fleet_of(*jobs)
     body = encode_fleet(report)
     jsonschema.validate(json.loads(body), json.loads(PUBLISHED.read_bytes()))
     assert msgspec.json.decode(body, type=FleetReport) == report
 
 
-def test_given_a_field_that_the_schema_does_not_know_when_validated_then_it_is_refused() -> None:
+def test_field_unknown_to_the_schema_is_refused() -> None:
     document = json.loads(encode_fleet(fleet_of(*many(3))))
     document["totals"]["jbos"] = 3
     with pytest.raises(jsonschema.ValidationError, match="jbos"):
         jsonschema.validate(document, json.loads(PUBLISHED.read_bytes()))
 
 
-def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_has_a_finding() -> None:
+def test_row_written_only_by_the_fire_path_is_a_finding() -> None:
     of = job(status=JobStatus.IN_PROGRESS)
     row = RuleRow(of.job, Finding("BatchSize", None, "Small."), Status.FIRED, fired_at=MONDAY)
     report = fleet_of((of, [replace(row, fire_id="f1")]))
@@ -299,7 +296,7 @@ def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_h
     assert report.jobs[0].fired == ["BatchSize"]
 
 
-def test_given_a_job_row_without_a_ledger_then_nobody_knows_what_was_lost() -> None:
+def test_job_row_without_a_ledger_has_an_unknown_loss() -> None:
     """Whatever the rules' rows say: what a finding claims is a part of what was lost."""
     of = job()
     (one,) = fleet_of((of, [quiet(of, LOW), report_row(of)])).jobs
@@ -308,7 +305,7 @@ def test_given_a_job_row_without_a_ledger_then_nobody_knows_what_was_lost() -> N
     assert (one.wasted_share, one.lost) == (0.3, 11.47)
 
 
-def test_given_a_job_of_a_folder_when_summed_up_then_no_report_is_linked() -> None:
+def test_job_of_a_folder_links_no_report() -> None:
     of = job(bucket="")
     (one,) = fleet_of(with_rows(of, found(of))).jobs
     assert (one.report, one.console) == (None, None)

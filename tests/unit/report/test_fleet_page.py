@@ -9,17 +9,17 @@ import msgspec
 
 from tests.support.fleets import HOSTILE, fleet_of, found, hostile, job, quiet, with_rows
 from tests.support.html_pages import Page
-from trainguard.finding import Fact, Finding
-from trainguard.kernels.listing.entries import KernelList, ListedProfile
-from trainguard.records import RuleRow, Status
-from trainguard.report.fleet_files import encode_fleet
-from trainguard.report.fleet_kernels import with_kernels
+from trainguard.core.finding import Fact, Finding
+from trainguard.core.records import RuleRow, Status
+from trainguard.kernels.listing import KernelList, ListedProfile
+from trainguard.report.fleet.document import encode_fleet
+from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
 
 
-def test_given_a_fleet_when_rendered_then_all_its_parts_are_there_and_its_links_lead_somewhere() -> None:
+def test_fleet_page_has_all_parts_and_working_links() -> None:
     of, waits = job(), job("waits")
     report = fleet_of(with_rows(of, found(of, action="Training job stopped: allowed.")), with_rows(waits, judged=0))
     page = Page(render_fleet(report))
@@ -43,7 +43,7 @@ def test_given_nothing_when_rendered_then_no_section_is_empty() -> None:
     assert "none of 0 jobs was evaluated" in page.text
 
 
-def test_given_hostile_texts_when_rendered_then_they_are_shown_and_not_run() -> None:
+def test_hostile_texts_on_the_fleet_page_are_not_executed() -> None:
     page = Page(render_fleet(fleet_of(hostile(HOSTILE))))
     assert page.of("script") == page.of("img") == []
     assert all(not name.startswith("on") and name != "style" for _, attributes in page.tags for name in attributes)
@@ -53,14 +53,14 @@ def test_given_hostile_texts_when_rendered_then_they_are_shown_and_not_run() -> 
     assert "\u202e" not in page.text
 
 
-def test_given_a_console_link_of_another_kind_when_rendered_then_it_is_none() -> None:
+def test_console_link_of_another_kind_is_dropped() -> None:
     report = fleet_of(with_rows(job(), found(job())))
     bad = msgspec.structs.replace(report.jobs[0], console="javascript:hacked()")
     page = Page(render_fleet(msgspec.structs.replace(report, jobs=[bad])))
     assert all((each["href"] or "").startswith("#") for each in page.of("a"))
 
 
-def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_with_what_fires() -> None:
+def test_kernel_rules_list_profiled_jobs_with_their_fires() -> None:
     slow, fine, other, waits, short = job("slow"), job("fine"), job("other"), job("waits"), job("short")
     few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
@@ -91,7 +91,7 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     assert links[0].startswith("https://")
 
 
-def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded_and_texts_are_not_run() -> None:
+def test_kernel_profiles_of_a_folder_are_folded_and_escaped() -> None:
     profile = ListedProfile(name=HOSTILE, place=HOSTILE, status="unreadable", why=HOSTILE, findings=[HOSTILE])
     found_there = KernelList(source="here", found=300, profiles=[profile] * 300, left_out=7)
     report = with_kernels(msgspec.structs.replace(fleet_of(), folder="here"), found_there)

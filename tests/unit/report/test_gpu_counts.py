@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.judged_jobs import JOB, Node, judged_job
-from trainguard.report.gpu_counts import gpu_remarks, gpus_of_type
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type
 
 
 def remarks(instance_type: str | None, *gpus: int) -> list[str]:
@@ -24,9 +24,7 @@ def remarks(instance_type: str | None, *gpus: int) -> list[str]:
         (None, (3,)),
     ],
 )
-def test_given_as_many_gpus_as_the_type_has_or_a_type_that_is_not_known_when_compared_then_nothing_is_told(
-    instance_type: str | None, gpus: tuple[int, ...]
-) -> None:
+def test_matching_gpu_count_or_unknown_type_reports_nothing(instance_type: str | None, gpus: tuple[int, ...]) -> None:
     assert remarks(instance_type, *gpus) == []
 
 
@@ -40,20 +38,18 @@ def test_given_as_many_gpus_as_the_type_has_or_a_type_that_is_not_known_when_com
         ("ml.c5.xlarge", (2,), "has no GPU, and in the profile algo-1 shows 2 GPUs:"),
     ],
 )
-def test_given_more_or_fewer_gpus_than_the_type_has_when_compared_then_both_numbers_are_told_in_one_sentence(
-    instance_type: str, gpus: tuple[int, ...], said: str
-) -> None:
+def test_differing_gpu_count_reports_both_numbers(instance_type: str, gpus: tuple[int, ...], said: str) -> None:
     (remark,) = remarks(instance_type, *gpus)
     assert remark == f"An instance of {instance_type} {said} the whole instance is what was paid for."
 
 
-def test_given_a_node_that_wrote_nothing_when_compared_then_its_gpus_are_not_called_missing() -> None:
+def test_gpus_of_a_node_that_wrote_nothing_are_not_missing() -> None:
     job = replace(JOB, instance_type="ml.p4d.24xlarge")
     nodes = [Node(name="algo-1", gpus=8), Node(name="algo-2", gpus=0, silent=True)]
     assert gpu_remarks(judged_job(job=job, nodes=nodes)) == []
 
 
-def test_given_a_type_that_is_priced_or_not_when_asked_then_its_gpus_are_known() -> None:
+def test_gpus_of_a_type_are_known_with_or_without_a_price() -> None:
     assert gpus_of_type(judged_job(job=replace(JOB, instance_type="ml.p6-b200.48xlarge"))) == 8
     assert gpus_of_type(judged_job(job=replace(JOB, instance_type="ml.trn2.48xlarge"))) == 0
     assert gpus_of_type(judged_job(job=replace(JOB, instance_type="ml.unheard-of.large"))) is None

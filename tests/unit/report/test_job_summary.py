@@ -1,4 +1,4 @@
-"""The job as a whole: parts of its time are told where both ends were seen, and never made up."""
+"""The job as a whole: parts of its time are given where both ends were seen, and never made up."""
 
 from dataclasses import replace
 
@@ -7,15 +7,15 @@ import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, ended, judged_job
 from tests.support.ledgers import HOUR_S
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.records import JobRecord, JobStatus
 from trainguard.report.document import Span
-from trainguard.report.job_summary import job_summary
-from trainguard.rules.framework_loop import ProcessLoop
-from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.step_outlier import StepOutlier
-from trainguard.rules.step_series import StepSeries, StepsState
+from trainguard.report.job.build import job_summary
+from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.loop import ProcessLoop
+from trainguard.rules.step_outlier.rule import StepOutlier
+from trainguard.rules.step_outlier.series import StepSeries, StepsState
 
 
 def at_us(seconds: float) -> int:
@@ -39,7 +39,7 @@ def stepping(first_s: float = 600.0, last_s: float = 9 * HOUR_S) -> FrameworkSta
     )
 
 
-def test_given_steps_when_summarised_then_the_three_parts_of_its_time_make_up_the_job() -> None:
+def test_three_parts_of_the_time_add_up_to_the_job() -> None:
     summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=stepping(), gpus=8)]))
     parts = (summary.initialization, summary.training_loop, summary.finalization)
     assert [part and part.duration_s for part in parts] == [600.0, 31_800.0, HOUR_S]
@@ -50,7 +50,7 @@ def test_given_steps_when_summarised_then_the_three_parts_of_its_time_make_up_th
     assert (summary.steps, summary.gpus, summary.duration_s) == (1_023, 8, 36_000.0)
 
 
-def test_given_a_job_that_runs_when_summarised_then_it_has_no_end() -> None:
+def test_running_job_has_no_end() -> None:
     summary = job_summary(judged_job(nodes=[Node(framework=stepping())]))
     assert (summary.ended_at, summary.finalization, summary.duration_s) == (None, None, 36_000.0)
     assert summary.training_loop is not None
@@ -62,7 +62,7 @@ def test_given_no_step_when_summarised_then_no_part_is_made_up(framework: Framew
     assert (summary.initialization, summary.training_loop, summary.finalization, summary.steps) == (None,) * 4
 
 
-def test_given_clocks_that_differ_when_summarised_then_no_part_is_negative() -> None:
+def test_differing_clocks_make_no_part_negative() -> None:
     job = replace(ended(), ended_at=START + HOUR_S)
     summary = job_summary(judged_job(job=job, nodes=[Node(framework=stepping(-5.0, 2 * HOUR_S))]))
     assert (summary.initialization, summary.finalization) == (
@@ -74,13 +74,13 @@ def test_given_clocks_that_differ_when_summarised_then_no_part_is_negative() -> 
 
 
 @pytest.mark.parametrize("settings", [{"rule_to_invoke": "LowGPUUtilization"}, {"StepOutlier_mode": "TRAIN"}])
-def test_given_steps_that_no_rule_has_counted_in_all_when_summarised_then_their_number_is_not_known(
+def test_number_of_steps_no_rule_counted_is_unknown(
     settings: dict[str, str],
 ) -> None:
     assert job_summary(judged_job(nodes=[Node(framework=stepping())], settings=settings)).steps is None
 
 
-def test_given_rules_that_did_not_run_when_summarised_then_what_they_would_have_seen_is_not_known() -> None:
+def test_values_of_rules_that_did_not_run_are_unknown() -> None:
     settings = {"rule_to_invoke": "LowGPUUtilization"}
     summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=stepping())], settings=settings))
     assert summary.initialization is not None
@@ -96,7 +96,5 @@ def test_given_rules_that_did_not_run_when_summarised_then_what_they_would_have_
         (JOB, None),
     ],
 )
-def test_given_what_sagemaker_says_when_summarised_then_the_end_is_that_or_the_last_thing_written(
-    job: JobRecord, end: str | None
-) -> None:
+def test_end_is_that_of_sagemaker_or_the_last_write(job: JobRecord, end: str | None) -> None:
     assert job_summary(judged_job(job=job, nodes=[Node(closed=True)])).ended_at == end

@@ -1,4 +1,4 @@
-"""The verdict for other programs: idle, wasted, at risk, healthy, unknown; unknown wherever something is in doubt."""
+"""The verdict for other programs: idle, wasted, at risk, healthy, unknown; unknown wherever something is uncertain."""
 
 import json
 from dataclasses import replace
@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.finding import Episode, Finding, Severity
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
-from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
-from trainguard.report.schema import encode_schema
-from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_results import P95
+from trainguard.core.finding import Episode, Finding, Severity
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.report.job.schema import encode_schema
+from trainguard.report.verdict.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
+from trainguard.report.verdict.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
+from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization.results import P95
+from trainguard.testing.memory.world import MemoryWorld
 
 NOW = MONDAY + 10 * HOUR_S
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"
@@ -59,7 +59,7 @@ def said(of: JobRecord, *rows: RuleRow, now: float = NOW) -> JobVerdict:
     return verdict_of(of, rows, now=now)
 
 
-def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the_last_one_worked() -> None:
+def test_job_with_no_working_node_is_idle_since_the_last_work() -> None:
     verdict = said(RUNNING, report_row(RUNNING, lost=90.0), *idle()[1:])
     assert (verdict.verdict, verdict.certainty, verdict.rules) == (Verdict.IDLE, Certainty.HIGH, [LOW])
     assert verdict.since == "2026-11-23T02:00:00.000Z"
@@ -74,31 +74,31 @@ def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the
     [(IDLE_TIME.what, None), (IDLE_TIME.what, P95.what), (IDLE_TIME.what,)],
     ids=["one works", "one is low", "one is not known"],
 )
-def test_given_a_node_that_works_or_is_not_known_when_asked_then_the_job_is_not_idle(nodes: tuple[str | None]) -> None:
+def test_working_or_unknown_node_makes_the_job_not_idle(nodes: tuple[str | None]) -> None:
     assert said(RUNNING, *idle(RUNNING, *nodes)).verdict is Verdict.WASTED
 
 
-def test_given_a_node_that_idles_beside_one_that_works_when_asked_then_it_is_named() -> None:
+def test_idle_node_beside_a_working_one_is_named() -> None:
     assert said(RUNNING, *idle(RUNNING, IDLE_TIME.what, None)).idle_nodes == ["algo-1"]
     assert said(RUNNING, *idle(RUNNING, P95.what, None)).idle_nodes == []
     ended = job(nodes=2)
     assert said(ended, *idle(ended)).idle_nodes == []
 
 
-def test_given_idle_nodes_when_one_holds_memory_then_the_job_is_idle_and_that_node_is_named() -> None:
+def test_idle_node_that_holds_memory_is_named() -> None:
     verdict = said(RUNNING, *idle(RUNNING, HELD_TIME.what, IDLE_TIME.what))
     assert (verdict.verdict, verdict.idle_nodes) == (Verdict.IDLE, ["algo-1", "algo-2"])
     assert verdict.memory_held_on == ["algo-1"]
     assert said(job(nodes=2), *idle(job(nodes=2), HELD_TIME.what)).memory_held_on == []
 
 
-def test_given_findings_when_asked_then_what_costs_is_waste_and_what_does_not_is_a_risk() -> None:
+def test_costly_findings_are_waste_and_others_are_risks() -> None:
     assert said(RUNNING, report_row(RUNNING), found(RUNNING, "Dataloader", wasted=20.0)).verdict is Verdict.WASTED
     risk = said(RUNNING, report_row(RUNNING), found(RUNNING, "GPUMemoryIncrease", wasted=None))
     assert (risk.verdict, risk.lost, risk.wasted_share) == (Verdict.AT_RISK, None, None)
 
 
-def test_given_a_finding_that_is_over_when_asked_then_a_running_job_is_healthy_and_an_ended_one_was_not() -> None:
+def test_ended_finding_is_healthy_only_in_a_running_job() -> None:
     assert said(RUNNING, report_row(RUNNING), found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
     ended = job()
     assert said(ended, report_row(ended), found(ended, severity=None)).verdict is Verdict.WASTED
@@ -121,7 +121,7 @@ def test_attention_is_waste_only_where_nothing_was_found() -> None:
     ],
     ids=["no row", "not evaluated", "late", "a clock ahead"],
 )
-def test_given_doubt_when_asked_then_the_verdict_is_unknown_and_nothing_would_be_done(
+def test_doubt_makes_the_verdict_unknown_without_an_action(
     changes: dict[str, Any], rows: bool, now: float, why: str
 ) -> None:
     of = replace(RUNNING, stop_allowed=True, **changes)
@@ -131,7 +131,7 @@ def test_given_doubt_when_asked_then_the_verdict_is_unknown_and_nothing_would_be
 
 
 @pytest.mark.parametrize("status", [Status.WARMING_UP, Status.WAITING_FOR_DATA, Status.DISABLED])
-def test_given_gpus_that_no_rule_has_judged_when_nothing_was_found_then_the_verdict_is_unknown(status: Status) -> None:
+def test_unjudged_gpus_make_a_verdict_without_findings_unknown(status: Status) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, "GPUHealth"), quiet(RUNNING, LOW, status))
     assert (verdict.verdict, verdict.would_do) == (Verdict.UNKNOWN, WouldDo.NOTHING)
     assert "GPUs work" in verdict.why
@@ -148,20 +148,18 @@ def test_given_gpus_that_no_rule_has_judged_when_nothing_was_found_then_the_verd
         ([quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.DISABLED)], "BatchSize is disabled."),
     ],
 )
-def test_given_what_no_rule_has_judged_when_asked_then_a_healthy_job_is_so_with_a_doubt(
-    rows: list[RuleRow], why: str
-) -> None:
+def test_unjudged_rules_lower_the_certainty_of_a_healthy_job(rows: list[RuleRow], why: str) -> None:
     verdict = said(RUNNING, report_row(RUNNING), *rows)
     assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
     assert str(verdict.certainty_why).startswith(why)
 
 
-def test_given_a_row_on_no_data_when_asked_then_the_verdict_is_unknown() -> None:
+def test_row_without_data_makes_the_verdict_unknown() -> None:
     verdict = said(RUNNING, report_row(RUNNING, judged=0, reason="No data yet."), quiet(RUNNING, LOW))
     assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
 
 
-def test_given_a_late_look_at_an_ended_job_when_asked_then_it_is_known() -> None:
+def test_verdict_of_a_late_look_at_an_ended_job_is_known() -> None:
     ended = job()
     assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is Verdict.HEALTHY
 
@@ -173,14 +171,14 @@ def test_given_a_late_look_at_an_ended_job_when_asked_then_it_is_known() -> None
         ([replace(quiet(RUNNING, "BatchSize"), counters={"gaps": 2})], "2 objects of the profile"),
     ],
 )
-def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[RuleRow], why: str) -> None:
+def test_missing_data_lowers_the_certainty(rows: list[RuleRow], why: str) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), *rows)
     assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
     assert why in str(verdict.certainty_why)
 
 
 @pytest.mark.parametrize("counter", ["gaps", "bad_objects", "empty_objects"])
-def test_given_much_of_the_profile_lost_when_nothing_else_is_wrong_then_the_verdict_is_unknown(counter: str) -> None:
+def test_much_lost_profile_makes_a_clean_verdict_unknown(counter: str) -> None:
     row = report_row(RUNNING)
     minutes = (row.evaluated_through or 0.0) - (RUNNING.started_at or 0.0)
     much = int(minutes / 60.0 * (RUNNING.instance_count or 1) * LACKING_SHARE) + 1
@@ -192,7 +190,7 @@ def test_given_much_of_the_profile_lost_when_nothing_else_is_wrong_then_the_verd
 
 
 @pytest.mark.parametrize(("lasted", "certainty"), [(SURE_AFTER_S - 1.0, "medium"), (SURE_AFTER_S, "high")])
-def test_given_how_long_it_lasts_when_asked_then_certainty_follows(lasted: float, certainty: str) -> None:
+def test_certainty_follows_the_duration(lasted: float, certainty: str) -> None:
     of = replace(RUNNING, instance_count=1)
     rows = [report_row(of), low(of, None, start=NOW - lasted), low(of, "algo-1", start=NOW - lasted)]
     assert said(of, *rows).certainty == certainty
@@ -217,7 +215,7 @@ def test_given_how_long_it_lasts_when_asked_then_certainty_follows(lasted: float
     ],
     ids=["allowed", "not allowed", "batch", "instances", "batch, dry run", "other rule", "dry run", "staged", "ended"],
 )
-def test_given_the_owner_s_settings_when_asked_then_what_would_be_done_follows(
+def test_proposed_action_follows_the_settings_of_the_owner(
     changes: dict[str, Any], expected: WouldDo, why: str
 ) -> None:
     of = replace(RUNNING, **changes)
@@ -226,7 +224,7 @@ def test_given_the_owner_s_settings_when_asked_then_what_would_be_done_follows(
     assert why in verdict.would_do_why
 
 
-def test_given_a_deployment_when_asked_for_a_job_then_rows_of_nodes_are_read_only_where_they_decide() -> None:
+def test_node_rows_are_read_only_where_they_decide() -> None:
     world = MemoryWorld()
     world.jobs.register(RUNNING)
     assert job_verdict(world.jobs, world.rows, "nobody", now=NOW).verdict is Verdict.UNKNOWN
@@ -235,9 +233,9 @@ def test_given_a_deployment_when_asked_for_a_job_then_rows_of_nodes_are_read_onl
 
 
 @pytest.mark.parametrize("rows", [[], idle(), [report_row(RUNNING), quiet(RUNNING, LOW)]])
-def test_given_any_verdict_when_encoded_then_it_is_of_the_published_schema(rows: list[RuleRow]) -> None:
+def test_every_encoded_verdict_matches_the_published_schema(rows: list[RuleRow]) -> None:
     schema = json.loads(PUBLISHED.read_bytes())
     jsonschema.validate(json.loads(msgspec.json.encode(said(RUNNING, *rows))), schema)
     assert encode_schema(verdict_schema()) == PUBLISHED.read_bytes(), (
-        "python -m trainguard.report.job_verdict_document > docs/schemas/verdict-1.json renews it"
+        "python -m trainguard.report.verdict.job_verdict_document > docs/schemas/verdict-1.json renews it"
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.links import open_command, report_links
+from trainguard.core.links import open_command, report_links
 
 FOLDER = "runs/bert/rule-output/TrainGuardReport/"
 
@@ -23,9 +23,7 @@ def arn(partition: str, region: str) -> str:
         ("aws-cn", "cn-north-1", "console.amazonaws.cn"),
     ],
 )
-def test_given_a_partition_when_linked_then_the_link_leads_into_its_own_console(
-    partition: str, region: str, host: str
-) -> None:
+def test_link_leads_to_the_console_of_the_partition(partition: str, region: str, host: str) -> None:
     links = report_links(job="bert", arn=arn(partition, region), bucket="profiles", prefix="runs/")
     assert (links.document, links.page) == (f"s3://profiles/{FOLDER}report.json", f"s3://profiles/{FOLDER}report.html")
     assert links.console == f"https://{host}/s3/object/profiles?region={region}&prefix={FOLDER}report.html"
@@ -34,14 +32,14 @@ def test_given_a_partition_when_linked_then_the_link_leads_into_its_own_console(
 @pytest.mark.parametrize(
     "unknown", ["unknown:bert", "", "arn:aws-iso:sagemaker:us-iso-east-1:1:training-job/bert", "arn:aws:x"]
 )
-def test_given_a_job_whose_console_is_not_known_when_linked_then_there_is_no_link(unknown: str) -> None:
+def test_job_with_an_unknown_console_has_no_link(unknown: str) -> None:
     links = report_links(job="bert", arn=unknown, bucket="profiles", prefix="")
     assert links.console is None
     assert links.page == "s3://profiles/bert/rule-output/TrainGuardReport/report.html"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
-def test_given_any_prefix_when_linked_then_the_link_is_one_url_that_carries_the_key_whole(name: str) -> None:
+def test_any_prefix_makes_one_url_with_the_whole_key(name: str) -> None:
     links = report_links(job="bert", arn=arn("aws", "eu-west-1"), bucket="profiles", prefix=f"{name}/")
     assert links.console is not None
     assert links.console.isascii()
@@ -50,5 +48,5 @@ def test_given_any_prefix_when_linked_then_the_link_is_one_url_that_carries_the_
     assert query["prefix"] == [f"{name}/bert/rule-output/TrainGuardReport/report.html"]
 
 
-def test_given_a_job_when_told_how_to_open_its_report_then_it_is_a_command() -> None:
+def test_opening_a_report_is_described_as_a_command() -> None:
     assert open_command("bert") == "trainguard open bert"

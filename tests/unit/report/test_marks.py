@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainguard.finding import EpisodeEntry
-from trainguard.report.annotations import MAX_MARKS, TEXT_LENGTH, marks, unmarked
+from trainguard.core.finding import EpisodeEntry
+from trainguard.core.timestamps import iso_time
 from trainguard.report.document import FindingEntry
-from trainguard.timestamps import iso_time
+from trainguard.report.job.build import MAX_MARKS, TEXT_LENGTH, marks, unmarked
 
 START = 1_795_248_000.0
 
@@ -35,7 +35,7 @@ def finding(rule: str, *episodes: EpisodeEntry, earlier: int = 0, reason: str = 
     )
 
 
-def test_given_episodes_when_marked_then_each_is_from_its_onset_to_its_end_in_order_of_time() -> None:
+def test_marks_run_from_onset_to_end_in_order_of_time() -> None:
     low = finding("LowGPUUtilization", episode(60.0, 90.0, "algo-2", "gpu3"), episode(300.0, None, "algo-2"))
     cpu = finding("CPUBottleneck", episode(120.0, 130.0))
     shown = [
@@ -50,12 +50,12 @@ def test_given_episodes_when_marked_then_each_is_from_its_onset_to_its_end_in_or
 
 
 @pytest.mark.parametrize("gpus", [("gpu0", "gpu1"), ()])
-def test_given_several_gpus_or_none_when_marked_then_the_mark_is_of_the_node(gpus: tuple[str, ...]) -> None:
+def test_mark_of_several_gpus_or_none_is_of_the_node(gpus: tuple[str, ...]) -> None:
     (mark,) = marks([finding("LowGPUUtilization", episode(1.0, 2.0, "algo-1", *gpus))])
     assert (mark.node, mark.gpu) == ("algo-1", None)
 
 
-def test_given_more_episodes_than_can_be_marked_when_marked_then_every_finding_keeps_its_newest() -> None:
+def test_each_finding_keeps_its_newest_mark_beyond_the_limit() -> None:
     many = finding("LowGPUUtilization", *(episode(float(at)) for at in range(MAX_MARKS)))
     few = finding("CPUBottleneck", episode(1e6), episode(2e6))
     found = marks([many, few])
@@ -65,13 +65,13 @@ def test_given_more_episodes_than_can_be_marked_when_marked_then_every_finding_k
     assert unmarked([many, few]) == ["2 of 258 episodes are not marked: of each finding, the newest are."]
 
 
-def test_given_earlier_episodes_when_marked_then_it_is_said_that_they_are_not() -> None:
+def test_unmarked_earlier_episodes_are_mentioned() -> None:
     assert unmarked([finding("A", episode(1.0), earlier=4)]) == [
         "4 of 5 episodes are not marked: of each finding, the newest are."
     ]
 
 
-def test_given_a_long_reason_when_marked_then_the_mark_s_text_is_short() -> None:
+def test_mark_of_a_long_reason_has_a_short_text() -> None:
     (mark,) = marks([finding("CPUBottleneck", episode(1.0), reason="x" * 1_000)])
     assert len(mark.text) == TEXT_LENGTH
     assert mark.text.endswith("x…")

@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, judged_job
+from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.families.profiler.framework_stream import FrameworkState
-from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.bucket import ROWS, Bucket, StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts
-from trainguard.ledger.shares import StepShares
 from trainguard.report.document import NotCollected
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.not_collected import not_collected
-from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.loader_series import LoaderState, LoadingProcess
-from trainguard.rules.system_usage import UsageState
-from trainguard.rules.time_table import TimeTable
-from trainguard.state.usage_counts import PercentCounts, TrafficCounts
+from trainguard.report.job.not_collected import not_collected
+from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
+from trainguard.rules.framework_events import TimeTable
+from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_system_usage.rule import UsageState
+from trainguard.state.histogram import PercentCounts, TrafficCounts
 
 PERCENTS = ("GPU", "GPU memory", "CPU", "CPU memory", "I/O")
 
@@ -94,7 +93,7 @@ def test_debugger_is_only_for_jobs_of_accounts_that_have_it(arn: str) -> None:
     assert all("docs/recorder.md" in how or "docs/collector.md" in how for how in hows)
 
 
-def test_framework_metrics_without_steps_and_waits_name_the_recorders_calls() -> None:
+def test_missing_steps_and_waits_name_the_calls_of_the_recorder() -> None:
     judged = judged_job(nodes=[Node(framework=FrameworkState(watermark_s=START))])
     count_use(judged, PERCENTS)
     found = named(judged)
@@ -128,7 +127,7 @@ def test_a_log_of_losses_has_no_system_metrics() -> None:
     assert named(judged)["System metrics"].how.startswith("Run the collector (docs/collector.md)")
 
 
-def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() -> None:
+def test_missing_system_metrics_are_named() -> None:
     judged = complete()
     count_use(judged, ("GPU", "CPU"), network=False)
     found = named(judged)
@@ -148,7 +147,7 @@ def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() ->
         ("I/O", "IOBottleneck cannot judge"),
     ],
 )
-def test_given_one_metric_that_lacks_when_asked_then_the_rules_that_need_it_are_named(metric: str, rules: str) -> None:
+def test_rules_that_need_a_missing_metric_are_named(metric: str, rules: str) -> None:
     judged = complete()
     count_use(judged, tuple(name for name in PERCENTS if name != metric))
 
@@ -158,21 +157,21 @@ def test_given_one_metric_that_lacks_when_asked_then_the_rules_that_need_it_are_
     assert entry.how.startswith("Run the collector (docs/collector.md)")
 
 
-def test_given_a_metric_that_no_rule_needs_when_asked_then_no_rule_is_named() -> None:
+def test_missing_metric_that_no_rule_needs_names_no_rule() -> None:
     judged = complete()
     count_use(judged, PERCENTS, network=False)
 
     assert named(judged)["System metrics: Network"].unknown.endswith(" have nothing on Network.")
 
 
-def test_given_nodes_without_gpus_when_asked_then_all_or_those_are_named() -> None:
+def test_all_or_some_nodes_without_gpus_are_named() -> None:
     cpu = judged_job(nodes=[Node(gpus=0, use=None)])
     assert "this job" in named(cpu)["GPU metrics"].unknown
     mixed = judged_job(nodes=[Node(), Node(name="algo-2", gpus=0, use=None)])
     assert "1 node" in named(mixed)["GPU metrics of algo-2"].unknown
 
 
-def test_given_a_long_sampling_interval_when_asked_then_what_it_hides_is_told_with_its_numbers() -> None:
+def test_long_sampling_interval_says_in_numbers_what_it_hides() -> None:
     entry = named(judged_job(nodes=[Node(interval_s=60.0)]))["What happens between two points, 60 s apart"]
     assert entry.unknown == (
         "Stalls shorter than 120 s are hidden or look longer than they are; 20 points of patience take 20 min."
@@ -181,20 +180,20 @@ def test_given_a_long_sampling_interval_when_asked_then_what_it_hides_is_told_wi
     assert not any("between" in what for what in named(judged_job(nodes=[Node(interval_s=1.0)])))
 
 
-def test_given_a_report_from_state_when_asked_then_time_lines_are_absent_and_why_they_could_not_be_read() -> None:
+def test_report_from_state_says_why_it_has_no_timelines() -> None:
     assert "Time lines" not in named(complete())
     assert "trainguard report <job>" in named(complete(), full=False)["Time lines"].how
     lost = named(complete(), full=False, missing=("algo-1 on 2026-11-21: the profile could not be read.",))
     assert lost["Time lines"].unknown.endswith("over time (algo-1 on 2026-11-21: the profile could not be read).")
 
 
-def test_given_no_price_when_asked_then_why_and_the_options_are_told() -> None:
+def test_missing_price_shows_the_reason_and_the_options() -> None:
     entry = named(judged_job(job=replace(JOB, instance_type=None)))["Prices"]
     assert "because the job's instance type is not known" in entry.unknown
     assert "--instance-type" in entry.how
 
 
-def test_given_one_rule_to_invoke_when_asked_then_the_others_verdicts_are_absent_and_nothing_is_guessed() -> None:
+def test_single_invoked_rule_leaves_other_verdicts_absent() -> None:
     framework = FrameworkState(watermark_s=START, first_step_us=1)
     judged = judged_job(nodes=[Node(framework=framework)], settings={"rule_to_invoke": "LowGPUUtilization"})
     found = named(judged)

@@ -7,16 +7,16 @@ import pytest
 
 from tests.support.judged_jobs import JOB, Node, ended, in_job, judged_job
 from tests.support.verdicts import fired, over, quiet
+from trainguard.core.records import JobRecord, Status
+from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import JobRecord, Status
-from trainguard.report.document import RuleEntry
-from trainguard.report.rule_entries import NODES_WITH_DETAILS, rule_entries
-from trainguard.rules.low_gpu_node import IDLE_TIME
-from trainguard.rules.low_gpu_results import P5
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.job.rule_entries import NODES_WITH_DETAILS, rule_entries
+from trainguard.rules.low_gpu_utilization.node import IDLE_TIME
+from trainguard.rules.low_gpu_utilization.results import P5
 from trainguard.rules.rule_result import Measure
-from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
+from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS
 
 
 def entry(verdict: Verdict, job: JobRecord = JOB, node: Node | None = None, **settings: str) -> RuleEntry:
@@ -28,7 +28,7 @@ def saying(verdict: Verdict, **said: Any) -> Verdict:
     return replace(verdict, result=replace(verdict.result, **said))
 
 
-def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_others_by_status() -> None:
+def test_findings_come_first_by_rank_then_others_by_status() -> None:
     listed = rule_entries(
         judged_job(
             *map(
@@ -84,7 +84,7 @@ def test_given_a_measure_when_listed_then_it_has_its_unit(rule: str, measure: Me
     assert entry(saying(verdict, measured=None)).unit is None
 
 
-def test_given_numbers_with_the_clock_s_noise_when_listed_then_they_are_rounded_for_people() -> None:
+def test_numbers_with_clock_noise_are_rounded() -> None:
     details = {
         "initialization_s": 44.99825692176819,
         "at": (1.00000001, {"x": 1_700_277_419.000991}),
@@ -99,7 +99,7 @@ def test_given_numbers_with_the_clock_s_noise_when_listed_then_they_are_rounded_
     }
 
 
-def test_given_settings_when_listed_then_what_differs_from_the_documented_default_is_named() -> None:
+def test_settings_that_differ_from_the_documented_are_named() -> None:
     found = entry(fired("BatchSize"), BatchSize_window="100", BatchSize_patience="100")
     assert found.changed == ["patience", "window"]
     assert (found.parameters["window"], found.parameters["window_s"]) == (100, None)
@@ -132,36 +132,36 @@ def test_given_settings_when_listed_then_what_differs_from_the_documented_defaul
         (saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400), JOB, None),
     ],
 )
-def test_given_a_verdict_when_listed_then_it_is_recommended_what_to_do_if_there_is_something_to_do(
+def test_recommendation_is_given_where_something_can_be_done(
     verdict: Verdict, job: JobRecord, said: str | None
 ) -> None:
     found = entry(verdict, job).recommendation
     assert found is None if said is None else (found or "").startswith(said)
 
 
-def test_given_a_wrong_setting_when_listed_then_its_correction_is_recommended() -> None:
+def test_correction_of_a_wrong_setting_is_recommended() -> None:
     reason = "BatchSize: parameter BatchSize_window is '-3', expected a whole number from 1 to 2000"
     found = entry(saying(quiet("BatchSize", Status.ERROR), reason=reason), BatchSize_window="-3")
     assert found.recommendation == f"Correct this setting: {reason}."
 
 
-def test_given_framework_metrics_when_a_rule_still_does_not_apply_then_more_of_them_are_not_recommended() -> None:
+def test_framework_metrics_are_not_recommended_where_present() -> None:
     node = Node(framework=FrameworkState(watermark_s=1.0))
     assert entry(quiet("Dataloader", Status.NOT_APPLICABLE), node=node).recommendation is None
 
 
-def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recommends_a_smaller_one() -> None:
+def test_overview_recommends_a_smaller_instance() -> None:
     verdict = saying(quiet("OverallSystemUsage"), oversized=True)
     assert entry(verdict).recommendation == "Try the job on a smaller instance."
     assert entry(quiet("OverallSystemUsage")).recommendation is None
 
 
-def test_given_a_rule_that_another_setting_leaves_out_when_listed_then_the_setting_is_named() -> None:
+def test_setting_that_leaves_out_a_rule_is_named() -> None:
     left_out = entry(quiet("CPUBottleneck", Status.DISABLED), rule_to_invoke="StepOutlier")
     assert left_out.recommendation == "Set rule_to_invoke to ProfilerReport to run it with the others."
 
 
-def test_given_a_rule_over_the_job_with_many_nodes_then_its_worst_node_s_details_stay() -> None:
+def test_joint_rule_keeps_the_details_of_its_worst_node() -> None:
     nodes = [Node(name=f"algo-{number}") for number in range(1, NODES_WITH_DETAILS + 11)]
     details = {node.name: {"steps": 7} for node in nodes}
     verdict = fired("StepOutlier", worst="algo-260/algo-260-7 TRAIN", details=details)

@@ -1,4 +1,4 @@
-"""A week's digest: which jobs are in it, what it says of them, and that foreign text stays text."""
+"""A week's digest: which jobs are in it, what it says about them, and that foreign text stays text."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, quiet, with_rows
-from trainguard.adapters.sns_digest import SnsDigests
-from trainguard.records import JobRecord, JobStatus
-from trainguard.report.weekly_digest import (
+from trainguard.aws.sns_digest import SnsDigests
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.report.fleet.weekly_digest import (
     JOBS_SHOWN,
     OWNERS_SHOWN,
     WeeklyDigest,
+    chat,
     fleet_of_week,
     last_week,
+    mail,
+    subject,
     weekly_digest,
 )
-from trainguard.report.weekly_digest_words import chat, mail, subject
 
 WEEK = datetime.fromtimestamp(MONDAY, UTC)
 WEEK_S = 7 * 24 * HOUR_S
@@ -41,7 +43,7 @@ def digest_of(*jobs: tuple[JobRecord, Rows]) -> WeeklyDigest:
         ("2027-01-04T08:00:00+00:00", "2026-12-28"),
     ],
 )
-def test_given_a_time_when_asked_then_the_week_is_the_last_one_that_is_over(at: str, monday: str) -> None:
+def test_digest_week_is_the_last_complete_one(at: str, monday: str) -> None:
     assert last_week(datetime.fromisoformat(at).timestamp()).date().isoformat() == monday
 
 
@@ -49,7 +51,7 @@ def test_given_a_time_when_asked_then_the_week_is_the_last_one_that_is_over(at: 
     ("ended", "counts"),
     [(MONDAY - 0.001, False), (MONDAY, True), (MONDAY + WEEK_S - 0.001, True), (AFTER, False)],
 )
-def test_given_a_job_s_end_when_summed_up_then_it_is_in_the_week_of_it_alone(ended: float, counts: bool) -> None:
+def test_ended_job_counts_in_the_week_of_its_end_alone(ended: float, counts: bool) -> None:
     of = replace(job(began=ended - 10 * HOUR_S), last_object_at=ended, ended_at=ended)
     before = weekly_digest(
         fleet_of_week(WEEK - timedelta(days=7), stack="", region=""),
@@ -73,7 +75,7 @@ def test_given_jobs_when_summed_up_then_those_that_run_are_apart() -> None:
     assert "1 job runs now; 1 of 1 evaluated have findings. They lost at least USD 3.83 of 38.25" in text
 
 
-def test_given_owners_when_summed_up_then_only_those_with_findings_are_named() -> None:
+def test_only_owners_with_findings_are_named() -> None:
     ann = replace(job("a"), owners={"user": "ann", "team": "nlp"})
     bob = replace(job("b"), owners={"user": "bob"})
     digest = digest_of(with_rows(ann, found(ann)), with_rows(bob))
@@ -103,15 +105,13 @@ def test_given_owners_when_summed_up_then_only_those_with_findings_are_named() -
     ],
     ids=["nothing", "healthy", "unjudged", "unpriced", "partly-priced"],
 )
-def test_given_a_week_when_told_then_what_is_not_known_is_no_all_clear(
-    jobs: list[tuple[JobRecord, Rows]], said: str, line: str
-) -> None:
+def test_unknown_parts_of_a_week_are_no_all_clear(jobs: list[tuple[JobRecord, Rows]], said: str, line: str) -> None:
     digest = digest_of(*jobs)
     assert subject(digest) == f"TrainGuard: {said} in the week of 2026-11-23 (TrainGuard, eu-west-1)"
     assert line in mail(digest)
 
 
-def test_given_many_jobs_when_told_then_the_digest_is_bounded_and_says_what_is_left_out() -> None:
+def test_digest_of_many_jobs_is_bounded_and_says_what_it_omits() -> None:
     digest = digest_of(*many(2_000))
     assert len(digest.jobs) == JOBS_SHOWN
     assert len([each for each in digest.owners if each.kind == "user"]) == OWNERS_SHOWN

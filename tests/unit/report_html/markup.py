@@ -146,7 +146,9 @@ def _names(read: PageRead) -> list[str]:
     faults.extend(f"<th> {each.text!r} has no scope" for each in read.of("th") if "scope" not in each.attributes)
     for drawing in read.of("svg"):
         hidden = drawing.attributes.get("aria-hidden") == "true"
-        named = drawing.attributes.get("role") == "img" and (drawing.text or drawing.attributes.get("aria-label"))
+        named = drawing.attributes.get("role") in {"img", "group"} and (
+            drawing.text or drawing.attributes.get("aria-label")
+        )
         if not (hidden or named):
             faults.append(f"an <svg class={drawing.attributes.get('class')}> has no name")
     faults.extend(f"<{each.tag}> says nothing" for each in read.of(*NAMED) if not each.text.strip())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import (
     FindingEntry,
     JobSummary,
@@ -10,7 +11,6 @@ from trainguard.report.document import (
     NodeCoverage,
     NotCollected,
     Report,
-    RuleEntry,
     Span,
     Spending,
     Verdict,

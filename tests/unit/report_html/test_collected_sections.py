@@ -4,10 +4,10 @@ import pytest
 
 from tests.unit.report_html.reports import fired
 from tests.unit.report_html.test_sections import rendered, section
-from trainguard.rules.details import Details
-from trainguard.rules.gpu_problems import GpuHealth, HealthDetails
-from trainguard.rules.hung_details import HungDetails, HungNode
-from trainguard.rules.straggler import RankPace, StragglerDetails
+from trainguard.render.details import Details
+from trainguard.rules.gpu_health.problems import GpuHealth, HealthDetails
+from trainguard.rules.hung_job.facts import HungDetails, HungNode
+from trainguard.rules.straggler.rule import RankPace, StragglerDetails
 
 HEALTH = HealthDetails({"gpu3": GpuHealth(["xid"], {"79": 2}, 1, 1_200.0, 4, 10, 16.0)})
 HUNG = HungDetails({"algo-1": HungNode(["gpu0"], ["gpu1"], {"gpu0": 110.0}, {"gpu0": 400.0}, 240.0)}, {"rank1": "41"})

@@ -39,7 +39,7 @@ def hostile() -> str:
     return render_report(report(*rules, findings=findings, text=HOSTILE))
 
 
-def test_given_markup_in_every_text_when_rendered_then_it_is_text(hostile: str) -> None:
+def test_markup_in_any_text_is_shown_as_text(hostile: str) -> None:
     page = read_page(hostile)
     assert faults_of(hostile) == []
     assert not page.of("img")
@@ -48,17 +48,17 @@ def test_given_markup_in_every_text_when_rendered_then_it_is_text(hostile: str) 
     assert "{{7*7}}" in page.text
 
 
-def test_given_unseen_characters_when_rendered_then_they_are_replaced(hostile: str) -> None:
+def test_invisible_characters_are_replaced(hostile: str) -> None:
     unseen = [character for character in "\u202e\x00\x1b" if character in hostile]
     assert not unseen
     assert "\ufffd" in hostile
 
 
-def test_given_the_sample_of_hostile_names_when_rendered_then_the_page_is_sound() -> None:
+def test_page_with_the_sample_of_hostile_names_is_valid() -> None:
     assert faults_of(render_report(hostile_report())) == []
 
 
-def test_given_endless_names_when_rendered_then_they_are_shortened() -> None:
+def test_endless_names_are_shortened() -> None:
     long = "n" * 10_000
     rules = [fired("LowGPUUtilization", low_gpu(3, 3, name=long), reason=long, recommendation=long)]
     page = render_report(report(*rules, text=long))
@@ -67,11 +67,11 @@ def test_given_endless_names_when_rendered_then_they_are_shortened() -> None:
 
 
 @given(st.text(max_size=60), anything)
-def test_given_any_text_and_any_details_when_rendered_then_the_page_is_sound(text: str, details: Any) -> None:
+def test_page_with_any_text_and_details_is_valid(text: str, details: Any) -> None:
     rules = [fired("NewRule", {text: details}, reason=text, worst=text), entry("BatchSize", {"algo-1": details})]
     assert faults_of(render_report(report(*rules, text=text))) == []
 
 
-def test_given_two_rules_of_one_unknown_name_when_rendered_then_each_has_its_own_place() -> None:
+def test_two_rules_of_one_unknown_name_have_own_anchors() -> None:
     twice = report(fired("New rule", {"a": 1}), fired("New rule", {"a": 2}))
     assert faults_of(render_report(twice)) == []

@@ -12,17 +12,17 @@ from tests.support.report_samples import bad_report, state_report
 from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import entry, finding, fired, low_gpu, report
 from trainguard.report.document import NotCollected, Report, Verdict
-from trainguard.report.html.page import UnsafeCodeError, breakable, render_page, sentence, told
+from trainguard.report.html.page import UnsafeCodeError, breakable, render_page, sentence, with_times
 from trainguard.report.html.render import render_report
 
 
-def test_given_a_judged_job_when_rendered_then_its_page_is_sound_and_small(judged: Report) -> None:
+def test_page_of_a_judged_job_is_valid_and_small(judged: Report) -> None:
     page = render_report(judged)
     assert faults_of(page) == []
     assert len(page) < 400_000
 
 
-def test_given_a_report_when_rendered_then_landmarks_and_the_skip_link_are_there() -> None:
+def test_report_has_landmarks_and_a_skip_link() -> None:
     page = read_page(render_report(report(entry("BatchSize"))))
     assert [page.of(tag)[0].attributes.get("lang", tag) for tag in ("html", "header", "nav", "main", "footer")] == [
         "en",
@@ -36,7 +36,7 @@ def test_given_a_report_when_rendered_then_landmarks_and_the_skip_link_are_there
 
 
 @pytest.mark.parametrize("sample", [bad_report, state_report])
-def test_given_a_page_when_its_policy_is_read_then_it_allows_its_own_style_and_script_and_nothing_else(
+def test_page_policy_allows_only_its_own_style_and_script(
     sample: Callable[[], Report],
 ) -> None:
     page = render_report(sample())
@@ -63,7 +63,7 @@ def test_given_a_page_when_searched_then_it_names_no_other_place() -> None:
     assert "url(" not in read_page(page).of("style")[0].text
 
 
-def test_given_levels_of_a_verdict_when_rendered_then_each_has_its_word_and_its_sign() -> None:
+def test_each_verdict_level_has_its_word_and_sign() -> None:
     words = {}
     for level in ("healthy", "attention", "unhealthy", "unknown"):
         verdict = Verdict(health="H.", change="C.", cost="M.", level=level)
@@ -82,14 +82,14 @@ def test_given_levels_of_a_verdict_when_rendered_then_each_has_its_word_and_its_
     assert read_page(render_report(running)).by_id["verdict-title"].text.strip() == "Not known yet"
 
 
-def test_given_key_figures_when_rendered_then_money_waste_gpus_and_time_are_told() -> None:
+def test_key_figures_include_money_waste_gpus_and_time() -> None:
     text = " ".join(read_page(render_report(report(entry("BatchSize")))).text.split())
     for shown in ("Cost USD 11.75", "Wasted 75 % USD 8.80 of the paid time", "Duration 40 min"):
         assert shown in text
     assert "GPUs 16 2 \N{MULTIPLICATION SIGN} ml.p4d.24xlarge" in text
 
 
-def test_given_rules_when_rendered_then_the_table_keeps_their_order_and_links_to_sections() -> None:
+def test_rule_table_keeps_its_order_and_links_to_sections() -> None:
     rules = [fired("LowGPUUtilization", low_gpu(1, 2), changed=["window"]), entry("BatchSize"), entry("Dataloader")]
     page = read_page(render_report(report(*rules, findings=[finding("LowGPUUtilization")])))
     table = page.by_id["rules"].text
@@ -101,7 +101,46 @@ def test_given_rules_when_rendered_then_the_table_keeps_their_order_and_links_to
     assert "Parameters (1 changed)" in table
 
 
-def test_given_changed_parameters_when_rendered_then_they_come_first_and_what_no_rule_uses_is_left_out() -> None:
+def test_the_fault_and_its_charts_stand_before_the_rules() -> None:
+    page = read_page(render_report(bad_report()))
+    order = [each.attributes["id"] for each in page.of("section")]
+    fault = ["verdict", "rule-LowGPUUtilization", "rule-CPUBottleneck", "timelines"]
+    assert order[:4] == fault
+    assert order.index("rules") > order.index("job") > 3
+
+
+def test_rules_that_do_not_apply_are_collapsed() -> None:
+    skipped = [entry("BatchSize", status="NOT_APPLICABLE"), entry("Dataloader", status="DISABLED")]
+    page = read_page(render_report(report(entry("CPUBottleneck"), *skipped)))
+    folded = next(each for each in page.of("details") if "folded" in each.attributes["class"])
+    assert "2 rules do not apply to this job, or are disabled" in folded.text
+    names = [name for name in ("BatchSize", "Dataloader", "CPUBottleneck") if name in folded.text.replace("\n", "")]
+    assert names == ["BatchSize", "Dataloader"]
+    assert page.by_id["rules"].text.count("CPUBottleneck") == 1
+
+
+def test_advice_is_named_as_such_and_a_reason_is_not() -> None:
+    rules = [fired("LowGPUUtilization"), entry("BatchSize"), entry("CPUBottleneck", recommendation="Use the loader.")]
+    page = read_page(render_report(report(*rules, findings=[finding("LowGPUUtilization")])))
+    table = " ".join(page.by_id["rules"].text.split())
+    assert table.count("What to do Raise the batch size.") == 1
+    assert table.count("Good to know Use the loader.") == 1
+    assert table.count("All is as it should be.") == 2
+    assert "Recommendation" not in table
+
+
+def test_the_summary_says_verdict_findings_and_where() -> None:
+    page = read_page(render_report(bad_report()))
+    text = page.by_id["summary"].text
+    assert text.startswith("bert-large-slow: Unhealthy\nThe job leaves a third of its GPU time unused.\n")
+    assert "Change first: Raise the batch size.\n" in text
+    assert "- LowGPUUtilization (critical): 2026-07-01 00:10 to 00:25 UTC: 95 %" in text
+    assert "\n  algo-1: gpu3, 2026-07-01 00:10:00 UTC, 15 min\n" in text
+    assert text.endswith("Cost USD 59.30, Wasted 31 %, GPUs 16, Duration 60 min")
+    assert page.by_id["summary"].attributes.keys() >= {"hidden"}
+
+
+def test_changed_parameters_come_first_and_unused_are_omitted() -> None:
     parameters = {"scan_interval_us": 60_000_000, "threshold": 50.0, "window": 20}
     page = render_report(report(entry("BatchSize", parameters=parameters, changed=["window"])))
     table = " ".join(read_page(page).by_id["rules"].text.split())
@@ -109,7 +148,7 @@ def test_given_changed_parameters_when_rendered_then_they_come_first_and_what_no
     assert "scan_interval_us" not in table
 
 
-def test_given_parameters_when_rendered_then_numbers_have_their_units_and_what_is_not_set_is_left_out() -> None:
+def test_parameters_have_units_and_unset_ones_are_omitted() -> None:
     parameters = {"threshold": 50.0, "gpu_fraction": 0.5, "patience": 1_000, "patience_s": None}
     page = render_report(report(entry("CPUBottleneck", parameters=parameters), entry("Mine", parameters={"limit": 3})))
     table = " ".join(read_page(page).by_id["rules"].text.split())
@@ -119,7 +158,7 @@ def test_given_parameters_when_rendered_then_numbers_have_their_units_and_what_i
     assert "limit 3" in table
 
 
-def test_given_findings_that_explain_each_other_when_rendered_then_each_says_how_the_verdict_counts_them() -> None:
+def test_linked_findings_say_how_the_verdict_counts_them() -> None:
     findings = [
         replace(finding("CPUBottleneck"), wasted_share=0.676),
         replace(finding("LowGPUUtilization"), wasted_share=0.706, explained_by="CPUBottleneck"),
@@ -138,20 +177,20 @@ def test_given_findings_that_explain_each_other_when_rendered_then_each_says_how
     assert all(words in page.by_id[f"rule-{rule}"].text for rule, words in said.items())
 
 
-def test_given_what_was_not_collected_when_rendered_then_code_is_code_and_markup_in_it_is_text() -> None:
+def test_not_collected_section_shows_code_and_escapes_markup() -> None:
     lacking = NotCollected(what="Steps", unknown="How long.", how="Set `a=<b>` or `c`; <i>not</i> d.")
     page = render_report(replace(report(entry("BatchSize")), not_collected=[lacking]))
     assert "Set <code>a=&lt;b&gt;</code> or <code>c</code>; &lt;i&gt;not&lt;/i&gt; d." in page
 
 
-def test_given_nothing_to_show_when_rendered_then_there_is_no_empty_section() -> None:
+def test_empty_sections_are_not_rendered() -> None:
     empty = report(entry("BatchSize"), not_collected=[], coverage=[])
     page = read_page(render_report(empty))
     assert [each.attributes["id"] for each in page.of("section")] == ["verdict", "job", "rules"]
     assert {link for link in page.links if link not in {"#content"}} == {"#verdict", "#job", "#rules"}
 
 
-def test_given_a_finding_explained_by_another_when_rendered_then_it_links_there() -> None:
+def test_explained_finding_links_to_its_cause() -> None:
     rules = [fired("CPUBottleneck"), fired("LowGPUUtilization")]
     explained = finding("LowGPUUtilization", explained_by="CPUBottleneck")
     page = read_page(render_report(report(*rules, findings=[finding("CPUBottleneck"), explained])))
@@ -161,14 +200,14 @@ def test_given_a_finding_explained_by_another_when_rendered_then_it_links_there(
 @pytest.mark.parametrize(
     ("final", "said"), [(False, "within seconds of a fire"), (True, "from the rules' state alone")]
 )
-def test_given_a_report_from_state_when_rendered_then_it_says_how_to_get_the_full_one(final: bool, said: str) -> None:
+def test_report_from_state_says_how_to_get_the_full_one(final: bool, said: str) -> None:
     text = read_page(render_report(report(entry("BatchSize"), final=final))).text
     assert said in text
     assert "trainguard report bert" in text
     assert "trainguard report bert" not in read_page(render_report(bad_report())).text
 
 
-def test_given_faulty_streams_when_rendered_then_they_come_first_with_what_was_not_used() -> None:
+def test_faulty_streams_come_first_with_what_was_not_used() -> None:
     page = read_page(render_report(state_report()))
     assert page.by_id["coverage"].text.count("system") >= 1
     table = " ".join(read_page(render_report(report(entry("BatchSize")))).by_id["coverage"].text.split())
@@ -178,7 +217,7 @@ def test_given_faulty_streams_when_rendered_then_they_come_first_with_what_was_n
 
 
 @pytest.mark.parametrize(("styles", "script"), [("</style>", ""), ("", "a</SCRIPT>"), ("", "<!--"), ("", "a\r\nb")])
-def test_given_code_that_ends_its_element_when_rendered_then_it_is_refused(styles: str, script: str) -> None:
+def test_code_that_would_end_its_element_is_refused(styles: str, script: str) -> None:
     with pytest.raises(UnsafeCodeError, match="ends the element"):
         render_page("report.html.j2", styles=styles, script=script)
 
@@ -187,7 +226,7 @@ def test_given_code_that_ends_its_element_when_rendered_then_it_is_refused(style
     ("text", "shown"),
     [("in 3 of 4", "In 3 of 4"), ("gpu0 on algo-1", "gpu0 on algo-1"), ("algo-1 has 4", "algo-1 has 4"), ("", "")],
 )
-def test_given_a_sentence_when_begun_then_only_words_get_a_capital_letter(text: str, shown: str) -> None:
+def test_only_words_are_capitalized_at_the_start_of_a_sentence(text: str, shown: str) -> None:
     assert sentence(text) == shown
 
 
@@ -200,16 +239,14 @@ def test_given_a_sentence_when_begun_then_only_words_get_a_capital_letter(text: 
         ("at 10:35, 2026-07-14", []),
     ],
 )
-def test_given_times_in_a_sentence_when_written_then_the_script_can_find_them_and_the_words_stay(
-    text: str, times: list[str]
-) -> None:
-    read = read_page(f"<p>{told(text)}</p>")
+def test_times_in_a_sentence_are_marked_and_words_are_kept(text: str, times: list[str]) -> None:
+    read = read_page(f"<p>{with_times(text)}</p>")
     assert [each.attributes["datetime"] for each in read.of("time")] == times
     assert read.of("p")[0].text.split() == text.split()
-    assert told("71.3 % <b>") == "71.3\N{NO-BREAK SPACE}% &lt;b&gt;"
+    assert with_times("71.3 % <b>") == "71.3\N{NO-BREAK SPACE}% &lt;b&gt;"
 
 
-def test_given_a_rules_name_when_written_then_a_line_may_break_between_its_words() -> None:
+def test_rule_name_may_be_wrapped_between_its_words() -> None:
     assert breakable("LowGPUUtilization") == "LowGPU<wbr>Utilization"
     assert breakable("<b>") == "&lt;b&gt;"
 
@@ -218,7 +255,7 @@ def _allowed(code: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
 
 
-def test_given_pages_of_the_run_when_rendered_then_plain_ones_are_links() -> None:
+def test_plain_run_pages_are_rendered_as_links() -> None:
     made = report(entry("BatchSize"))
     links = {"MLflow": "https://mlflow.example.com/#/runs/a1", "run": "javascript:hacked()"}
     page = read_page(render_report(replace(made, job=replace(made.job, run_links=links))))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.report.html.numbers import (
+from trainguard.render.numbers import (
     NOTHING,
     duration,
     moment,
@@ -18,17 +18,16 @@ from trainguard.report.html.numbers import (
     seconds,
     share,
 )
-from trainguard.report.html.plots import strips
-from trainguard.report.html.plots.bins import MOST_COLUMNS, join_bins
-from trainguard.report.html.plots.charts import HEIGHT, WIDTH, Line, histogram, lines_over
-from trainguard.report.html.plots.scale import PERCENT, between, of_durations, tick_labels, up_from_zero
-from trainguard.report.html.plots.svg import element, text, title
+from trainguard.render.plots import strips
+from trainguard.render.plots.charts import HEIGHT, MOST_COLUMNS, WIDTH, Line, histogram, join_bins, lines_over
+from trainguard.render.plots.scale import PERCENT, between, of_durations, tick_labels, up_from_zero
+from trainguard.render.plots.svg import element, text, title
 
 positive = st.floats(1e-6, 1e12)
 
 
 @given(positive)
-def test_given_a_highest_value_when_scaled_then_it_fits_under_few_round_ticks(highest: float) -> None:
+def test_scale_fits_the_highest_value_with_few_round_ticks(highest: float) -> None:
     scale = up_from_zero(highest)
     assert scale.ticks[0] == 0.0
     assert highest <= scale.high * (1 + 1e-9)
@@ -37,7 +36,7 @@ def test_given_a_highest_value_when_scaled_then_it_fits_under_few_round_ticks(hi
 
 
 @given(positive, positive)
-def test_given_two_values_when_scaled_then_places_keep_their_order(one: float, other: float) -> None:
+def test_scaled_positions_keep_the_order_of_values(one: float, other: float) -> None:
     low, high = sorted((one, other))
     for scale in (between(low, high), of_durations(low, high)):
         assert 0.0 <= scale.at(low) <= scale.at((low + high) / 2.0) <= scale.at(high) <= 100.0
@@ -55,11 +54,11 @@ def test_given_two_values_when_scaled_then_places_keep_their_order(one: float, o
         (4_000.0, "0 1,000 2,000 3,000 4,000"),
     ],
 )
-def test_given_a_scale_when_labelled_then_ticks_have_the_decimals_they_need(highest: float, labels: str) -> None:
+def test_tick_labels_have_the_decimals_they_need(highest: float, labels: str) -> None:
     assert tick_labels(up_from_zero(highest).ticks) == labels.split()
 
 
-def test_given_durations_that_differ_by_much_when_scaled_then_the_scale_is_logarithmic() -> None:
+def test_widely_spread_durations_use_a_logarithmic_scale() -> None:
     assert not of_durations(0.3, 0.5).logarithmic
     scale = of_durations(0.1, 10.0)
     assert scale.logarithmic
@@ -67,7 +66,7 @@ def test_given_durations_that_differ_by_much_when_scaled_then_the_scale_is_logar
 
 
 @given(st.dictionaries(st.integers(1, 400), st.integers(1, 10_000), min_size=1, max_size=300))
-def test_given_stored_bins_when_joined_then_no_count_is_lost_and_columns_are_few(stored: dict[int, int]) -> None:
+def test_joined_bins_lose_no_count_and_are_few(stored: dict[int, int]) -> None:
     held = sorted(stored.items())
     lower = [1_000.0 * 1.01**index for index, _ in held]
     upper = [1_000.0 * 1.01 ** (index + 1) for index, _ in held]
@@ -79,56 +78,56 @@ def test_given_stored_bins_when_joined_then_no_count_is_lost_and_columns_are_few
     assert bins.edges[-1] >= upper[-1] * 0.9999
 
 
-def test_given_neighbouring_bins_of_one_ratio_when_joined_then_none_is_left_empty_between() -> None:
+def test_joined_bins_of_one_ratio_leave_no_empty_gap() -> None:
     lower = [1.02**index for index in range(200)]
     bins = join_bins(lower, [each * 1.02 for each in lower], [7] * 200)
     assert set(bins.counts[:-1]) == {28}
 
 
 @pytest.mark.parametrize("counts", [[], [1]])
-def test_given_edges_that_do_not_fit_when_joined_then_it_is_refused(counts: list[int]) -> None:
+def test_edges_that_do_not_fit_are_refused(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="do not fit"):
         join_bins([1.0, 2.0][: 2 * len(counts)], [2.0][: len(counts)], counts)
 
 
-def test_given_a_value_when_drawn_as_a_bar_then_its_length_is_its_share_and_the_limit_stands_at_its_place() -> None:
-    drawn = strips.bar(70.5, PERCENT, said="seventy", tone="hot", limits=[strips.Limit(50.0, "threshold")])
+def test_bar_length_is_the_share_with_the_limit_at_its_place() -> None:
+    drawn = strips.bar(70.5, PERCENT, alt="seventy", tone="hot", limits=[strips.Limit(50.0, "threshold")])
     assert '<rect x="0%" width="70.5%"' in drawn
     assert '<line x1="50%" x2="50%"' in drawn
     assert "<title>seventy</title>" in drawn
 
 
 @pytest.mark.parametrize("value", [-5.0, 0.0, 250.0])
-def test_given_a_value_beyond_the_scale_when_drawn_then_it_stays_on_the_strip(value: float) -> None:
-    widths = [float(each) for each in re.findall(r'width="([\d.]+)%"', strips.bar(value, PERCENT, said="x"))]
+def test_value_beyond_the_scale_stays_on_the_strip(value: float) -> None:
+    widths = [float(each) for each in re.findall(r'width="([\d.]+)%"', strips.bar(value, PERCENT, alt="x"))]
     assert all(0.0 < width <= 100.0 for width in widths)
 
 
-def test_given_unknown_values_when_drawn_then_only_the_known_ones_are() -> None:
-    empty = strips.box(strips.Box(None, None, None, None, None, (None, None)), PERCENT, said="nothing")
+def test_unknown_values_are_not_drawn() -> None:
+    empty = strips.box(strips.Box(None, None, None, None, None, (None, None)), PERCENT, alt="nothing")
     assert "<rect" not in empty
     assert "<circle" not in empty
-    assert "<rect" not in strips.bar(None, PERCENT, said="nothing")
+    assert "<rect" not in strips.bar(None, PERCENT, alt="nothing")
 
 
-def test_given_parts_when_drawn_then_they_lie_end_to_end_and_small_ones_have_no_label() -> None:
-    drawn = strips.parts_of_whole([("start", 0.02, "s2"), ("loop", 0.98, "s1")], said="job")
+def test_parts_are_adjacent_and_small_ones_have_no_label() -> None:
+    drawn = strips.parts_of_whole([("start", 0.02, "s2"), ("loop", 0.98, "s1")], alt="job")
     assert re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%"', drawn) == [("0", "2"), ("2", "98")]
     assert re.findall(r"<text[^>]*>([^<]*)", drawn) == ["loop"]
 
 
-def test_given_a_bar_that_is_shorter_than_its_axis_when_drawn_then_titles_are_shares_of_the_bar() -> None:
-    drawn = strips.parts_of_whole([("host", 0.1, "s1"), ("gpu", 0.3, "s2")], said="step 7", whole=0.4)
+def test_titles_of_a_short_bar_are_shares_of_the_bar() -> None:
+    drawn = strips.parts_of_whole([("host", 0.1, "s1"), ("gpu", 0.3, "s2")], alt="step 7", whole=0.4)
     assert re.findall(r"<title>([^<]*)", drawn) == ["host: 25 %", "gpu: 75 %"]
     assert re.findall(r'width="([\d.]+)%" y', drawn) == ["10", "30"]
-    bare = strips.parts_of_whole([("", 1.0, "s1")], said="131 ms, 29.2 % of all kernels")
+    bare = strips.parts_of_whole([("", 1.0, "s1")], alt="131 ms, 29.2 % of all kernels")
     assert re.findall(r"<title>([^<]*)", bare) == ["131 ms, 29.2 % of all kernels"]
 
 
-def test_given_a_histogram_when_drawn_then_all_of_it_lies_in_its_frame() -> None:
+def test_histogram_lies_wholly_in_its_frame() -> None:
     bins = join_bins([0.4, 4.9], [0.41, 5.0], [3_000, 1])
     lines = [Line(0.5, "mean", "mean"), Line(9.0, "threshold")]
-    drawn = histogram(bins, said="steps", across="s", up="steps", lines=lines)
+    drawn = histogram(bins, alt="steps", across="s", up="steps", lines=lines)
     for x, y, width, height in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', drawn):
         assert 0.0 <= float(x) <= float(x) + float(width) <= WIDTH
         assert 0.0 <= float(y) <= float(y) + float(height) <= HEIGHT
@@ -136,14 +135,14 @@ def test_given_a_histogram_when_drawn_then_all_of_it_lies_in_its_frame() -> None
     assert "threshold" in drawn
 
 
-def test_given_lines_when_drawn_then_each_has_a_point_a_value_and_its_own_colour() -> None:
-    drawn = lines_over({"gpu0": [10.0, 20.0, 30.0], "gpu1": [5.0]}, step=5.0, said="floors", across="min", up=PERCENT)
+def test_each_line_has_a_point_a_value_and_its_own_colour() -> None:
+    drawn = lines_over({"gpu0": [10.0, 20.0, 30.0], "gpu1": [5.0]}, step=5.0, alt="floors", across="min", up=PERCENT)
     assert [len(points.split()) for points in re.findall(r'points="([^"]+)"', drawn)] == [3, 1]
     assert 'class="series s1"' in drawn
     assert 'class="series s2"' in drawn
 
 
-def test_given_markup_in_texts_and_attributes_when_drawn_then_it_is_escaped() -> None:
+def test_markup_in_drawn_texts_and_attributes_is_escaped() -> None:
     drawn = element("svg", title("</title><script>"), text("<b>&"), class_='"><script>')
     assert "<script>" not in drawn
     assert "&lt;b&gt;&amp;" in drawn

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tests.unit.report_html.markup import Element, PageRead, faults_of, read_page
 from tests.unit.report_html.reports import box, entry, finding, fired, low_gpu, report
-from trainguard.report.document import Report, RuleEntry
-from trainguard.report.html.numbers import NOTHING
-from trainguard.report.html.numbers import share as write_share
+from trainguard.render.numbers import NOTHING
+from trainguard.render.numbers import share as write_share
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.document import Report
 from trainguard.report.html.render import render_report
-from trainguard.report.html.sections.build import sections_of, writer_of
+from trainguard.report.html.rule_sections import shown_rules, writer_of
 from trainguard.rules.registry import RULE_NAMES, SPECS
 
 RATHER_MANY = 128
@@ -36,7 +37,7 @@ IN_TABLES = {"GPUHealth", "HungJob", "Straggler"}
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULE_NAMES if rule not in IN_TABLES])
-def test_given_a_judged_job_when_rendered_then_each_rule_has_plots_of_its_own(judged: Report, rule: str) -> None:
+def test_each_rule_of_a_judged_job_has_its_own_plots(judged: Report, rule: str) -> None:
     found = next(each for each in judged.rules if each.rule == rule)
     blocks = writer_of(str(SPECS[rule].section))(found)
     assert "table" in {block.block for block in blocks}
@@ -45,21 +46,21 @@ def test_given_a_judged_job_when_rendered_then_each_rule_has_plots_of_its_own(ju
     assert page.by_id[f"rule-{rule}"].tag == "section"
 
 
-def test_given_specs_when_their_sections_are_resolved_then_each_rule_has_one_and_only_the_report_has_none() -> None:
+def test_every_rule_but_the_report_has_one_section() -> None:
     assert {rule for rule, spec in SPECS.items() if spec.section is not None} == set(RULE_NAMES)
     assert all(callable(writer_of(spec.section)) for spec in SPECS.values() if spec.section is not None)
 
 
-def test_given_a_judged_job_when_rendered_then_what_fired_and_the_overviews_are_open_and_the_rest_is_folded(
+def test_fired_rules_and_overviews_are_open_and_others_folded(
     judged: Report,
 ) -> None:
-    for each in sections_of(judged):
+    for each in shown_rules(judged):
         assert each.is_open is (SPECS[each.entry.rule].informs_only or each.entry.times_fired > 0)
-    assert {each.is_open for each in sections_of(judged)} == {True, False}
+    assert {each.is_open for each in shown_rules(judged)} == {True, False}
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
-def test_given_details_of_another_shape_when_rendered_then_they_are_listed(rule: str) -> None:
+def test_details_of_another_shape_are_listed(rule: str) -> None:
     page = rendered(fired(rule, {"algo-1": {"gpus": [1, 2, 3], "what": {"is": "new"}, "level": 12.5}}))
     text = section(page, rule)
     listed = "algo-1 / what / is" in text or rule in {"OverallFrameworkMetrics", "StepOutlier", "LoadBalancing"}
@@ -68,7 +69,7 @@ def test_given_details_of_another_shape_when_rendered_then_they_are_listed(rule:
 
 
 @given(st.sampled_from(RULE_NAMES), st.data())
-def test_given_a_judged_rule_with_anything_in_a_field_when_rendered_then_the_page_is_sound(
+def test_page_of_a_rule_with_any_field_value_is_valid(
     judged_details: dict[str, str], rule: str, data: st.DataObject
 ) -> None:
     nothing: st.SearchStrategy[Any] = st.sampled_from([None, [], {}])
@@ -90,7 +91,7 @@ def judged_details(judged: Report) -> dict[str, str]:
     return {each.rule: json.dumps(each.details) for each in judged.rules}
 
 
-def test_given_a_low_gpu_when_rendered_then_its_box_stands_at_its_quantiles_with_both_thresholds() -> None:
+def test_box_of_a_low_gpu_has_its_quantiles_and_both_thresholds() -> None:
     page = rendered(fired("LowGPUUtilization", low_gpu(1, 1)))
     boxes = [each for each in drawn(page, "box") if each.attributes["width"] != "16"]
     assert [(each.attributes["x"], each.attributes["width"]) for each in boxes] == [("17%", "8%")]
@@ -102,7 +103,7 @@ def test_given_a_low_gpu_when_rendered_then_its_box_stands_at_its_quantiles_with
     assert "Never used on algo-1: gpu9." in section(page, "LowGPUUtilization")
 
 
-def test_given_many_nodes_when_rendered_then_the_worst_are_in_full_and_the_rest_in_a_table_of_a_line_each() -> None:
+def test_worst_nodes_are_shown_in_full_and_others_in_a_table() -> None:
     page = rendered(fired("LowGPUUtilization", low_gpu(RATHER_MANY, 2), worst="algo-77/gpu1"))
     text = section(page, "LowGPUUtilization")
     assert text.index("algo-77 / gpu0") < text.index("algo-60 / gpu0") < text.index("algo-120 / gpu0")
@@ -112,7 +113,7 @@ def test_given_many_nodes_when_rendered_then_the_worst_are_in_full_and_the_rest_
     assert folded.text.count("algo-") == 120
 
 
-def test_given_batch_sizes_when_rendered_then_cpu_gpus_and_memory_have_their_own_thresholds() -> None:
+def test_batch_size_has_own_thresholds_for_cpu_gpus_and_memory() -> None:
     details = {
         "algo-1": {
             "cpu": box(20, window_p95=33.0),
@@ -130,7 +131,7 @@ def test_given_batch_sizes_when_rendered_then_cpu_gpus_and_memory_have_their_own
     assert "Activity, not use." in text
 
 
-def test_given_unlike_gpus_when_rendered_then_distances_are_told_both_ways_and_the_lagging_one_is_marked() -> None:
+def test_gpu_distances_go_both_ways_and_the_slow_gpu_is_marked() -> None:
     bins = {"gpu0": [0] * 40 + [9] + [0] * 10, "gpu1": [0, 5] + [0] * 49, "gpu2": [0] * 40 + [7] + [0] * 10}
     distances = {"gpu0": {"gpu1": 0.8}, "gpu1": {"gpu2": 0.7}}
     node = {"workloads": bins, "distances": distances, "means": {"gpu0": 81.0, "gpu1": 3.0, "gpu2": 80.0}}
@@ -142,7 +143,7 @@ def test_given_unlike_gpus_when_rendered_then_distances_are_told_both_ways_and_t
     assert tones == ["bin plain", "bin hot", "bin plain"]
 
 
-def test_given_several_nodes_when_rendered_then_the_distances_of_the_worst_are_open_and_the_others_folded() -> None:
+def test_distances_of_the_worst_node_are_open_and_others_folded() -> None:
     means = {"gpu0": 81.0, "gpu1": 3.0, "gpu2": 80.0}
     nodes = {f"algo-{node}": {"means": means, "distances": {"gpu0": {"gpu1": 0.5 + node / 100}}} for node in (1, 2, 3)}
     page = rendered(fired("LoadBalancing", nodes, parameters={"threshold": 0.5}))
@@ -152,7 +153,7 @@ def test_given_several_nodes_when_rendered_then_the_distances_of_the_worst_are_o
     assert ("of algo-1" in folded, "of algo-2" in folded, "of algo-3" in folded) == (True, True, False)
 
 
-def test_given_bottlenecks_when_rendered_then_minutes_with_and_without_are_paired() -> None:
+def test_minutes_with_and_without_bottlenecks_are_paired() -> None:
     def share(kind: str, hit: float, clean: float) -> dict[str, Any]:
         return {kind: f"the {kind}", "with_bottlenecks_percent": hit, "without_percent": clean}
 
@@ -192,7 +193,7 @@ NO_SLOW_STEPS = {
 }
 
 
-def test_given_steps_without_spread_when_rendered_then_a_histogram_is_drawn_all_the_same() -> None:
+def test_histogram_of_identical_steps_is_drawn() -> None:
     stats = dict.fromkeys(("mean", "max", "p99", "p95", "p50", "min"), 0.4)
     series = {
         "process": "algo-1-905",
@@ -214,7 +215,7 @@ def test_given_steps_without_spread_when_rendered_then_a_histogram_is_drawn_all_
     assert all("nan" not in each.attributes.values() for each in page.elements)
 
 
-def test_given_steps_when_rendered_then_the_threshold_stands_where_the_parameter_puts_it() -> None:
+def test_step_threshold_is_where_its_parameter_puts_it() -> None:
     stats = {"mean": 0.4, "max": 0.9, "p99": 0.5, "p95": 0.45, "p50": 0.39, "min": 0.3}
     histogram = {"lower_us": [300_000, 890_000], "upper_us": [309_000, 900_000], "counts": [299, 1]}
     series = {
@@ -237,7 +238,7 @@ def test_given_steps_when_rendered_then_the_threshold_stands_where_the_parameter
     assert {"mean 400 ms", "threshold 650 ms"} <= {each.text for each in drawn(page, "limit-label")}
 
 
-def test_given_an_initialization_when_rendered_then_its_bar_is_in_minutes_like_the_threshold() -> None:
+def test_initialization_bar_is_in_minutes_as_the_threshold() -> None:
     details = {"initialization_s": 1_500.0, "step_seen": True}
     page = rendered(fired("MaxInitializationTime", details, parameters={"threshold": 20.0}))
     assert "until the first step 25 min" in section(page, "MaxInitializationTime")
@@ -245,7 +246,7 @@ def test_given_an_initialization_when_rendered_then_its_bar_is_in_minutes_like_t
     assert [each.attributes["x1"] for each in drawn(page, "limit")] == ["80%"]
 
 
-def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by_side() -> None:
+def test_framework_shares_and_times_are_side_by_side() -> None:
     operators = {f"aten::op{number}": 10.0 - 0.5 * number for number in range(14)}
     details = {
         "processes": 1,
@@ -262,13 +263,13 @@ def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by
     assert "together" not in text.replace("7.5 % together", "")
 
 
-def test_given_framework_times_of_some_processes_when_rendered_then_nobody_takes_their_sum_for_the_job_s_time() -> None:
+def test_sum_over_processes_is_not_presented_as_job_time() -> None:
     details = {"processes": 4, "ratio": {}, "phase": {"others": 100.0}, "phase_time": {"others": 66_300_000}}
     text = section(rendered(entry("OverallFrameworkMetrics", {"algo-1": details})), "OverallFrameworkMetrics")
     assert "Share Time, 4 processes together between steps 100 % 66.3 s" in text
 
 
-def test_given_usage_when_rendered_then_percentages_and_bytes_have_scales_of_their_own() -> None:
+def test_percentages_and_bytes_of_usage_have_own_scales() -> None:
     metrics = {
         "GPU": {"min": 10.0, "p50": 20.0, "p95": 30.0, "p99": 40.0, "max": 50.0},
         "Network": {"min": 1e6, "p50": 2e6, "p95": 3e6, "p99": 4e6, "max": 5e6},
@@ -281,7 +282,7 @@ def test_given_usage_when_rendered_then_percentages_and_bytes_have_scales_of_the
     assert [(each["x"], each["width"]) for each in boxes] == [("10%", "20%"), ("20%", "40%")]
 
 
-def test_given_loaders_when_rendered_then_their_bar_is_in_percent_of_the_cores() -> None:
+def test_loader_bar_is_in_percent_of_the_cores() -> None:
     details = {"algo-1": {"cores": 8, "dataloaders": 24.0, "num_workers": 2, "pin_memory": False}}
     parameters = {"min_threshold": 70.0, "max_threshold": 200.0}
     page = rendered(fired("Dataloader", details, parameters=parameters))
@@ -292,7 +293,7 @@ def test_given_loaders_when_rendered_then_their_bar_is_in_percent_of_the_cores()
     assert {each.text for each in drawn(page, "limit-label")} == {"min 70 %", "max 200 %"}
 
 
-def test_given_growing_memory_when_rendered_then_floors_are_told_from_lowest_to_newest() -> None:
+def test_memory_floors_are_shown_from_lowest_to_newest() -> None:
     grown = box(80.0, increase=19.2, gpu_max=99.0, p05=70.0, kind="jump", floors=[23.0, 21.0, 72.0], floor_s=250.0)
     page = rendered(fired("GPUMemoryIncrease", {"algo-1": {"gpu0": grown}}, parameters={"increase": 10.0}))
     text = section(page, "GPUMemoryIncrease")
@@ -303,14 +304,14 @@ def test_given_growing_memory_when_rendered_then_floors_are_told_from_lowest_to_
 
 
 @pytest.mark.parametrize("at", [1e300, 1e15])
-def test_given_a_time_that_no_calendar_has_when_rendered_then_the_details_are_listed(at: float) -> None:
+def test_impossible_calendar_time_lists_the_details(at: float) -> None:
     counts = dict.fromkeys(("judged", "bottlenecked", "recent_judged", "low_gpu_utilization"), 7)
     shares = {"share_percent": 70.0, "recent_share_percent": 70.0, "bottlenecks": [{"time": at, "gpus_low": 1}]}
     page = rendered(fired("CPUBottleneck", {"algo-1": {**counts, **shares}}))
     assert "algo-1 / share_percent 70" in section(page, "CPUBottleneck")
 
 
-def test_given_bins_and_counts_that_do_not_fit_when_rendered_then_the_details_are_listed() -> None:
+def test_mismatched_bins_and_counts_list_the_details() -> None:
     histogram = {"lower_us": [1.0, 2.0], "upper_us": [2.0, 3.0], "counts": [1]}
     times = {"p25": 1.0, "p50": 1.0, "p95": 1.0, "count": 1, "histogram": histogram}
     page = rendered(fired("Dataloader", {"algo-1": {"cores": 8, "dataloading_time": times}}))
@@ -319,9 +320,7 @@ def test_given_bins_and_counts_that_do_not_fit_when_rendered_then_the_details_ar
 
 @pytest.mark.parametrize("extreme", [1e308, -1e308, 5e-324, 0.0, pytest.param(10**400, id="beyond")])
 @pytest.mark.parametrize("rule", RULE_NAMES)
-def test_given_extreme_numbers_when_rendered_then_the_page_is_sound(
-    judged_details: dict[str, str], rule: str, extreme: float
-) -> None:
+def test_page_with_extreme_numbers_is_valid(judged_details: dict[str, str], rule: str, extreme: float) -> None:
     details = _with_numbers(json.loads(judged_details[rule]), extreme)
     assert faults_of(render_report(report(fired(rule, details)))) == []
 
@@ -337,9 +336,7 @@ def _with_numbers(value: Any, number: float) -> Any:
 @pytest.mark.parametrize(
     ("final", "ongoing", "told"), [(False, False, "fired, over"), (False, True, "fired"), (True, False, "fired")]
 )
-def test_given_a_rule_that_has_fired_when_rendered_then_its_badge_says_whether_that_is_over_while_the_job_runs(
-    final: bool, ongoing: bool, told: str
-) -> None:
+def test_badge_of_a_fired_rule_says_if_over_in_a_running_job(final: bool, ongoing: bool, told: str) -> None:
     found = finding("CPUBottleneck", ongoing=ongoing)
     page = render_report(report(fired("CPUBottleneck", status="OK"), findings=[found], final=final))
     badges = [each.text.strip() for each in read_page(page).of("span") if "badge" in each.attributes.get("class", "")]
@@ -347,9 +344,7 @@ def test_given_a_rule_that_has_fired_when_rendered_then_its_badge_says_whether_t
     assert ("fired, over" in badges) is (told == "fired, over")
 
 
-def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others_are_drawn_and_no_code_is_shown() -> (
-    None
-):
+def test_silent_nodes_are_omitted_without_showing_codes() -> None:
     details = {**low_gpu(2, 1), "algo-3": {}}
     page = render_report(report(fired("LowGPUUtilization", details)))
     section = read_page(page).by_id["rule-LowGPUUtilization"].text
@@ -359,7 +354,7 @@ def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others
     assert read_page(nothing).by_id["rule-CPUBottleneck"].tag == "tr"
 
 
-def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_shortest_and_the_longest() -> None:
+def test_histogram_quantiles_lie_within_shortest_and_longest() -> None:
     stats = {"mean": 1.9, "max": 1.9, "p99": 1.91, "p95": 1.91, "p50": 1.87, "min": 1.88}
     series = {
         "process": "p",
@@ -379,19 +374,19 @@ def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_sh
     assert "p TRAIN 1.9 s 1 ms 1.88 s 1.88 s 1.9 s 1.9 s 1.9 s" in section(page, "StepOutlier")
 
 
-def test_given_codes_of_the_hook_when_rendered_then_devices_and_modes_are_named() -> None:
+def test_hook_codes_are_shown_as_devices_and_modes() -> None:
     shares = {"gpu_functions-dev:3": 60.0, "cpu_functions": 40.0}
     phases = {"Step:ModeKeys.EVAL": 90.0, "others": 10.0}
     node = {"processes": 1, "ratio": shares, "phase": phases, "phase_time": {}}
     page = rendered(entry("OverallFrameworkMetrics", {"algo-1": node}))
     text = section(page, "OverallFrameworkMetrics")
-    for said in ("operators on GPU 3 60 %", "operators on the CPU 40 %", "EVAL steps 90 %", "between steps 10 %"):
-        assert said in text
+    for alt in ("operators on GPU 3 60 %", "operators on the CPU 40 %", "EVAL steps 90 %", "between steps 10 %"):
+        assert alt in text
 
 
 @pytest.mark.parametrize(
     ("share", "shown"),
     [(1.0, "100 %"), (0.9996, "> 99.9 %"), (0.999, "99.9 %"), (0.0001, "< 0.1 %"), (0.0, "0 %"), (None, NOTHING)],
 )
-def test_given_a_share_when_written_then_only_all_is_100_and_only_nothing_is_0(share: float | None, shown: str) -> None:
+def test_only_all_is_100_percent_and_only_nothing_is_0(share: float | None, shown: str) -> None:
     assert write_share(share) == shown

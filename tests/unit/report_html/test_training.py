@@ -10,11 +10,10 @@ from tests.support.tensor_trials import trial_steps
 from tests.unit.report_html.markup import PageRead, faults_of, read_page
 from tests.unit.report_html.reports import HOSTILE, report
 from trainguard.report.html.render import render_report
-from trainguard.report.html.training.xgboost_page import render_xgboost
-from trainguard.report.training.build import training_report
+from trainguard.report.html.training.xgboost_sections import render_xgboost
+from trainguard.report.training.build import RuleFires, training_report
 from trainguard.report.training.digest import Digester, TrainingDigest
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.fires import RuleFires
 from trainguard.rules.training.step_rule import Check
 
 NAN = float("nan")
@@ -30,7 +29,7 @@ def digested(run: Run) -> TrainingDigest:
 def trained(digest: TrainingDigest, *fires: Check) -> TrainingReport:
     return training_report(
         digest,
-        {f"training/Rule{number}": RuleFires(fire, fire.reason, (fire.step,)) for number, fire in enumerate(fires)},
+        {f"training/Rule{number}": RuleFires(fire, str(fire.kind), (fire.step,)) for number, fire in enumerate(fires)},
     )
 
 
@@ -51,7 +50,7 @@ def sections(page: PageRead) -> list[str]:
     return [name for name in page.ids if name.startswith(("training", "xgboost")) and not name.endswith("-title")]
 
 
-def test_given_no_training_when_rendered_then_the_page_has_nothing_of_it() -> None:
+def test_page_without_training_omits_its_sections() -> None:
     page = render_report(report())
     assert sections(read_page(page)) == []
     assert ".layer-map" not in page
@@ -60,25 +59,25 @@ def test_given_no_training_when_rendered_then_the_page_has_nothing_of_it() -> No
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("overtraining", ["training", "training-series"]),
-        ("vanishing_gradient", ["training", "training-series", "training-gradients", "training-updates"]),
+        ("overtraining", ["training-series", "training"]),
+        ("vanishing_gradient", ["training-series", "training", "training-gradients", "training-updates"]),
         ("saturated_activation", ["training", "training-activations"]),
         ("confusion_test4_defaults", ["training", "training-confusion"]),
-        ("stalled", ["training", "training-series"]),
+        ("stalled", ["training-series", "training"]),
     ],
 )
-def test_given_a_run_when_rendered_then_it_has_the_sections_of_what_was_saved(name: str, expected: list[str]) -> None:
+def test_run_has_the_sections_of_what_was_saved(name: str, expected: list[str]) -> None:
     page = page_of(trained(trial(name)))
     assert sections(page) == expected
     assert [link for link in page.links if link[1:] in expected] == [f"#{each}" for each in expected]
 
 
-def test_given_a_run_without_steps_when_rendered_then_it_has_no_sections() -> None:
+def test_run_without_steps_has_no_sections() -> None:
     assert sections(page_of(trained(TrainingDigest()))) == []
 
 
-def test_given_fires_when_rendered_then_they_are_marked_and_named_in_the_chart() -> None:
-    fire = Check(step=26, at=26.0, fires=True, reason="the loss rose.", tensor="loss")
+def test_fires_are_marked_and_named_in_the_chart() -> None:
+    fire = Check(step=26, at=26.0, fires=True, kind="the loss rose.", tensor="loss")
     page = page_of(trained(trial("overtraining"), fire))
     chart = next(each for each in page.of("svg") if each.attributes.get("class") == "chart")
     assert "loss over steps: train from 1 to 0.2, eval from 1.1 to 0.6" in chart.text
@@ -88,10 +87,10 @@ def test_given_fires_when_rendered_then_they_are_marked_and_named_in_the_chart()
     assert "the loss rose." in page.text
 
 
-def test_given_a_rule_that_fires_again_when_rendered_then_each_beginning_has_a_line_and_the_first_its_name() -> None:
-    fire = Check(step=3, at=3.0, fires=True, reason="the loss rose.", tensor="loss")
+def test_repeated_fires_have_lines_and_the_first_has_the_name() -> None:
+    fire = Check(step=3, at=3.0, fires=True, kind="the loss rose.", tensor="loss")
     training = training_report(
-        trial("overtraining"), {"training/Rule0": RuleFires(fire, fire.reason, (3, 9, 26, 4_000))}
+        trial("overtraining"), {"training/Rule0": RuleFires(fire, str(fire.kind), (3, 9, 26, 4_000))}
     )
     page = page_of(training)
     lines = [each for each in page.of("line") if each.attributes.get("class") == "limit" and "svg" in each.inside]
@@ -105,7 +104,7 @@ def test_given_no_fires_when_rendered_then_that_is_said() -> None:
     assert "No rule of training health fired." in page_of(trained(trial("healthy"))).text
 
 
-def test_given_losses_that_are_no_numbers_when_rendered_then_their_steps_are_marked() -> None:
+def test_steps_of_non_finite_losses_are_marked() -> None:
     run = Run()
     for step, value in enumerate([1.0, NAN, 0.5]):
         run.add(step, {"loss": value}, collections={"losses": ["loss"]})
@@ -113,7 +112,7 @@ def test_given_losses_that_are_no_numbers_when_rendered_then_their_steps_are_mar
     assert [each.text for each in page.of("title") if "NaN" in each.text] == ["loss: NaN or infinite at 1"]
 
 
-def test_given_only_values_that_are_no_numbers_when_rendered_then_the_page_is_sound() -> None:
+def test_page_with_only_non_finite_values_is_valid() -> None:
     run = Run()
     for step in range(3):
         run.add(
@@ -125,15 +124,15 @@ def test_given_only_values_that_are_no_numbers_when_rendered_then_the_page_is_so
     assert "NaN or infinite" in page.text
 
 
-def test_given_exploding_gradients_when_rendered_then_the_map_says_from_which_step() -> None:
+def test_map_of_exploding_gradients_shows_their_first_step() -> None:
     page = page_of(trained(trial("exploding_tensor")))
-    said = [each.text for each in page.of("title") if "gradient/Net_fc0.weight" in each.text]
-    assert len(said) == 1
-    assert "NaN or infinite from step 3" in said[0]
+    alt = [each.text for each in page.of("title") if "gradient/Net_fc0.weight" in each.text]
+    assert len(alt) == 1
+    assert "NaN or infinite from step 3" in alt[0]
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-300, 1e300, -5.0])
-def test_given_values_of_any_size_when_rendered_then_the_page_is_sound(scale: float) -> None:
+def test_page_with_values_of_any_size_is_valid(scale: float) -> None:
     run = Run()
     for step in range(4):
         run.add(
@@ -163,9 +162,9 @@ def hostile_run() -> Run:
     return run
 
 
-def test_given_ten_thousand_hostile_names_when_rendered_then_they_are_text_and_the_page_is_small() -> None:
-    fire = Check(step=1, at=1.0, fires=True, reason=HOSTILE, tensor=HOSTILE)
-    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, fire.reason, (1,))})
+def test_ten_thousand_hostile_names_are_text_on_a_small_page() -> None:
+    fire = Check(step=1, at=1.0, fires=True, kind=HOSTILE, tensor=HOSTILE)
+    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, str(fire.kind), (1,))})
     pages = render_report(replace(report(), training=training)), render_xgboost(training, HOSTILE)
     for page in pages:
         assert faults_of(page) == []
@@ -179,9 +178,7 @@ def test_given_ten_thousand_hostile_names_when_rendered_then_they_are_text_and_t
     "tensors",
     [{}, {"labels": [0, 1]}, {"labels": [0.0, 1.0], "predictions": [0.25, 0.75]}, {"predictions": [0.5]}],
 )
-def test_given_any_objective_and_missing_tensors_when_rendered_then_each_section_is_there(
-    objective: str | None, tensors: dict[str, Any]
-) -> None:
+def test_sections_exist_for_any_objective_or_missing_tensors(objective: str | None, tensors: dict[str, Any]) -> None:
     run = Run()
     settings: dict[str, Any] = {"trees/Node": [0]} if objective is None else {"hyperparameters/objective": [objective]}
     run.add(0, {**settings, **tensors})
@@ -192,13 +189,13 @@ def test_given_any_objective_and_missing_tensors_when_rendered_then_each_section
     assert ("Receiver operating characteristic" in titles) == (objective == "binary:logistic")
     assert ("Absolute error by label" in titles) == (objective == "reg:squarederror")
     assert ("Confusion matrix" in titles) == (objective != "reg:squarederror")
-    said = read_page(page).text
+    alt = read_page(page).text
     if "labels" not in tensors:
-        assert "The run saved no labels" in said
-    assert ("some plots are missing" in said) == (objective == "rank:ndcg")
+        assert "The run saved no labels" in alt
+    assert ("some plots are missing" in alt) == (objective == "rank:ndcg")
 
 
-def test_given_the_page_of_xgboost_when_read_then_it_says_what_it_is_not() -> None:
+def test_xgboost_page_says_what_it_is_not() -> None:
     page = read_page(render_xgboost(trained(trial("hook_xgboost_wine")), "job"))
     assert "Check the model yourself before you rely on it." in page.text
     assert "Accuracy 0.803 at step 50" in page.text

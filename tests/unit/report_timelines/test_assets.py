@@ -14,13 +14,13 @@ RELEASED = ROOT / "node_modules" / "uplot"
 
 
 @pytest.mark.parametrize("name", ["uPlot.iife.min.js", "uPlot.min.css"])
-def test_given_the_inlined_library_when_compared_then_it_is_the_file_of_the_locked_package(name: str) -> None:
+def test_inlined_library_is_the_file_of_the_locked_package(name: str) -> None:
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]["node_modules/uplot"]["version"]
     assert json.loads((RELEASED / "package.json").read_text())["version"] == locked
     assert (ASSETS / "uplot" / name).read_bytes() == (RELEASED / "dist" / name).read_bytes()
 
 
-def test_given_the_script_when_inlined_then_nothing_in_it_ends_its_element_or_loads_anything() -> None:
+def test_inlined_script_neither_ends_its_element_nor_loads() -> None:
     script = section.timelines_script()
     own = "".join(path.read_text() for path in SCRIPTS)
     for text in ("</script", "<!--"):
@@ -29,7 +29,7 @@ def test_given_the_script_when_inlined_then_nothing_in_it_ends_its_element_or_lo
         assert text not in own
 
 
-def test_given_the_folder_of_scripts_when_inlined_then_none_is_missing() -> None:
+def test_no_script_of_the_folder_is_missing() -> None:
     script = section.timelines_script()
     assert all(path.read_text() in script for path in SCRIPTS)
     assert len(SCRIPTS) > 15

@@ -6,17 +6,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.support.packed import unpack_floats, unpack_percents
 from tests.support.report_samples import HOSTILE, bad_report, day_report, finding, hostile_report
 from tests.support.timeline_samples import START, make_timelines
-from trainguard.finding import EpisodeEntry
+from trainguard.core.finding import EpisodeEntry
+from trainguard.core.timestamps import iso_time
 from trainguard.report.document import Report
 from trainguard.report.html.islands import ISLAND
-from trainguard.report.html.packing import unpack_floats, unpack_percents
 from trainguard.report.html.render import report_timelines
-from trainguard.report.html.timeline_text import fallback_path
-from trainguard.report.html.timelines import TimelinesContext, timelines_context
-from trainguard.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, Timelines
-from trainguard.timestamps import iso_time
+from trainguard.report.html.timelines import TimelinesContext, fallback_path, timelines_context
+from trainguard.report.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, Timelines
 
 
 def timelines_of(report: Report) -> Timelines:
@@ -35,7 +34,7 @@ def kinds(context: TimelinesContext) -> list[str]:
     return [each.kind for each in context.charts]
 
 
-def test_given_time_lines_when_packed_then_every_series_can_be_read_again() -> None:
+def test_every_packed_series_can_be_read_back() -> None:
     timelines = timelines_of(bad_report())
     island = island_of(bad_report())
     assert island["axis"] == {"start": START, "bucket_s": 15.0, "buckets": 240}
@@ -51,14 +50,14 @@ def test_given_time_lines_when_packed_then_every_series_can_be_read_again() -> N
         assert unpack_floats(packed["network"]["mean"]) == pytest.approx(node.network.mean, rel=1e-6)
 
 
-def test_given_finer_buckets_when_packed_then_they_are_told_with_their_own_axis() -> None:
+def test_finer_buckets_have_their_own_axis() -> None:
     (detail,) = island_of(day_report())["detail"]
     assert detail["axis"] == {"start": START, "bucket_s": 5.0, "buckets": 17_280}
     assert len(unpack_percents(detail["nodes"][1]["gpus"][5]["utilization"]["mean"])) == 17_280
     assert island_of(bad_report())["detail"] == []
 
 
-def test_given_episodes_when_packed_then_they_begin_at_the_onset_and_stand_on_the_rows_of_their_node_and_gpus() -> None:
+def test_packed_episodes_begin_at_onset_on_rows_of_their_gpus() -> None:
     episodes = island_of(bad_report())["episodes"]
     assert [(each["rule"], each["start"] - START, each["end"] - START) for each in episodes] == [
         ("LowGPUUtilization", 600.0, 1_500.0),
@@ -73,7 +72,7 @@ def test_given_episodes_when_packed_then_they_begin_at_the_onset_and_stand_on_th
     assert [each["anchor"] for each in episodes] == ["episode-1", "episode-3", "episode-2"]
 
 
-def test_given_gpus_of_several_nodes_when_packed_then_each_stands_on_its_own_row_and_unknown_ones_on_none() -> None:
+def test_gpus_have_rows_on_their_node_and_unknown_ones_none() -> None:
     entry = EpisodeEntry(
         start=iso_time(START),
         end=None,
@@ -87,14 +86,14 @@ def test_given_gpus_of_several_nodes_when_packed_then_each_stands_on_its_own_row
     assert episode["end"] == START + 3_600.0
 
 
-def test_given_thresholds_when_packed_then_each_has_its_chart_and_names_the_rule_that_fired() -> None:
+def test_each_threshold_has_its_chart_and_the_fired_rule() -> None:
     assert island_of(bad_report())["thresholds"] == [
         {"chart": "utilization", "value": 70.0, "label": "LowGPUUtilization p95"},
         {"chart": "utilization", "value": 10.0, "label": "LowGPUUtilization p5"},
     ]
 
 
-def test_given_names_with_markup_when_packed_then_the_text_cannot_end_its_element() -> None:
+def test_packed_names_with_markup_cannot_end_the_element() -> None:
     context = timelines_context(timelines_of(hostile_report()))
     text = context.data[ISLAND]
     assert not set("<>&\u2028\u2029") & set(text)
@@ -102,33 +101,33 @@ def test_given_names_with_markup_when_packed_then_the_text_cannot_end_its_elemen
     assert all(len(each) < 100 and "\u202e" not in each for each in context.nodes)
 
 
-def test_given_little_was_collected_when_prepared_then_there_are_charts_and_columns_of_that_alone() -> None:
+def test_charts_and_columns_are_of_collected_data_only() -> None:
     axis = TimeAxis(start=START, bucket_s=60.0, buckets=2)
     node = NodeTimeline(node="algo-1", gpus=[], cpu=Band(mean=[10.0, 20.0], high=[30.0, 90.0]))
     context = timelines_context(Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[]))
     assert kinds(context) == ["cpu"]
     assert (context.gpus, context.fallback) == (0, "")
-    assert context.numbers.columns == ("CPU",)
-    assert context.numbers.rows[0].cells == ("10 % / 15 % / 90 %",)
+    assert [each.title for each in context.numbers.columns] == ["Node", "CPU"]
+    assert context.numbers.rows[0][1:] == ["10 % / 15 % / 90 %"]
 
 
-def test_given_a_gpu_without_a_single_value_when_prepared_then_its_numbers_are_a_dash() -> None:
+def test_gpu_without_any_value_shows_a_dash() -> None:
     axis = TimeAxis(start=START, bucket_s=60.0, buckets=2)
     none: list[float | None] = [None, None]
     gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=none, low=none, high=none))
     context = timelines_context(
         Timelines(axis=axis, nodes=[NodeTimeline(node="algo-1", gpus=[gpu])], steps=[], phases=[], marks=[])
     )
-    assert context.numbers.rows[0].cells == ("\N{EN DASH}",)
+    assert context.numbers.rows[0][1:] == ["\N{EN DASH}"]
     assert context.fallback == ""
 
 
 @pytest.mark.parametrize(("gpus", "height"), [(8, "s"), (9, "m"), (16, "m"), (17, "l"), (64, "l"), (65, "xl")])
-def test_given_more_gpus_when_prepared_then_the_heat_map_is_higher_up_to_a_limit(gpus: int, height: str) -> None:
+def test_heat_map_grows_with_gpus_up_to_a_limit(gpus: int, height: str) -> None:
     timelines = make_timelines(nodes=["algo-1"], gpus=gpus, buckets=40, bucket_s=60.0)
     assert timelines_context(timelines).heat_height == height
 
 
-def test_given_a_gap_when_drawn_without_a_script_then_the_line_has_one() -> None:
+def test_gap_is_a_gap_in_the_line_drawn_without_a_script() -> None:
     gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=[0.0, 50.0, None, 100.0]))
     assert fallback_path([NodeTimeline(node="a", gpus=[gpu])]) == "M125.0 100.0L375.0 50.0M875.0 0.0"

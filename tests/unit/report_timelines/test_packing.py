@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.report.html.packing import pack_floats, pack_percents, unpack_floats, unpack_percents
+from tests.support.packed import unpack_floats, unpack_percents
+from trainguard.report.html.islands import pack_floats, pack_percents
 
 PERCENTS = st.lists(st.none() | st.floats(0.0, 100.0))
 FLOATS = st.lists(st.none() | st.floats(-1e30, 1e30))
 
 
 @given(PERCENTS)
-def test_given_percentages_when_packed_then_they_are_read_to_a_quarter_of_a_percent(
+def test_packed_percentages_are_read_to_a_quarter_percent(
     values: list[float | None],
 ) -> None:
     read = unpack_percents(pack_percents(values))
@@ -34,13 +35,11 @@ def test_given_values_when_packed_then_they_are_read_as_float32(values: list[flo
 
 
 @pytest.mark.parametrize(("value", "shown"), [(-3.0, 0.0), (100.4, 100.0), (1e9, 100.0), (99.75, 100.0), (0.2, 0.0)])
-def test_given_a_percentage_outside_or_between_the_steps_when_packed_then_the_nearest_one_is_taken(
-    value: float, shown: float
-) -> None:
+def test_percentage_off_the_steps_takes_the_nearest_one(value: float, shown: float) -> None:
     assert unpack_percents(pack_percents([value])) == [shown]
 
 
-def test_given_a_value_over_the_range_of_float32_when_packed_then_it_stays_finite() -> None:
+def test_value_over_the_float32_range_stays_finite() -> None:
     (value,) = unpack_floats(pack_floats([1e300]))
     assert value is not None
     assert 3e38 < value < 4e38

@@ -22,7 +22,7 @@ def test_given_few_steps_when_put_then_each_is_a_column() -> None:
     assert (held.steps, held.values) == ([0, 1, 2], [[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
 
 
-def test_given_very_many_steps_when_put_then_few_are_read_and_all_are_covered() -> None:
+def test_few_of_very_many_steps_are_read_and_all_are_covered() -> None:
     held = filled(100_000)
     assert MOST_COLUMNS / 2 <= len(held.steps) <= MOST_COLUMNS
     assert held.seen == 100_000
@@ -32,19 +32,19 @@ def test_given_very_many_steps_when_put_then_few_are_read_and_all_are_covered() 
     assert all(len(row) == len(held.steps) for row in held.values)
 
 
-def test_given_columns_are_joined_when_one_stands_out_then_it_is_kept() -> None:
+def test_outlier_is_kept_when_columns_are_joined() -> None:
     held = filled(MOST_COLUMNS + 10, spike=3, bad=5)
     assert held.values[0][1] == 9.0
     assert held.undefined == [(0, 2)]
     assert held.values[0][2] == 1.0
 
 
-def test_given_a_map_of_newest_values_when_columns_are_joined_then_the_later_one_stays() -> None:
+def test_later_value_is_kept_in_joined_newest_value_columns() -> None:
     assert filled(MOST_COLUMNS + 1, keeps="newest").values[1][:2] == [1.0, 3.0]
     assert filled(MOST_COLUMNS + 1).values[1][:2] == [1.0, 3.0]
 
 
-def test_given_too_many_layers_when_chosen_then_named_ones_and_an_even_choice_are_shown() -> None:
+def test_named_and_evenly_chosen_layers_are_shown_of_too_many() -> None:
     names = [f"layer{number:05d}" for number in range(10_000)]
     held = HeatMap(measure="abs_mean")
     held.begin(0)
@@ -58,7 +58,7 @@ def test_given_too_many_layers_when_chosen_then_named_ones_and_an_even_choice_ar
     assert held.rows_of(names) == shown
 
 
-def test_given_a_layer_that_comes_later_when_put_then_its_columns_before_are_empty() -> None:
+def test_late_layer_has_empty_columns_before() -> None:
     held = HeatMap(measure="abs_mean")
     held.begin(0)
     held.rows_of(["a"])
@@ -69,7 +69,7 @@ def test_given_a_layer_that_comes_later_when_put_then_its_columns_before_are_emp
     assert (held.last_of("a"), held.last_of("b")) == (None, 2.0)
 
 
-def test_given_a_name_without_end_when_chosen_then_it_is_left_out() -> None:
+def test_endless_name_is_left_out() -> None:
     held = HeatMap(measure="abs_mean")
     held.begin(0)
     assert held.rows_of(["n" * 10_000, "a"]) == ["a"]

@@ -24,7 +24,7 @@ def file_of(report: TrainingReport, name: str) -> Any:
     return msgspec.json.decode(xgboost_files(report)[f"xgboost-reports/{name}.json"])
 
 
-def test_given_labels_at_all_steps_when_counted_then_each_is_counted_once() -> None:
+def test_labels_of_all_steps_are_counted_once() -> None:
     step = {"labels": [0.0, 1.0, 1.0], "predictions": [0.0, 1.0, 1.0]}
     report = report_of("multi:softmax", step, step, step)
     assert file_of(report, "LabelsDistribution") == {
@@ -35,7 +35,7 @@ def test_given_labels_at_all_steps_when_counted_then_each_is_counted_once() -> N
     }
 
 
-def test_given_probabilities_when_reported_then_the_curve_is_of_them_and_classes_are_rounded() -> None:
+def test_probabilities_have_a_curve_and_rounded_classes() -> None:
     report = report_of("binary:logistic", {"labels": [0, 0, 1, 1], "predictions": [0.1, 0.4, 0.35, 0.8]})
     assert report.predictions.roc is not None
     assert report.predictions.roc.auc == pytest.approx(0.75)
@@ -52,13 +52,13 @@ def test_given_probabilities_when_reported_then_the_curve_is_of_them_and_classes
     assert "1.00000    0.50000    0.66667          2" in scores["classification_report"]
 
 
-def test_given_a_probability_of_one_half_when_classified_then_it_is_class_zero() -> None:
+def test_probability_of_one_half_is_class_zero() -> None:
     report = report_of("binary:logistic", {"labels": [0, 1], "predictions": [0.5, 0.50001]})
     assert report.evaluation is not None
     assert report.evaluation.accuracy == 1.0
 
 
-def test_given_classes_over_steps_when_reported_then_their_accuracy_is_by_step() -> None:
+def test_accuracy_of_classes_is_by_step() -> None:
     first = {"labels": [0, 0, 1], "predictions": [0, 1, 0]}
     second = {"labels": [0, 0, 1], "predictions": [0, 0, 1]}
     report = report_of("multi:softmax", first, {}, second)
@@ -66,7 +66,7 @@ def test_given_classes_over_steps_when_reported_then_their_accuracy_is_by_step()
     assert report.predictions.step == 10
 
 
-def test_given_a_regression_when_reported_then_errors_are_by_label_and_there_are_no_classes() -> None:
+def test_regression_has_errors_by_label_and_no_classes() -> None:
     report = report_of(
         "reg:squarederror",
         {"labels": [0.0, 0.5, 9.5, 10.0], "predictions": [1.0, 0.5, 9.5, 7.0]},
@@ -83,7 +83,7 @@ def test_given_a_regression_when_reported_then_errors_are_by_label_and_there_are
     assert (matrix["group_counts"], matrix["note"]) == ([], "The model predicts quantities, not classes.")
 
 
-def test_given_no_predictions_when_reported_then_their_files_say_so_and_the_others_go_on() -> None:
+def test_missing_predictions_are_noted_in_their_files_only() -> None:
     report = report_of("multi:softmax", {"labels": [0, 1], "feature_importance/gain/f0": [1.0]})
     assert "no predictions" in file_of(report, "ConfusionMatrix")["note"]
     assert "no predictions" in file_of(report, "ResidualDistribution")["note"]
@@ -92,26 +92,26 @@ def test_given_no_predictions_when_reported_then_their_files_say_so_and_the_othe
     assert file_of(report, "LossData")["category_loss_per_step"] == []
 
 
-def test_given_labels_and_predictions_of_different_number_when_compared_then_it_is_said() -> None:
+def test_different_counts_of_labels_and_predictions_are_noted() -> None:
     report = report_of("multi:softmax", {"labels": [0, 1], "predictions": [0, 1, 1]})
     assert "2 labels and 3 predictions" in " ".join(report.left_out)
     assert "2 labels and 3 predictions" in file_of(report, "EvaluationMetrics")["note"]
 
 
-def test_given_an_objective_without_sections_when_reported_then_the_rest_is_there() -> None:
+def test_objective_without_sections_keeps_the_rest() -> None:
     report = report_of("rank:pairwise", {"labels": [0, 1], "predictions": [0.25, 3.5]})
     assert "rank:pairwise" in file_of(report, "ConfusionMatrix")["note"]
     assert len(file_of(report, "LabelsDistribution")["labels_and_samples"]) == 2
 
 
-def test_given_values_that_are_no_numbers_when_compared_then_they_are_left_out() -> None:
+def test_non_finite_values_are_left_out_of_the_comparison() -> None:
     nan = float("nan")
     report = report_of("multi:softmax", {"labels": [0, 1, nan], "predictions": [0, nan, 1]})
     assert report.predictions.confusion is not None
     assert report.predictions.confusion.counts == [[1]]
 
 
-def test_given_very_many_features_when_reported_then_the_first_thousand_in_order_of_numbers_are_kept() -> None:
+def test_first_thousand_features_by_number_are_kept() -> None:
     features = {f"feature_importance/gain/f{number}": [1e-4] for number in range(10_000)}
     report = report_of(None, features)
     assert report.model is not None
@@ -119,21 +119,21 @@ def test_given_very_many_features_when_reported_then_the_first_thousand_in_order
     assert "9,000 features" in " ".join(report.left_out)
 
 
-def test_given_more_labels_than_are_counted_one_by_one_then_they_are_counted_in_bins() -> None:
+def test_labels_beyond_the_counted_limit_are_binned() -> None:
     report = report_of("reg:squarederror", {"labels": [float(each) for each in range(1_000)]})
     rows = file_of(report, "LabelsDistribution")["labels_and_samples"]
     assert [each["num_samples_per_label"] for each in rows] == [100] * 10
     assert rows[0]["labels"] == "0 to 99.9"
 
 
-def test_given_a_run_of_another_framework_when_reported_then_it_has_no_files_of_xgboost() -> None:
+def test_run_of_another_framework_has_no_xgboost_files() -> None:
     report = report_of(None, {"labels": [0, 1], "predictions": [0, 1]})
     assert report.predictions.confusion is not None
     assert xgboost_files(report) == {}
 
 
 @pytest.mark.parametrize("predictions", [[[0.1, 0.9, 0.0], [0.7, 0.2, 0.1]], [0.1, 0.9, 0.0, 0.7, 0.2, 0.1]])
-def test_given_probabilities_of_each_class_when_reported_then_the_highest_of_a_row_is_the_prediction(
+def test_highest_class_probability_of_a_row_is_the_prediction(
     predictions: list[Any],
 ) -> None:
     matrix = report_of("multi:softprob", {"labels": [1, 2], "predictions": predictions}).predictions.confusion
@@ -141,7 +141,7 @@ def test_given_probabilities_of_each_class_when_reported_then_the_highest_of_a_r
     assert (matrix.classes, matrix.counts) == ([0, 1, 2], [[0, 0, 0], [0, 1, 0], [1, 0, 0]])
 
 
-def test_given_names_of_confusions_parameters_when_digested_then_the_matrix_is_of_those_tensors() -> None:
+def test_matrix_uses_the_tensors_named_by_confusion_parameters() -> None:
     digester = Digester(confusion={"labels": "foo", "predictions": "bar"})
     digester.fold(Run().add(0, {"foo": [0, 1, 1], "bar": [0, 1, 0]}))
     matrix = digester.done().predictions.confusion

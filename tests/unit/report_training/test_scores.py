@@ -14,7 +14,7 @@ def floats(*values: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(values, np.float64)
 
 
-def test_given_three_classes_when_scored_then_they_are_as_computed_by_hand() -> None:
+def test_scores_of_three_classes_match_a_manual_calculation() -> None:
     matrix = confusion(7, ints(0, 0, 0, 1, 1, 2), ints(0, 0, 1, 1, 2, 2))
     assert matrix is not None
     assert (matrix.step, matrix.classes, matrix.counts) == (7, [0, 1, 2], [[2, 1, 0], [0, 1, 1], [0, 0, 1]])
@@ -31,26 +31,26 @@ def test_given_three_classes_when_scored_then_they_are_as_computed_by_hand() -> 
     assert held.weighted.recall == pytest.approx(4 / 6)
 
 
-def test_given_a_class_never_predicted_when_scored_then_its_precision_is_zero() -> None:
+def test_precision_of_a_never_predicted_class_is_zero() -> None:
     matrix = confusion(0, ints(0, 1), ints(0, 0))
     assert matrix is not None
     held = evaluation(matrix)
     assert (held.classes[1].precision, held.classes[1].recall, held.classes[1].f1_score) == (0.0, 0.0, 0.0)
 
 
-def test_given_a_class_that_is_only_predicted_when_scored_then_it_has_no_samples() -> None:
+def test_class_that_is_only_predicted_has_no_samples() -> None:
     matrix = confusion(0, ints(0, 0), ints(0, 5))
     assert matrix is not None
     assert matrix.classes == [0, 5]
     assert evaluation(matrix).classes[1].support == 0
 
 
-def test_given_no_samples_or_too_many_classes_when_counted_then_there_is_no_matrix() -> None:
+def test_no_samples_or_too_many_classes_have_no_matrix() -> None:
     assert confusion(0, ints(), ints()) is None
     assert confusion(0, ints(*range(101)), ints(*range(101))) is None
 
 
-def test_given_scores_when_ranked_then_the_area_is_that_of_pairs_in_order() -> None:
+def test_area_under_the_curve_is_the_share_of_ordered_pairs() -> None:
     """Of four pairs of a positive and a negative sample three are in order: 0.75; a tie counts half."""
     held = roc(3, ints(0, 0, 1, 1), floats(0.1, 0.4, 0.35, 0.8))
     assert held is not None
@@ -61,7 +61,7 @@ def test_given_scores_when_ranked_then_the_area_is_that_of_pairs_in_order() -> N
     assert tied.auc == pytest.approx(0.75)
 
 
-def test_given_very_many_scores_when_ranked_then_the_curve_is_short_and_the_area_exact() -> None:
+def test_very_many_scores_have_a_short_curve_and_exact_area() -> None:
     random = np.random.default_rng(0)
     labels, scores = random.integers(0, 2, 20_000), random.random(20_000)
     held = roc(0, labels, scores)
@@ -76,11 +76,11 @@ def test_given_very_many_scores_when_ranked_then_the_curve_is_short_and_the_area
     assert (held.false_positive[0], held.true_positive[-1]) == (0.0, 1.0)
 
 
-def test_given_one_class_alone_when_ranked_then_there_is_no_curve() -> None:
+def test_single_class_has_no_curve() -> None:
     assert roc(0, ints(1, 1), floats(0.1, 0.9)) is None
 
 
-def test_given_residuals_when_counted_then_bins_are_those_of_numpy() -> None:
+def test_residual_bins_are_those_of_numpy() -> None:
     random = np.random.default_rng(1)
     labels, predictions = random.random(500), random.random(500)
     held = residuals(4, labels, predictions)
@@ -93,20 +93,20 @@ def test_given_residuals_when_counted_then_bins_are_those_of_numpy() -> None:
     assert held.sigma == pytest.approx(float((predictions - labels).std()))
 
 
-def test_given_whole_residuals_when_counted_then_each_has_a_bin_around_it() -> None:
+def test_integer_residuals_are_each_centred_in_a_bin() -> None:
     held = residuals(0, floats(0, 1, 2, 2), floats(0, 0, 2, 4))
     assert held is not None
     assert (held.edges, held.hist) == ([-1.5, -0.5, 0.5, 1.5, 2.5], [1, 2, 0, 1])
 
 
-def test_given_residuals_of_a_huge_range_when_counted_then_bins_are_bounded() -> None:
+def test_bins_of_a_huge_residual_range_are_bounded() -> None:
     held = residuals(0, np.zeros(1_000), np.append(np.full(999, 1e-9) * np.arange(999), 1e9))
     assert held is not None
     assert len(held.hist) <= MOST_BINS
     assert sum(held.hist) == 1_000
 
 
-def test_given_equal_or_missing_residuals_when_counted_then_nothing_fails() -> None:
+def test_equal_or_missing_residuals_do_not_fail() -> None:
     same = residuals(0, floats(0.25, 0.25), floats(0.5, 0.5))
     assert same is not None
     assert sum(same.hist) == 2

@@ -16,7 +16,7 @@ def test_given_few_values_when_added_then_each_is_a_point() -> None:
     assert (series.steps, series.mean, series.at) == ([0, 5, 10], [3.0, 2.0, 2.5], [100.0, 105.0, 110.0])
 
 
-def test_given_very_many_values_when_added_then_a_single_spike_is_seen() -> None:
+def test_single_spike_among_very_many_values_is_visible() -> None:
     series = Series(name="loss", mode="TRAIN", kind="loss")
     for step in range(10_000):
         series.add(step, float(step), 1_000.0 if step == 4_321 else 1.0)
@@ -27,7 +27,7 @@ def test_given_very_many_values_when_added_then_a_single_spike_is_seen() -> None
     assert series.low[place] == 1.0
 
 
-def test_given_a_long_rise_when_added_then_a_point_is_the_mean_of_its_values() -> None:
+def test_point_of_a_long_rise_is_the_mean_of_its_values() -> None:
     series = Series(name="loss", mode="TRAIN", kind="loss")
     for step in range(3_001):
         series.add(step, float(step), float(step * step))
@@ -36,7 +36,7 @@ def test_given_a_long_rise_when_added_then_a_point_is_the_mean_of_its_values() -
         assert series.mean[place] == pytest.approx(sum(step * step for step in range(begin, begin + count)) / count)
 
 
-def test_given_values_that_are_no_numbers_when_added_then_they_are_counted_and_not_averaged() -> None:
+def test_non_finite_values_are_counted_and_not_averaged() -> None:
     series = Series(name="loss", mode="TRAIN", kind="loss")
     for step in range(MOST_POINTS * 2):
         series.add(step, 0.0, math.nan if step % 2 else 4.0)
@@ -46,7 +46,7 @@ def test_given_values_that_are_no_numbers_when_added_then_they_are_counted_and_n
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=3_000), st.integers(0, 2))
-def test_given_any_values_when_added_then_points_hold_their_mean_and_range(values: list[float], repeat: int) -> None:
+def test_points_hold_the_mean_and_range_of_their_values(values: list[float], repeat: int) -> None:
     values = values * (repeat + 1)
     series = Series(name="loss", mode="TRAIN", kind="loss")
     for step, value in enumerate(values):
@@ -62,7 +62,7 @@ def test_given_any_values_when_added_then_points_hold_their_mean_and_range(value
     assert begin == len(values)
 
 
-def test_given_names_of_data_sets_when_grouped_then_the_quantity_is_the_same() -> None:
+def test_names_of_data_sets_are_grouped_by_quantity() -> None:
     assert {quantity_of(name) for name in ("train-rmse", "validation-rmse")} == {"rmse"}
     assert {quantity_of(name) for name in ("loss", "val_loss", "eval_loss", "train/loss", "scalar/loss")} == {"loss"}
     assert quantity_of("CrossEntropyLoss_output_0") == "CrossEntropyLoss_output_0"

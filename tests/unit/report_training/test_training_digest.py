@@ -4,20 +4,19 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.support.steps import Run, Step
 from tests.support.tensor_trials import trial_files, trial_steps, trials
-from trainguard.errors import TelemetryFormatError
-from trainguard.report.training.budget import ReadBudget
-from trainguard.report.training.build import training_report
-from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest, decode_digest, encode_digest
-from trainguard.report.training.fires import RuleFires
-from trainguard.report.training.heat_map import MOST_ROWS
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.step_view import Mode, Tensor
+from trainguard.report.training.build import RuleFires, training_report
+from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest, decode_digest
+from trainguard.report.training.heat_map import MOST_ROWS, ReadBudget
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.rules.training.step_rule import Check
-from trainguard.tensors.step_view import Mode, Tensor
 
 GRADIENTS = {"gradients": ["gradient/a", "gradient/b"]}
 WEIGHTS = {"weights": ["a"]}
@@ -58,7 +57,7 @@ def run_of(steps: int, tensors: Mapping[str, Any], **how: Any) -> Run:
     return run
 
 
-def test_given_losses_of_two_modes_when_folded_then_each_has_a_series() -> None:
+def test_losses_of_two_modes_have_a_series_each() -> None:
     digest = TrainingDigest()
     for step in trial_steps("overtraining"):
         Digester(digest).fold(step)
@@ -73,39 +72,39 @@ def test_given_losses_of_two_modes_when_folded_then_each_has_a_series() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(trials()))
-def test_given_any_trial_when_folded_then_it_is_the_same_from_json_in_two_halves(name: str) -> None:
+def test_digest_by_json_in_two_halves_is_the_same(name: str) -> None:
     steps = trial_steps(name)
     whole, first = Digester(), Digester()
     for step in steps:
         whole.fold(step)
     for step in steps[: len(steps) // 2]:
         first.fold(step)
-    second = Digester(decode_digest(encode_digest(first.done()), name))
+    second = Digester(decode_digest(msgspec.json.encode(first.done()), name))
     for step in steps[len(steps) // 2 :]:
         second.fold(step)
     one, other = whole.done(), second.done()
     one.budget, other.budget = ReadBudget(), ReadBudget()
-    assert encode_digest(other) == encode_digest(one)
+    assert msgspec.json.encode(other) == msgspec.json.encode(one)
 
 
-def test_given_weights_when_a_run_is_read_a_step_at_a_time_then_each_finds_the_step_before() -> None:
+def test_weights_find_the_step_before_when_read_step_by_step() -> None:
     files = trial_files("vanishing_gradient")
     whole, part = read_on(files, "run", RunPart()), RunPart()
     while not part.done:
         part = read_on(files, "run", decode_part(encode_part(part), "part"), has_time=lambda: False)
     assert whole.digest.layers.updates.read == 3
-    assert encode_digest(part.digest) == encode_digest(whole.digest)
+    assert msgspec.json.encode(part.digest) == msgspec.json.encode(whole.digest)
 
 
-def test_given_a_digest_of_another_version_when_decoded_then_the_error_names_it() -> None:
-    body = encode_digest(TrainingDigest(format=99))
+def test_digest_of_another_version_is_named_in_the_error() -> None:
+    body = msgspec.json.encode(TrainingDigest(format=99))
     with pytest.raises(TelemetryFormatError, match=r"part-1.*format 99, expected 1"):
         decode_digest(body, "part-1")
     with pytest.raises(TelemetryFormatError, match="part-1"):
         decode_digest(b"[]", "part-1")
 
 
-def test_given_a_saved_reduction_when_folded_then_no_entry_is_read() -> None:
+def test_saved_reduction_is_used_without_reading_entries() -> None:
     run = run_of(
         3,
         {"gradient/a": np.full(100, 9.0)},
@@ -124,7 +123,7 @@ def test_given_only_l2_norms_when_folded_then_the_map_is_of_them() -> None:
     assert (digest.layers.gradients.measure, values_of(digest, "gradient/a")) == ("l2", [3.0, 3.0])
 
 
-def test_given_gradients_when_folded_then_they_are_as_computed_by_hand() -> None:
+def test_gradients_match_a_manual_calculation() -> None:
     run = Run()
     run.add(0, {"gradient/a": [1.0, -3.0], "gradient/b": [math.inf, 0.0]}, collections=GRADIENTS, mode=Mode.TRAIN)
     run.add(1, {"gradient/a": [9.0, -9.0]}, collections=GRADIENTS, mode=Mode.EVAL)
@@ -133,14 +132,14 @@ def test_given_gradients_when_folded_then_they_are_as_computed_by_hand() -> None
     assert digest.layers.gradients.undefined == [(1, 0)]
 
 
-def test_given_weights_when_folded_then_updates_are_relative_to_the_norm_before() -> None:
+def test_weight_updates_are_relative_to_the_previous_norm() -> None:
     run = Run()
     for step, value in enumerate([[3.0, 4.0], [3.0, 4.0], [9.0, 12.0]]):
         run.add(step, {"a": value}, collections=WEIGHTS)
     assert folded(run).layers.updates.values == [[0.0, pytest.approx(2.0)]]
 
 
-def test_given_activations_when_folded_then_shares_are_as_computed_by_hand() -> None:
+def test_activation_shares_match_a_manual_calculation() -> None:
     run = Run()
     run.add(0, {"net_tanh_input_0": [0.0, 10.0, -20.0, 2.0], "net_relu_output_0": [0.0, 0.0, 0.0, 8.0]})
     layers = folded(run).layers
@@ -150,24 +149,24 @@ def test_given_activations_when_folded_then_shares_are_as_computed_by_hand() -> 
     assert (layers.activation_saturated.rows, layers.activation_saturated.values) == (["net_tanh_input_0"], [[0.5]])
 
 
-def test_given_tensors_that_no_section_shows_when_folded_then_none_is_read() -> None:
+def test_tensors_of_no_section_are_not_read() -> None:
     folded(run_of(5, {"embedding0_input_0": np.zeros(10), "conv0": np.zeros(10)}, collections={"other": ["conv0"]}))
     assert READ == []
 
 
-def test_given_ten_thousand_gradients_when_folded_then_few_are_read_and_the_rest_is_named() -> None:
+def test_few_of_ten_thousand_gradients_are_read_others_named() -> None:
     names = [f"gradient/layer{number}.weight" for number in range(10_000)]
     tensors = {name: np.ones(2) for name in names}
     run = run_of(2, tensors, collections={"gradients": names})
     digest = folded(run, wanted={"gradient/layer9999.weight"})
     assert len(READ) == 2 * MOST_ROWS
     assert "gradient/layer9999.weight" in digest.layers.gradients.rows
-    assert len(encode_digest(digest)) < 40_000
+    assert len(msgspec.json.encode(digest)) < 40_000
     said = training_report(digest, {}).left_out
     assert any("100 or more tensors of gradients" in each for each in said)
 
 
-def test_given_ten_thousand_losses_when_folded_then_some_have_a_series_and_the_rest_is_named() -> None:
+def test_some_of_ten_thousand_losses_have_series_others_named() -> None:
     names = [f"loss{number}" for number in range(10_000)]
     digest = folded(run_of(2, dict.fromkeys(names, 1.0), collections={"losses": names}))
     assert len(digest.series) == MOST_SERIES
@@ -175,14 +174,14 @@ def test_given_ten_thousand_losses_when_folded_then_some_have_a_series_and_the_r
     assert any("losses and metrics" in each for each in training_report(digest, {}).left_out)
 
 
-def test_given_very_many_steps_when_folded_then_reads_of_layers_grow_ever_slower() -> None:
+def test_layer_reads_become_ever_rarer_over_very_many_steps() -> None:
     digest = folded(run_of(3_000, {"gradient/a": np.ones(3)}, collections=GRADIENTS))
     assert len(READ) < 500
     assert digest.layers.gradients.seen == 3_000
     assert "Of 3,000 steps with gradients" in " ".join(training_report(digest, {}).left_out)
 
 
-def test_given_a_tensor_over_the_cap_when_folded_then_it_is_not_read_and_that_is_said() -> None:
+def test_tensor_over_the_cap_is_noted_and_not_read() -> None:
     run = run_of(1, {"gradient/a": np.ones(4_000), "gradient/b": np.ones(2)}, collections=GRADIENTS)
     digest = folded(run, TrainingDigest(budget=ReadBudget(bytes_left=320_000)))
     assert READ == [(0, "gradient/b")]
@@ -191,7 +190,7 @@ def test_given_a_tensor_over_the_cap_when_folded_then_it_is_not_read_and_that_is
     assert any("1 tensor would have taken too much" in each for each in training_report(digest, {}).left_out)
 
 
-def test_given_no_more_single_numbers_may_be_read_then_a_series_reads_what_it_shows() -> None:
+def test_series_reads_only_shown_scalars_at_the_read_limit() -> None:
     run = run_of(2_000, {"loss": 1.0}, collections={"losses": ["loss"]})
     digest = folded(run, TrainingDigest(budget=ReadBudget(scalars_left=1_000)))
     (series,) = digest.series
@@ -200,7 +199,7 @@ def test_given_no_more_single_numbers_may_be_read_then_a_series_reads_what_it_sh
     assert any("were read" in each for each in training_report(digest, {}).left_out)
 
 
-def test_given_a_broken_tensor_when_folded_then_the_others_go_on_and_it_is_said() -> None:
+def test_broken_tensor_is_noted_and_the_others_continue() -> None:
     run = Run()
     run.add(0, {"gradient/a": [1.0], "gradient/b": [2.0]}, collections=GRADIENTS, broken={"gradient/a"})
     digest = folded(run)
@@ -208,12 +207,12 @@ def test_given_a_broken_tensor_when_folded_then_the_others_go_on_and_it_is_said(
     assert any("the frame is cut off" in each for each in training_report(digest, {}).left_out)
 
 
-def test_given_fires_when_reported_then_they_are_in_order_of_steps() -> None:
-    late = Check(step=9, at=9.0, fires=True, reason="late", tensor="t")
-    early = Check(step=2, at=2.0, fires=True, reason="early")
+def test_reported_fires_are_in_order_of_steps() -> None:
+    late = Check(step=9, at=9.0, fires=True, kind="late", tensor="t")
+    early = Check(step=2, at=2.0, fires=True, kind="early")
     report = training_report(
         TrainingDigest(),
-        {"training/A": RuleFires(late, late.reason, (9,)), "training/B": RuleFires(early, early.reason, (2, 7))},
+        {"training/A": RuleFires(late, str(late.kind), (9,)), "training/B": RuleFires(early, str(early.kind), (2, 7))},
     )
     assert [(each.rule, each.step, each.tensor) for each in report.fires] == [
         ("training/B", 2, None),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes
+from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, DeviceSeries
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
-from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples, DeviceSeries
 
 Readings = Mapping[str, Mapping[str, float | Sequence[float]]]
 """Values by metric and device: one for the whole minute, or several spread over it."""

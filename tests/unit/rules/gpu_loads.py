@@ -1,16 +1,16 @@
-"""Nodes whose GPUs do so and so much, for LoadBalancing's tests."""
+"""Nodes whose GPUs have given loads, for LoadBalancing's tests."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
-from trainguard.rules.balance_across_nodes import LoadBalancingAcrossNodes
-from trainguard.rules.balance_judging import LoadBalancingParameters
-from trainguard.rules.load_balancing import LoadBalancing
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
+from trainguard.rules.load_balancing.across_nodes import LoadBalancingAcrossNodes
+from trainguard.rules.load_balancing.judging import LoadBalancingParameters
+from trainguard.rules.load_balancing.rule import LoadBalancing
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.snapshots import FloatArray, IntArray
 
 RULE = LoadBalancing()
 JOB_RULE = LoadBalancingAcrossNodes()

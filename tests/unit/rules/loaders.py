@@ -8,12 +8,12 @@ import numpy as np
 
 from tests.support.framework_traces import SECOND, START_US, event
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.rules.dataloader import Dataloader, DataloaderParameters
-from trainguard.rules.loader_series import LoaderState
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.dataloader.rule import Dataloader, DataloaderParameters
+from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.gpu_time import GpuTime
-from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = Dataloader()
 DEFAULTS = DataloaderParameters()

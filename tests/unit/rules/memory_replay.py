@@ -1,4 +1,4 @@
-"""Series of GPU memory, and what GPUMemoryIncrease says of them minute by minute."""
+"""Series of GPU memory, and what GPUMemoryIncrease says about them minute by minute."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.support.node_snapshots import node_snapshots
-from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
-from trainguard.rules.memory_growth import MemoryState
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.gpu_memory_increase.growth import MemoryState
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.snapshots import FloatArray
 
 RULE = GPUMemoryIncrease()
 DEFAULTS = GPUMemoryIncreaseParameters()

@@ -1,6 +1,6 @@
 """Drives a system rule over a simulated node, minute by minute, as an engine would.
 
-The kept points are worked out anew for every minute from the whole series so far, straight from their definition, and
+The kept points are computed again for every minute from the whole series so far, straight from their definition, and
 so differently from the engine's own incremental way.
 """
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from tests.support.kept_points import kept_points
 from tests.support.node_snapshots import node_snapshots
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 JOB_START = 1_700_000_040.0
 """A full minute, epoch seconds."""
@@ -118,7 +118,7 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
         yield replace(
             minute,
             view=replace(minute.view, idle_time=idle_time),
-            started_anew=last_start is not None and start != last_start,
+            restarted=last_start is not None and start != last_start,
         )
         begin, kept_before, last_start = end, minute.view.kept_total, start
 

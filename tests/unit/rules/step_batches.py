@@ -1,17 +1,17 @@
-"""Steps of training processes for StepOutlier's tests, and what the rule says of them."""
+"""Steps of training processes for StepOutlier's tests, and what the rule says about them."""
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.rules.step_series import StepSeries, StepsState
+from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_outlier.series import StepSeries, StepsState
 from trainguard.state.gpu_time import GpuTime
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import FloatArray, IntArray
-from trainguard.telemetry.steps import StepBatch
 
 RULE = StepOutlier()
 DEFAULTS = StepOutlierParameters()
@@ -53,7 +53,7 @@ def judge(
 
 
 def judged(state: StepsState) -> RuleResult:
-    """What the rule says of a state of one node."""
+    """What the rule says about a state of one node."""
     facts = NodeFacts("algo-1", framework=VIEW, collected={RULE.name: state})
     return RULE.judge(job_of({"algo-1": facts}), DEFAULTS)
 

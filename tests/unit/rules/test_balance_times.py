@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.rules.gpu_loads import judge
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, series
-from trainguard.rules.balance_times import FINE_S
+from trainguard.rules.load_balancing.times import FINE_S
 
 POINTS_A_MINUTE = 6
 
@@ -27,7 +27,7 @@ def _minute(at: float | None) -> float | None:
 
 
 @pytest.mark.parametrize("onset", [61.0, 67.0])
-def test_given_a_gap_of_an_hour_when_it_is_over_then_onset_end_and_loss_are_those_of_the_hour(onset: float) -> None:
+def test_onset_end_and_loss_of_a_past_gap_are_those_of_its_hour(onset: float) -> None:
     result = judge(beside((onset, 97.0), (60.0, 40.0), (60.0, 97.0)), closed=False)
     begin, end = last_fire(result)
 
@@ -37,7 +37,7 @@ def test_given_a_gap_of_an_hour_when_it_is_over_then_onset_end_and_loss_are_thos
     assert lost_min == pytest.approx((1.0 - 40.0 / 97.0) * 60.0 / 2.0, rel=0.1)
 
 
-def test_given_a_gpu_that_works_and_then_stops_when_it_fires_then_it_says_when_and_names_the_log() -> None:
+def test_gpu_that_worked_and_stopped_says_when_and_names_the_log() -> None:
     said = judge(beside((61.0, 97.0), (80.0, 0.0)), closed=False).last
 
     assert said.reason.startswith("gpu1 of algo-1 stopped working at about ")
@@ -45,7 +45,7 @@ def test_given_a_gpu_that_works_and_then_stops_when_it_fires_then_it_says_when_a
     assert "evenly" not in (said.advice or "")
 
 
-def test_given_a_gpu_that_waits_or_never_worked_when_it_fires_then_it_did_not_stop() -> None:
+def test_gpu_that_waits_or_never_worked_did_not_stop() -> None:
     for node in (beside((61.0, 97.0), (80.0, 40.0)), beside((140.0, 0.0))):
         assert "stopped working" not in judge(node, closed=False).last.reason
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from tests.unit.rules.test_batch_size import A_POINT_A_MINUTE, LARGE, RULE, SMALL, minutely
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.batch_size import BatchSizeParameters, BatchSizeState
-from trainguard.rules.batch_size_text import BatchKind, text
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.rules.batch_size.rule import BatchSizeParameters, BatchSizeState
+from trainguard.rules.batch_size.text import BatchKind, text
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.words import FactSheet
+from trainguard.rules.rule_result import FactSheet
 
 
 def view_of(values: list[float], *, closed: bool = False) -> NodeView:
@@ -22,16 +22,13 @@ def view_of(values: list[float], *, closed: bool = False) -> NodeView:
 @pytest.mark.parametrize(
     ("points", "needed", "said"),
     [
-        (0, None, "; this has just begun"),
         (0, 40, "; this has just begun, and counts from 40 points on"),
-        (1, 1, "; this has lasted for 1 point (60 s), and counts from 1 point on"),
+        (1, 1, "; this has lasted for 1 point, and counts from 1 point on"),
         (2, None, "; this has lasted for 2 points (120 s)"),
-        (1_200, 2_000, "; this has lasted for 1,200 points (20 h), and counts from 2,000 points on"),
+        (1_200, 2_000, "; this has lasted for 1,200 points, and counts from 2,000 points on"),
     ],
 )
-def test_given_a_streak_when_told_then_it_says_how_long_it_has_lasted_and_from_when_it_counts(
-    points: int, needed: int | None, said: str
-) -> None:
+def test_streak_says_how_long_it_lasted_and_when_it_counts(points: int, needed: int | None, said: str) -> None:
     levels = RULE.judge(BatchSizeState(), view_of([SMALL] * 30), A_POINT_A_MINUTE).facts
     threshold = None if needed is None else float(needed)
     lasting = (
@@ -42,7 +39,7 @@ def test_given_a_streak_when_told_then_it_says_how_long_it_has_lasted_and_from_w
     assert words.reason.endswith(f"{said}.")
 
 
-def test_given_a_streak_when_observed_then_it_begins_with_the_node_s_work_where_all_of_it_was_low() -> None:
+def test_streak_begins_with_the_work_of_an_entirely_low_node() -> None:
     state = replay(RULE, A_POINT_A_MINUTE, minutely([SMALL] * 30), closed=False).state
     assert state == BatchSizeState(since=21, judged=10, low=10, begun=0, onset=JOB_START)
     later = replay(RULE, A_POINT_A_MINUTE, minutely([LARGE] * 40 + [SMALL] * 25), closed=False).state
@@ -50,12 +47,12 @@ def test_given_a_streak_when_observed_then_it_begins_with_the_node_s_work_where_
     assert later.onset == JOB_START + 39 * 60.0
 
 
-def test_given_a_streak_that_ends_when_observed_then_its_beginning_is_forgotten_and_its_points_stay_counted() -> None:
+def test_ended_streak_loses_its_start_and_keeps_its_points() -> None:
     state = replay(RULE, A_POINT_A_MINUTE, minutely([SMALL] * 30 + [LARGE] * 3), closed=False).state
     assert state == BatchSizeState(since=None, judged=13, low=11, begun=None, onset=None)
 
 
-def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_lasts_on_and_gets_a_beginning() -> None:
+def test_stored_streak_of_an_earlier_version_gets_a_start() -> None:
     minute = list(node_minutes(minutely([SMALL] * 30), closed=False))[-1]
     state = BatchSizeState(since=4, judged=20, low=20)
     RULE.observe(state, minute, A_POINT_A_MINUTE)
@@ -63,15 +60,13 @@ def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_l
 
 
 @pytest.mark.parametrize(("closed", "status"), [(False, Status.OK), (True, Status.FIRED)])
-def test_given_a_job_that_has_ended_when_judged_then_its_streak_counts_from_where_it_began_in_the_data(
-    closed: bool, status: Status
-) -> None:
+def test_streak_of_an_ended_job_counts_from_its_start_in_data(closed: bool, status: Status) -> None:
     result = replay(RULE, A_POINT_A_MINUTE, minutely([SMALL] * 45), closed=closed).last
     assert result.status is status
     assert f"this has lasted for {45 if closed else 24} points" in result.reason
 
 
-def test_given_a_streak_without_a_beginning_when_the_job_has_ended_then_it_counts_from_where_it_was_seen() -> None:
+def test_streak_without_a_start_counts_from_where_it_was_seen() -> None:
     view = view_of([SMALL] * 45, closed=True)
     result = RULE.judge(BatchSizeState(since=21, judged=25, low=25), view, A_POINT_A_MINUTE)
     assert "this has lasted for 24 points" in result.reason
@@ -84,7 +79,7 @@ def test_given_a_streak_without_a_beginning_when_the_job_has_ended_then_it_count
 
 
 @pytest.mark.parametrize(("thresholds", "room"), [((80.0, 50.0, 40.0), 0.2), ((25.0, 80.0, 40.0), 0.2)])
-def test_given_a_finding_when_asked_how_sure_it_is_then_the_fullest_of_the_three_says_so(
+def test_confidence_is_that_of_the_fullest_of_three_measures(
     thresholds: tuple[float, float, float], room: float
 ) -> None:
     cpu, gpu, memory = thresholds
@@ -97,9 +92,7 @@ def test_given_a_finding_when_asked_how_sure_it_is_then_the_fullest_of_the_three
 
 
 @pytest.mark.parametrize(("low", "status"), [(16, Status.FIRED), (15, Status.FIRED), (14, Status.OK)])
-def test_given_a_small_batch_in_part_of_the_time_when_it_costs_15_percent_of_it_then_it_fires(
-    low: int, status: Status
-) -> None:
+def test_partly_small_batch_fires_from_15_percent_of_the_time_on(low: int, status: Status) -> None:
     view = view_of([SMALL] * 100)
     result = RULE.judge(BatchSizeState(since=21, judged=100, low=low, begun=0), view, A_POINT_A_MINUTE)
     assert (result.status, result.affected_share) == (status, low / 100)
@@ -110,9 +103,7 @@ def test_given_a_small_batch_in_part_of_the_time_when_it_costs_15_percent_of_it_
 
 
 @pytest.mark.parametrize(("closed", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.WARMING_UP)])
-def test_given_one_point_without_a_sample_of_the_cpu_when_the_job_has_ended_then_the_rule_does_not_apply(
-    closed: bool, status: Status
-) -> None:
+def test_single_point_without_cpu_of_an_ended_job_does_not_apply(closed: bool, status: Status) -> None:
     view = replace(view_of([SMALL] * 30), kept_total=1, closed=closed, kept_cpu_mean=np.full(30, np.nan))
     assert RULE.judge(BatchSizeState(), view, A_POINT_A_MINUTE).status is status
     assert RULE.judge(BatchSizeState(judged=1), view, A_POINT_A_MINUTE).status is Status.WARMING_UP
@@ -120,17 +111,13 @@ def test_given_one_point_without_a_sample_of_the_cpu_when_the_job_has_ended_then
 
 
 @pytest.mark.parametrize(("points", "said"), [(20, "algo-1 has 20 of the 20 points"), (21, "too few of the newest")])
-def test_given_points_without_samples_when_patience_is_over_then_the_reason_is_no_longer_patience(
-    points: int, said: str
-) -> None:
+def test_points_without_samples_past_patience_change_the_reason(points: int, said: str) -> None:
     view = replace(view_of([SMALL] * 30), kept_total=points, kept_gpu_memory=np.full((30, 1), np.nan))
     assert said in RULE.judge(BatchSizeState(judged=1), view, A_POINT_A_MINUTE).reason
 
 
 @pytest.mark.parametrize(("level", "begun"), [(69.0, 0), (70.0, 39)])
-def test_given_gpus_whose_95th_percentile_of_all_points_is_on_the_threshold_when_low_then_the_window_is_the_onset(
-    level: float, begun: int
-) -> None:
+def test_overall_percentile_on_the_threshold_makes_window_onset(level: float, begun: int) -> None:
     values = [level] * 40 + [SMALL] * 25
     state = replay(RULE, A_POINT_A_MINUTE, series(values, gpu_memory=[20.0] * 65, interval_s=60.0), closed=False).state
     assert state.since is not None

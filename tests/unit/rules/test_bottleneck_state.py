@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.bottleneck_counts import Cores, Counted, Limits, MinuteCount, Tally
-from trainguard.rules.bottleneck_state import BottleneckState
+from trainguard.rules.bottlenecks.counts import Cores, Counted, Limits, MinuteCount, Tally
+from trainguard.rules.bottlenecks.state import BottleneckState
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 
 LIMITS = Limits(90.0, 10.0, 0.5, ("gpu0",))
@@ -42,11 +42,17 @@ def seen(busy: Sequence[bool], interval_s: float = 60.0, *, objects: int = 1) ->
 @pytest.mark.parametrize("objects", [1, 2, 5, 99], ids=lambda count: f"objects of {count}")
 @pytest.mark.parametrize(
     ("interval_s", "idle", "counts"),
-    [(20.0, 3, True), (20.0, 4, False), (30.0, 2, True), (30.0, 3, False), (60.0, 2, True), (60.0, 3, False)],
+    [
+        (20.0, 3, True),
+        (20.0003, 3, True),
+        (20.0, 4, False),
+        (30.0, 2, True),
+        (30.0, 3, False),
+        (60.0, 2, True),
+        (60.0, 3, False),
+    ],
 )
-def test_given_an_idle_run_when_it_is_longer_than_a_minute_and_two_intervals_then_it_is_a_pause_and_does_not_count(
-    interval_s: float, idle: int, counts: bool, objects: int
-) -> None:
+def test_long_idle_run_is_a_pause_and_does_not_count(interval_s: float, idle: int, counts: bool, objects: int) -> None:
     state = seen([True, *[False] * idle, True, True], interval_s, objects=objects)
     assert (state.kept.judged, state.kept.bottlenecked) == (3 + idle * counts, idle * counts)
     assert [each.ended for each in state.pauses] == (
@@ -54,7 +60,7 @@ def test_given_an_idle_run_when_it_is_longer_than_a_minute_and_two_intervals_the
     )
 
 
-def test_given_an_idle_run_that_is_open_when_nothing_follows_then_it_does_not_count_yet() -> None:
+def test_open_idle_run_does_not_count_yet() -> None:
     state = seen([True, True, False, False], objects=3)
     assert (state.kept.judged, state.open_idle.judged, state.idle_since) == (2, 2, JOB_START + 120.0)
     assert seen([False, False], objects=1).idle_since == JOB_START
@@ -73,9 +79,7 @@ def test_given_an_idle_run_that_is_open_when_nothing_follows_then_it_does_not_co
         ((10, 60, 120, 180, 239), 15),
     ],
 )
-def test_given_pauses_of_three_minutes_when_a_third_ends_within_two_hours_then_all_of_them_count(
-    ends: Sequence[int], counted: int, objects: int
-) -> None:
+def test_third_pause_within_two_hours_makes_all_pauses_count(ends: Sequence[int], counted: int, objects: int) -> None:
     busy = np.ones(ends[-1] + 2, dtype=np.bool_)
     for end in ends:
         busy[end - 3 : end] = False
@@ -106,38 +110,32 @@ def test_the_onset_moves_back_to_pauses_that_count_late(short: list[int], since:
     ("minutes", "since", "through"),
     [([3], 3, 3), ([3, 13], 3, 13), ([3, 14], 14, 14), ([3, 5, 15], 3, 15), ([3, 5, 16], 16, 16)],
 )
-def test_given_bad_minutes_when_ten_minutes_pass_without_one_then_the_next_begins_anew(
-    minutes: Sequence[int], since: int, through: int
-) -> None:
+def test_ten_minutes_without_a_bad_one_reset_the_onset(minutes: Sequence[int], since: int, through: int) -> None:
     state, first = bad(minutes, 20), int(JOB_START // 60.0)
     assert (state.bad_since, state.bad_through) == (first + since, first + through)
 
 
 @pytest.mark.parametrize(("newest", "lapsed"), [(8, False), (9, True)])
-def test_given_a_bottleneck_when_three_minutes_are_free_of_it_then_it_may_hold_and_after_four_it_does_not(
-    newest: int, lapsed: bool
-) -> None:
+def test_bottleneck_lapses_after_four_free_minutes_not_three(newest: int, lapsed: bool) -> None:
     assert bad([5], newest).has_lapsed is lapsed
     assert bad([], newest).has_lapsed
     assert BottleneckState().has_lapsed
 
 
 @pytest.mark.parametrize(("waiting", "is_bad"), [(1, False), (2, False), (3, True)])
-def test_given_a_minute_when_more_than_the_threshold_of_it_waits_then_it_is_bad(waiting: int, is_bad: bool) -> None:
+def test_minute_waiting_for_more_than_the_threshold_is_bad(waiting: int, is_bad: bool) -> None:
     state = seen([*[True] * (3 - waiting), *[False] * waiting, True], interval_s=15.0)
     assert (state.bad_since is not None) is is_bad
 
 
-def test_given_start_up_that_goes_on_when_work_begins_anew_then_nothing_of_it_counts() -> None:
+def test_restarted_work_discards_all_counts_of_start_up() -> None:
     state = bad([1, 2, 5], 6)
-    state.start_anew()
+    state.reset()
     assert (state.kept, state.open_idle, state.pauses) == (Tally(), Tally(), [])
     assert (state.idle_since, state.bad_since, state.bad_through) == (None, None, None)
 
 
-def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no_more_and_its_slowness_is_kept() -> (
-    None
-):
+def test_oldest_minute_is_dropped_after_30_but_its_slowness_kept() -> None:
     kept = Tally()
     for number in range(31):
         count = MinuteCount(100 + number, 4, 1, gpu=20_000, level=32_000, peak=800, gpus=2, lost=3)
@@ -156,9 +154,7 @@ def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])
-def test_given_a_gpu_that_idles_while_another_works_when_ten_minutes_pass_then_it_waits_for_nothing(
-    idle: int, used: tuple[str, ...]
-) -> None:
+def test_gpu_idle_beside_another_for_ten_minutes_waits_no_more(idle: int, used: tuple[str, ...]) -> None:
     node = series(np.array([[95.0, 95.0], *[[95.0, 0.0]] * idle, [95.0, 0.0]]), interval_s=60.0)
     state = BottleneckState()
     for minute in list(node_minutes(node, closed=False))[:-1]:
@@ -169,7 +165,7 @@ def test_given_a_gpu_that_idles_while_another_works_when_ten_minutes_pass_then_i
     assert state.unused == {}
 
 
-def test_a_minute_is_slow_by_what_was_lost_to_a_hundredth_of_a_percent() -> None:
+def test_lost_time_of_a_slow_minute_is_exact_to_0_01_percent() -> None:
     gpu = np.array([[9.0, 0.0, 4.56], [95.0, 99.0, 91.0]])
     core = np.array([100.0, 40.0])
     counted = Counted.of(gpu, Cores(core, core, core), Limits(90.0, 10.0, 0.5, ("gpu0", "gpu1", "gpu2")))

@@ -6,32 +6,32 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import NodeSeries, node_minutes, replay, series
-from trainguard.records import Status
-from trainguard.rules.batch_size import BatchSize, BatchSizeParameters
-from trainguard.rules.bottleneck_state import BottleneckState
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.core.records import Status
+from trainguard.core.units import counted, show_number, show_percentage_points
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.batch_size.rule import BatchSize, BatchSizeParameters
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease, GPUMemoryIncreaseParameters
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
-from trainguard.rules.units import counted, show_number, show_percentage_points
-from trainguard.telemetry.snapshots import FloatArray
 
 
 @pytest.mark.parametrize(
     ("amount", "said"), [(0, "0 points"), (1, "1 point"), (2, "2 points"), (1_004, "1,004 points")]
 )
-def test_given_a_number_of_points_when_shown_then_one_is_one_point(amount: int, said: str) -> None:
+def test_one_point_is_shown_in_the_singular(amount: int, said: str) -> None:
     assert counted(amount, "point") == said
 
 
 @pytest.mark.parametrize(
     ("value", "said"), [(1.0, "1 percentage point"), (0.96, "1 percentage point"), (1.1, "1.1 percentage points")]
 )
-def test_given_percentage_points_when_shown_then_one_is_one_point(value: float, said: str) -> None:
+def test_one_percentage_point_is_shown_in_the_singular(value: float, said: str) -> None:
     assert show_percentage_points(value) == said
 
 
-def test_given_a_number_just_below_zero_when_shown_then_it_is_zero() -> None:
+def test_number_just_below_zero_is_shown_as_zero() -> None:
     assert (show_number(-0.04), show_number(-0.0), show_number(-0.06)) == ("0", "0", "-0.1")
 
 
@@ -64,7 +64,7 @@ def _taking_turns() -> NodeSeries:
         ),
     ],
 )
-def test_given_more_points_than_patience_but_too_few_samples_when_judged_then_no_count_is_beyond_its_limit(
+def test_shown_count_never_exceeds_its_limit_with_few_samples(
     rule: AnySystemRule, parameters: RuleParameters, node: NodeSeries, closed: bool
 ) -> None:
     said = replay(rule, parameters, node, closed=closed).last
@@ -79,7 +79,7 @@ def test_given_more_points_than_patience_but_too_few_samples_when_judged_then_no
     ("patience", "said"),
     [(0, "no point that can be judged;"), (1, "0 of the 1 point of patience;"), (2, "0 of the 2 points of patience;")],
 )
-def test_given_little_patience_when_no_point_was_kept_then_the_reason_is_english(patience: int, said: str) -> None:
+def test_reason_without_kept_points_is_grammatical(patience: int, said: str) -> None:
     view = next(node_minutes(series(np.full((120, 1), 90.0)), closed=False)).view
     nothing_kept = replace(view, kept_total=0, closed=True)
 
@@ -88,7 +88,7 @@ def test_given_little_patience_when_no_point_was_kept_then_the_reason_is_english
     assert judged.reason == f"algo-1 has {said} its stream has ended, too early for a verdict."
 
 
-def test_given_a_single_judged_point_when_told_then_it_is_one_point() -> None:
+def test_single_judged_point_is_shown_in_the_singular() -> None:
     last = replay(
         CPUBottleneck(), CPUBottleneckParameters(patience=0), series(np.full((1, 1), 90.0), interval_s=60.0)
     ).last
@@ -111,7 +111,7 @@ def test_given_a_single_judged_point_when_told_then_it_is_one_point() -> None:
         ),
     ],
 )
-def test_given_a_streak_that_has_just_begun_when_told_then_it_has_not_lasted_for_0_points(
+def test_new_streak_is_not_shown_as_lasting_0_points(
     rule: AnySystemRule, parameters: RuleParameters, said: str
 ) -> None:
     result = replay(rule, parameters, series(np.full((24, 1), 30.0), interval_s=60.0), closed=False)

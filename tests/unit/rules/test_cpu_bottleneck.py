@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replay, series
-from trainguard.records import Status
-from trainguard.rules.bottleneck_facts import BottleneckKind
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.core.records import Status
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.bottlenecks.text import BottleneckKind
 
 RULE = CPUBottleneck()
 DEFAULTS = CPUBottleneckParameters()
@@ -32,7 +32,7 @@ def starved(minutes: float, idle_share: float, *, interval_s: float = 5.0) -> No
     return series(np.where(waits, 0.0, BUSY)[::-1], cpu=np.where(waits, HOT, COOL)[::-1], interval_s=interval_s)
 
 
-def test_given_a_gpu_that_waits_for_a_hot_core_when_that_is_most_of_the_time_then_it_fires() -> None:
+def test_gpu_waiting_for_a_hot_core_most_of_the_time_fires() -> None:
     result = judge(starved(20.0, 0.6))
 
     assert result.last.status is Status.FIRED
@@ -41,7 +41,7 @@ def test_given_a_gpu_that_waits_for_a_hot_core_when_that_is_most_of_the_time_the
 
 
 @pytest.mark.parametrize(("more_hits", "status"), [(0, Status.OK), (1, Status.FIRED)])
-def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(more_hits: int, status: Status) -> None:
+def test_share_fires_above_the_threshold_only(more_hits: int, status: Status) -> None:
     gpu = np.tile([BUSY, 0.0, 0.0, BUSY, 0.0, BUSY], 20)
     gpu[5 : 5 + more_hits] = 0.0
 
@@ -56,22 +56,20 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
     [(10.0, 99.0, 0), (9.0, 90.0, 0), (9.0, 90.5, 10)],
     ids=["gpu-on-threshold", "cpu-on-threshold", "both-beyond"],
 )
-def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck(
-    utilization: float, cpu: float, hits: int
-) -> None:
+def test_values_on_the_thresholds_are_no_bottleneck(utilization: float, cpu: float, hits: int) -> None:
     phases = node(*[(1.0, BUSY, COOL), (1.0, utilization, cpu)] * 10, (1.0, BUSY, COOL), interval_s=60.0)
 
     assert judge(phases).last.plain_details["bottlenecked"] == hits
 
 
-def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
+def test_verdict_needs_more_points_than_patience() -> None:
     result = judge(node((103.0, BUSY, COOL), interval_s=60.0), CPUBottleneckParameters(patience=100), closed=False)
 
     assert result.statuses[98:101] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
     assert result.results[99].patience == "100/100"
 
 
-def test_given_start_up_and_tail_with_a_hot_cpu_when_judged_then_they_are_left_out() -> None:
+def test_start_up_and_tail_on_a_hot_cpu_are_left_out() -> None:
     result = judge(node((15.5, 0.0, HOT), (10.0, BUSY, COOL), (15.0, 0.0, HOT)))
 
     assert result.first_fire is None
@@ -80,7 +78,7 @@ def test_given_start_up_and_tail_with_a_hot_cpu_when_judged_then_they_are_left_o
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0, 60.0, 90.0])
-def test_given_one_long_idle_run_on_a_hot_cpu_when_the_gpu_resumes_then_it_is_no_bottleneck(interval_s: float) -> None:
+def test_single_long_idle_run_on_a_hot_cpu_is_no_bottleneck(interval_s: float) -> None:
     compiled = judge(node((0.1, 40.0, COOL), (9.0, 0.0, HOT), (20.0, BUSY, COOL), interval_s=interval_s))
     stalled = judge(node((10.0, BUSY, COOL), (15.0, 0.0, HOT), (6.0, BUSY, COOL), interval_s=interval_s))
 
@@ -89,7 +87,7 @@ def test_given_one_long_idle_run_on_a_hot_cpu_when_the_gpu_resumes_then_it_is_no
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0, 60.0, 90.0])
-def test_given_a_loader_that_stalls_again_and_again_when_it_has_for_the_third_time_then_all_of_it_counts(
+def test_repeatedly_stalling_loader_counts_from_the_third_time(
     interval_s: float,
 ) -> None:
     cycle = [(6.0, BUSY, COOL), (12.0, 0.0, HOT)]
@@ -101,14 +99,14 @@ def test_given_a_loader_that_stalls_again_and_again_when_it_has_for_the_third_ti
     assert thrice.last.measured == pytest.approx(100.0 * 36.0 / 57.0, abs=1.0)
 
 
-def test_given_pauses_with_a_calm_cpu_when_judged_then_they_are_no_bottleneck() -> None:
+def test_pauses_with_a_calm_cpu_are_no_bottleneck() -> None:
     result = judge(node(*[(4.0, BUSY, COOL), (5.0, 0.0, COOL)] * 3, (5.0, BUSY, COOL)))
 
     assert result.last.status is Status.OK
     assert result.last.plain_details["low_gpu_utilization"] == 180
 
 
-def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_20_minutes_then_the_recent_window_fires() -> None:
+def test_late_20_minute_fault_fires_by_the_recent_window() -> None:
     healthy, fault = 240.0, starved(20.0, 0.9)
     gpu = np.concatenate([np.full(round(healthy * 12), BUSY), fault.gpu[:, 0], [BUSY] * 6])
     cpu = np.concatenate([np.full(round(healthy * 12), COOL), fault.cpu_max, [COOL] * 6])
@@ -122,7 +120,7 @@ def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_20_minutes_then_the
     assert result.last.affected_share == result.last.plain_details["share_percent"] / 100.0
 
 
-def test_the_recent_window_ends_with_the_newest_minute_that_counts() -> None:
+def test_recent_window_ends_with_the_newest_counted_minute() -> None:
     healthy, fault, quiet = 240 * 12, starved(25.0, 0.9), 4 * 12
     gpu = np.concatenate([np.full(healthy, BUSY), fault.gpu[:, 0], np.full(12, BUSY), np.zeros(quiet)])
     cpu = np.concatenate([np.full(healthy, COOL), fault.cpu_max, np.full(12 + quiet, HOT)])
@@ -136,7 +134,7 @@ def test_the_recent_window_ends_with_the_newest_minute_that_counts() -> None:
     assert facts["window"].value == 1_800.0
 
 
-def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_recent_window_stays_silent() -> None:
+def test_few_points_after_a_gap_leave_the_recent_window_silent() -> None:
     missing = np.full(40 * 12, np.nan)
     late_gpu = np.tile([0.0, 0.0, 0.0, BUSY], 30)
     gpu = np.concatenate([np.full(120 * 12, BUSY), missing, late_gpu])
@@ -149,7 +147,7 @@ def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_rec
 
 
 @pytest.mark.parametrize(("low_gpus", "hits"), [(3, 0), (4, 16)])
-def test_given_eight_gpus_when_half_of_them_are_low_then_it_is_a_bottleneck(low_gpus: int, hits: int) -> None:
+def test_half_of_eight_gpus_low_is_a_bottleneck(low_gpus: int, hits: int) -> None:
     gpu = np.full((21, 8), BUSY)
     gpu[1:, :low_gpus] = 0.0
     gpu[5::5, :low_gpus] = BUSY
@@ -157,7 +155,7 @@ def test_given_eight_gpus_when_half_of_them_are_low_then_it_is_a_bottleneck(low_
     assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.plain_details["bottlenecked"] == hits
 
 
-def test_given_gpus_that_were_never_active_when_the_fraction_is_taken_then_they_do_not_count() -> None:
+def test_never_active_gpus_are_left_out_of_the_fraction() -> None:
     gpu = np.zeros((21, 8))
     gpu[:, :4] = BUSY
     gpu[1:, 0] = 0.0
@@ -165,7 +163,7 @@ def test_given_gpus_that_were_never_active_when_the_fraction_is_taken_then_they_
     assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.plain_details["bottlenecked"] == 0
 
 
-def test_given_a_gpu_that_is_no_longer_used_when_the_others_work_then_it_is_no_half_of_a_bottleneck() -> None:
+def test_disused_gpu_beside_working_ones_is_no_bottleneck() -> None:
     gpu = np.full((600, 2), BUSY)
     gpu[60:, 1] = 0.0
 
@@ -175,7 +173,7 @@ def test_given_a_gpu_that_is_no_longer_used_when_the_others_work_then_it_is_no_h
     assert result.last.plain_details["bottlenecked"] == 60
 
 
-def test_given_snapshots_without_cpu_or_gpu_samples_when_counted_then_they_are_not_judged() -> None:
+def test_snapshots_without_cpu_or_gpu_samples_are_not_judged() -> None:
     gpu, cpu = np.full(30, BUSY), np.full(30, HOT)
     gpu[10:14] = np.nan
     cpu[20:23] = np.nan
@@ -183,7 +181,7 @@ def test_given_snapshots_without_cpu_or_gpu_samples_when_counted_then_they_are_n
     assert judge(series(gpu, cpu=cpu, interval_s=60.0)).last.plain_details["judged"] == 30 - 4 - 3
 
 
-def test_given_a_gpu_that_appears_later_when_counted_then_it_joins_the_fraction() -> None:
+def test_gpu_that_appears_later_joins_the_fraction() -> None:
     gpu = np.full((20, 2), 95.0)
     gpu[:10, 1] = np.nan
     gpu[10:, 0] = 0.0
@@ -194,7 +192,7 @@ def test_given_a_gpu_that_appears_later_when_counted_then_it_joins_the_fraction(
     assert result.last.plain_details["judged"] == 20
 
 
-def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
+def test_node_without_gpus_waits_and_then_does_not_apply() -> None:
     bare = series(np.empty((60, 0)), interval_s=5.0)
     minute = next(iter(node_minutes(bare, closed=False)))
 
@@ -203,7 +201,7 @@ def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_
     assert judge(bare).last.status is Status.NOT_APPLICABLE
 
 
-def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> None:
+def test_reason_of_a_fire_has_the_numbers_of_the_job() -> None:
     gpu = np.tile([BUSY, 0.0, 0.0, BUSY, 0.0], 40)
     result = judge(series(gpu, cpu=np.where(gpu > 0.0, COOL, 97.0), interval_s=60.0), closed=False)
 
@@ -213,7 +211,7 @@ def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> No
     )
 
 
-def test_given_more_bottlenecks_than_are_kept_when_listed_then_the_newest_32_remain() -> None:
+def test_newest_32_bottlenecks_are_listed() -> None:
     result = judge(starved(60.0, 0.6), closed=False)
 
     listed = result.last.plain_details["bottlenecks"]
@@ -223,13 +221,13 @@ def test_given_more_bottlenecks_than_are_kept_when_listed_then_the_newest_32_rem
     assert (listed[-1]["gpus_low"], listed[-1]["cpu_max"]) == (1, HOT)
 
 
-def test_given_a_very_long_idle_run_when_it_is_held_then_the_state_stays_small() -> None:
+def test_state_of_a_very_long_idle_run_stays_small() -> None:
     result = judge(node((10.0, BUSY, COOL), (600.0, 0.0, HOT)), closed=False)
 
     assert len(msgspec.msgpack.encode(result.state)) < 2_048
 
 
-def test_given_half_of_the_gpus_that_wait_when_it_fires_then_only_their_time_is_wasted() -> None:
+def test_half_of_the_gpus_waiting_waste_only_their_own_time() -> None:
     gpu = np.full((93, 4), BUSY)
     gpu[1:91, :2] = 4.0
     gpu[9:91:9, :2] = BUSY
@@ -241,19 +239,19 @@ def test_given_half_of_the_gpus_that_wait_when_it_fires_then_only_their_time_is_
     assert result.last.wasted_share == pytest.approx(0.96 * 0.5 * 80 / 93)
 
 
-def test_given_start_up_before_a_bottleneck_when_it_fires_then_the_waste_is_a_share_of_all_paid_time() -> None:
+def test_waste_after_start_up_is_a_share_of_all_paid_time() -> None:
     result = judge(node((60.0, 0.0, COOL), *[(8.0, 0.0, HOT), (2.0, BUSY, COOL)] * 6), closed=False)
 
     assert result.last.status is Status.FIRED
     assert result.last.wasted_share == pytest.approx(40.0 / 120.0, abs=1e-3)
 
 
-def test_given_any_parameters_when_an_episode_ends_then_three_recent_windows_were_clean() -> None:
+def test_episode_ends_after_three_clean_recent_windows() -> None:
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 3 * 30 * 60
     assert RULE.window_points(DEFAULTS, 0.5) == 0
 
 
-def test_given_a_share_above_a_low_threshold_when_it_wastes_little_then_it_is_said_and_does_not_fire() -> None:
+def test_cheap_share_above_a_low_threshold_does_not_fire() -> None:
     waits = np.arange(1_200) % 20 < 2
     node_of_little = series(np.where(waits, 0.0, BUSY)[::-1], cpu=HOT, interval_s=3.0)
 
@@ -268,9 +266,7 @@ def test_given_a_share_above_a_low_threshold_when_it_wastes_little_then_it_is_sa
 @pytest.mark.parametrize(
     ("good_cpu", "status"), [(COOL, Status.FIRED), (HOT, Status.OK)], ids=["worse while low", "as full while busy"]
 )
-def test_given_a_core_that_is_as_full_while_the_gpus_work_when_judged_then_it_is_no_cause(
-    good_cpu: float, status: Status
-) -> None:
+def test_core_equally_full_while_gpus_work_is_no_cause(good_cpu: float, status: Status) -> None:
     phases = [(10.0, 98.0, good_cpu), (50.0, 0.0, HOT), (2.0, 98.0, good_cpu)]
     waits = node(*phases)
     waits.gpu[120:720:12] = 98.0  # works once a minute, so that this is no pause
@@ -287,24 +283,22 @@ def test_given_a_core_that_is_as_full_while_the_gpus_work_when_judged_then_it_is
         assert not result.clause
 
 
-@pytest.mark.parametrize("interval_s", [10.0, 30.0, 60.0])
-def test_single_busy_readings_are_no_contrast(
-    interval_s: float,
-) -> None:
-    busy = np.random.default_rng(3).random(round(18_000.0 / interval_s)) < 0.35
+@pytest.mark.parametrize(("interval_s", "samples"), [(10.0, 500), (30.0, 400), (60.0, 300)])
+def test_single_busy_readings_are_no_contrast(interval_s: float, samples: int) -> None:
+    busy = np.random.default_rng(3).random(samples) < 0.35
     result = judge(series(np.where(busy, 95.0, 0.0), cpu=HOT, interval_s=interval_s)).last
 
     assert (result.status, result.kind) == (Status.FIRED, BottleneckKind.WAITS)
 
 
-def test_given_no_time_in_which_the_gpus_work_when_judged_then_there_is_nothing_to_compare_with() -> None:
+def test_missing_working_time_leaves_nothing_to_compare() -> None:
     waits = np.arange(360) % 2 == 0
     result = judge(series(np.where(waits, 0.0, BUSY), cpu=HOT, interval_s=5.0), CPUBottleneckParameters(threshold=40.0))
 
     assert result.last.status is Status.FIRED
 
 
-def test_given_a_finding_when_said_then_its_facts_hold_what_it_rests_on() -> None:
+def test_facts_of_a_finding_hold_its_evidence() -> None:
     result = judge(starved(20.0, 0.6)).last
     facts = {fact.name: fact for fact in result.facts}
 
@@ -318,9 +312,7 @@ def test_given_a_finding_when_said_then_its_facts_hold_what_it_rests_on() -> Non
     assert result.progress.seen == result.data_points
 
 
-def test_given_waits_beside_one_hot_core_when_they_are_most_of_what_is_lost_then_minutes_tell_what_points_do_not() -> (
-    None
-):
+def test_costly_waits_beside_a_hot_core_are_told_by_minutes() -> None:
     waits = np.arange(1_200) % 5 < 2
     waiting = judge(series(np.where(waits, 0.0, BUSY)[::-1], cpu=np.where(waits, HOT, COOL)[::-1], interval_s=1.0)).last
 
@@ -328,7 +320,7 @@ def test_given_waits_beside_one_hot_core_when_they_are_most_of_what_is_lost_then
     assert "while a core was full" in waiting.reason
 
 
-def test_given_a_bottleneck_that_is_over_when_work_goes_well_again_then_it_holds_no_longer() -> None:
+def test_ended_bottleneck_no_longer_holds_once_work_goes_well() -> None:
     bad, good = starved(60.0, 0.6), np.full(100, BUSY)
     cpu = np.concatenate([bad.cpu_max, np.full(100, COOL)])
 
@@ -339,7 +331,7 @@ def test_given_a_bottleneck_that_is_over_when_work_goes_well_again_then_it_holds
     assert result.last.reason.endswith("while a core was above 90 %. The newest 3 min were free of it.")
 
 
-def test_given_a_bottleneck_that_begins_late_when_it_fires_then_it_says_since_when() -> None:
+def test_late_bottleneck_says_since_when() -> None:
     healthy, fault = 120.0, starved(30.0, 0.7)
     gpu = np.concatenate([np.full(round(healthy * 12), BUSY), fault.gpu[:, 0], [BUSY] * 6])
     cpu = np.concatenate([np.full(round(healthy * 12), COOL), fault.cpu_max, [COOL] * 6])
@@ -351,7 +343,7 @@ def test_given_a_bottleneck_that_begins_late_when_it_fires_then_it_says_since_wh
     assert abs(result.onset - JOB_START - healthy * 60.0) <= 180.0
 
 
-def test_given_state_of_a_version_without_slow_minutes_when_read_then_its_counts_go_on() -> None:
+def test_counts_of_a_state_without_slow_minutes_continue() -> None:
     stored = msgspec.msgpack.encode([[900, 500, 600, [[28_333_334, 120, 60]], [[1.7e9, 1, 99.0]], 40_000], [0]])
 
     state = msgspec.msgpack.decode(stored, type=RULE.state_type)
@@ -367,7 +359,7 @@ def stalls(minutes: float, share: float) -> list[tuple[float, float, float]]:
     return [(share * 50.0 / 60.0, 0.0, HOT), ((1.0 - share) * 50.0 / 60.0, BUSY, COOL)] * round(minutes * 60.0 / 50.0)
 
 
-def test_given_little_that_was_lost_when_the_job_runs_then_it_is_held_against_half_an_hour() -> None:
+def test_loss_in_a_running_job_is_compared_with_half_an_hour() -> None:
     short = judge(node((1.0, BUSY, COOL), *stalls(7.0, 0.6), (40.0, BUSY, COOL)), closed=False)
     long = judge(node((1.0, BUSY, COOL), *stalls(15.0, 0.6), (40.0, BUSY, COOL)), closed=False)
 
@@ -375,7 +367,7 @@ def test_given_little_that_was_lost_when_the_job_runs_then_it_is_held_against_ha
     assert long.first_fire is not None
 
 
-def test_given_a_short_job_that_was_starved_when_its_end_is_free_of_it_then_it_is_found_with_its_end() -> None:
+def test_starved_short_job_is_found_despite_a_good_end() -> None:
     result = judge(node((1.0, BUSY, COOL), *stalls(8.0, 0.7), (4.0, BUSY, COOL))).last
 
     assert result.status is Status.FIRED
@@ -383,7 +375,7 @@ def test_given_a_short_job_that_was_starved_when_its_end_is_free_of_it_then_it_i
     assert result.until - JOB_START == pytest.approx(9.0 * 60.0, abs=120.0)
 
 
-def test_given_a_bottleneck_early_in_a_long_job_when_it_has_ended_then_the_share_of_the_whole_job_counts() -> None:
+def test_early_bottleneck_of_an_ended_job_counts_by_its_share() -> None:
     result = judge(node((1.0, BUSY, COOL), *stalls(8.0, 0.7), (60.0, BUSY, COOL))).last
 
     assert result.status is Status.OK

@@ -3,18 +3,18 @@
 import pytest
 
 from tests.unit.rules.test_cpu_bottleneck import BUSY, COOL, HOT, judge, node, starved
-from trainguard.records import Status
-from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
+from trainguard.core.records import Status
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneckParameters
 
 
-def test_given_patience_in_seconds_when_judged_then_it_is_converted() -> None:
+def test_patience_in_seconds_is_converted() -> None:
     result = judge(node((12.0, BUSY, COOL), interval_s=60.0), CPUBottleneckParameters(patience_s=600.0), closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 10 + (Status.OK,) * 2
 
 
 @pytest.mark.parametrize("compiling", [3.0, 4.9])
-def test_given_compilation_on_hot_cores_after_the_first_touch_when_training_goes_well_then_it_stays_silent(
+def test_compilation_on_hot_cores_before_good_training_is_silent(
     compiling: float,
 ) -> None:
     touch = (0.1, 40.0, COOL)
@@ -25,7 +25,7 @@ def test_given_compilation_on_hot_cores_after_the_first_touch_when_training_goes
     assert result.last.status is Status.OK
 
 
-def test_given_patience_of_a_minute_in_points_when_starved_from_the_start_then_it_fires_after_ten_minutes() -> None:
+def test_one_minute_of_points_as_patience_fires_after_ten() -> None:
     result = judge(starved(20.0, 0.8, interval_s=0.5), closed=False)
 
     assert result.first_fire is not None
@@ -34,7 +34,7 @@ def test_given_patience_of_a_minute_in_points_when_starved_from_the_start_then_i
     assert result.results[5].patience.endswith("/1200")
 
 
-def test_given_a_starved_job_of_five_minutes_when_it_ends_then_it_is_judged_after_all() -> None:
+def test_starved_five_minute_job_is_judged_at_its_end() -> None:
     running = judge(starved(5.0, 0.8, interval_s=0.5), closed=False)
     ended = judge(starved(5.0, 0.8, interval_s=0.5))
 
@@ -42,7 +42,7 @@ def test_given_a_starved_job_of_five_minutes_when_it_ends_then_it_is_judged_afte
     assert ended.last.status is Status.FIRED
 
 
-def test_given_patience_in_seconds_when_it_is_short_then_it_is_meant_so() -> None:
+def test_short_patience_in_seconds_is_respected() -> None:
     result = judge(starved(5.0, 0.8, interval_s=0.5), CPUBottleneckParameters(patience_s=60.0), closed=False)
 
     assert result.first_fire is not None
@@ -50,7 +50,7 @@ def test_given_patience_in_seconds_when_it_is_short_then_it_is_meant_so() -> Non
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.2, 0.5, 1.0, 5.0, 60.0])
-def test_given_any_sampling_when_patience_is_in_seconds_then_it_lasts_as_long(interval_s: float) -> None:
+def test_patience_in_seconds_lasts_as_long_at_any_sampling(interval_s: float) -> None:
     parameters = CPUBottleneckParameters(patience_s=300.0)
 
     result = judge(node((8.0, BUSY, COOL), interval_s=interval_s), parameters, closed=False)

@@ -5,10 +5,10 @@ import pytest
 
 from tests.support.framework_traces import event, read, step
 from tests.unit.rules.loaders import DEFAULTS, RULE, START, fetches, folded, job, judge, seconds_of, setup
-from trainguard.records import Status
-from trainguard.rules.dataloader import DataloaderParameters
-from trainguard.rules.dataloader_text import DataloaderKind
-from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, LoaderState
+from trainguard.core.records import Status
+from trainguard.rules.dataloader.rule import DataloaderParameters
+from trainguard.rules.dataloader.series import MAX_COUNTS, MAX_PROCESSES, LoaderState
+from trainguard.rules.dataloader.text import DataloaderKind
 from trainguard.state.codec import encode_state
 
 
@@ -23,9 +23,7 @@ from trainguard.state.codec import encode_state
         (17, 8, Status.FIRED),
     ],
 )
-def test_given_loaders_about_the_thresholds_when_judged_then_only_beyond_them_it_fires(
-    loaders: int, cores: int, status: Status
-) -> None:
+def test_loaders_fire_beyond_the_thresholds_only(loaders: int, cores: int, status: Status) -> None:
     result = judge(read(seconds_of(loaders)), cores=cores)
 
     assert result.status is status
@@ -34,7 +32,7 @@ def test_given_loaders_about_the_thresholds_when_judged_then_only_beyond_them_it
 
 
 @pytest.mark.parametrize(("count", "status"), [(9, Status.WARMING_UP), (10, Status.WARMING_UP), (11, Status.FIRED)])
-def test_given_patience_when_seconds_with_events_pass_then_more_than_it_are_needed(count: int, status: Status) -> None:
+def test_patience_needs_more_seconds_with_events_than_given(count: int, status: Status) -> None:
     result = judge(read(seconds_of(2, count)))
 
     assert result.status is status
@@ -43,14 +41,14 @@ def test_given_patience_when_seconds_with_events_pass_then_more_than_it_are_need
         assert result.patience == f"{count}/10"
 
 
-def test_given_patience_in_seconds_when_judged_then_it_replaces_the_other() -> None:
+def test_patience_in_seconds_replaces_the_count() -> None:
     parameters = DataloaderParameters(patience_s=3.0)
 
     assert judge(read(seconds_of(2, 3)), parameters=parameters).status is Status.WARMING_UP
     assert judge(read(seconds_of(2, 4)), parameters=parameters).status is Status.FIRED
 
 
-def test_given_an_even_number_of_seconds_when_the_median_lies_between_two_counts_then_it_is_not_cut_off() -> None:
+def test_median_between_two_counts_is_not_truncated() -> None:
     events = [each for second in range(12) for each in fetches(second, range(5 if second % 2 else 6))]
 
     result = judge(read(events))
@@ -59,13 +57,13 @@ def test_given_an_even_number_of_seconds_when_the_median_lies_between_two_counts
     assert result.status is Status.FIRED
 
 
-def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> None:
+def test_alternating_loaders_all_count_if_all_were_set_up() -> None:
     events = [setup(8), *(each for second in range(20) for each in fetches(second, [second % 8]))]
 
     assert judge(read(events)).plain_details["algo-1"]["dataloaders"] == 8
 
 
-def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader() -> None:
+def test_fetches_of_the_training_process_are_no_loader() -> None:
     alone = [event("DataLoaderIter", "DataLoaderIter::GetNext", s, 0.25, pid=905) for s in range(12)]
 
     result = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]), system_through=START + 20.0, closed=True)
@@ -76,7 +74,7 @@ def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader
     assert result.wasted_share == pytest.approx(0.15)
 
 
-def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_share_of_the_time_is_lost() -> None:
+def test_two_waiting_processes_lose_the_mean_share_of_time() -> None:
     def waiting(duration_s: float) -> list[dict[str, Any]]:
         return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, duration_s, pid=905) for s in range(12)]
 
@@ -95,7 +93,7 @@ def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_s
 
 
 @pytest.mark.parametrize("known_by", ["step", "setup", "key"])
-def test_given_fetches_by_the_training_process_when_they_name_their_workers_then_those_count(known_by: str) -> None:
+def test_workers_named_by_training_process_fetches_count(known_by: str) -> None:
     pid = 905
     events = [
         event("DataLoaderIter", "DataLoaderIter::GetNext", s + worker / 10, 0.01, pid=pid, worker_id=worker)
@@ -111,7 +109,7 @@ def test_given_fetches_by_the_training_process_when_they_name_their_workers_then
     assert judge(read(events, process=process)).plain_details["algo-1"]["dataloaders"] == 6
 
 
-def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_and_its_life_no_fetch() -> None:
+def test_timeline_of_a_worker_is_no_training_process_or_fetch() -> None:
     life = read(
         [event("DataLoaderWorker", "DataLoaderWorker", 0.0, 12.0, pid=5001, worker_id=1)], process="algo-1-5001"
     )
@@ -125,7 +123,7 @@ def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_a
     assert details["worker_time"]["p50"] == pytest.approx(12.0, rel=0.01)
 
 
-def test_given_what_workers_took_for_batches_when_read_then_it_is_told_apart_from_their_lives() -> None:
+def test_worker_batch_times_are_separate_from_their_lifetimes() -> None:
     fetches = read(
         [
             event("DataLoaderWorker", "DataLoaderWorker::Fetch", s / 2, 0.2, pid=5001, worker_id=1, batch=s)
@@ -140,7 +138,7 @@ def test_given_what_workers_took_for_batches_when_read_then_it_is_told_apart_fro
     assert (details["fetch_time"]["count"], details["fetch_time"]["p50"]) == (9, pytest.approx(0.2, rel=0.01))
 
 
-def test_given_several_training_processes_when_judged_then_their_loaders_add_up_on_their_node() -> None:
+def test_loaders_of_several_processes_add_up_on_their_node() -> None:
     objects = [read(seconds_of(3), process=f"algo-1-{pid}") for pid in (1, 2)]
 
     result = judge(*objects)
@@ -152,7 +150,7 @@ def test_given_several_training_processes_when_judged_then_their_loaders_add_up_
     )
 
 
-def test_given_two_nodes_when_judged_then_each_against_its_own_cores_and_the_worst_speaks() -> None:
+def test_nodes_are_judged_by_own_cores_and_the_worst_speaks() -> None:
     states = {"algo-1": folded(read(seconds_of(8))), "algo-2": folded(read(seconds_of(2)))}
 
     result = RULE.judge(job(states), DEFAULTS)
@@ -161,7 +159,7 @@ def test_given_two_nodes_when_judged_then_each_against_its_own_cores_and_the_wor
     assert set(result.plain_details) == {"algo-1", "algo-2"}
 
 
-def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no_longer_counts() -> None:
+def test_ended_training_process_no_longer_counts() -> None:
     later = [each for second in range(700, 720) for each in fetches(second, range(6))]
 
     result = judge(read(seconds_of(6), process="algo-1-1"), read(later, process="algo-1-2"))
@@ -170,20 +168,20 @@ def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
-def test_given_a_second_that_two_objects_share_when_counted_then_it_counts_once(before: int, after: int) -> None:
+def test_second_shared_by_two_objects_counts_once(before: int, after: int) -> None:
     first = read([*fetches(0, range(6)), *fetches(1, range(before))])
     second = read([*fetches(1.5, range(after)), *fetches(2, range(6))])
 
     assert folded(first, second).processes[0].counts == {6: 3}
 
 
-def test_given_a_slow_fetch_when_counted_then_it_belongs_to_the_second_in_which_it_ended() -> None:
+def test_slow_fetch_belongs_to_the_second_in_which_it_ended() -> None:
     state = folded(read([*fetches(10, range(6)), *fetches(2, range(6, 10), duration_s=8.0)]))
 
     assert state.processes[0].counts == {10: 1}
 
 
-def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() -> None:
+def test_advice_on_too_few_loaders_has_the_numbers_of_the_job() -> None:
     objects = [read([setup(2, pinned=False), *seconds_of(2)], process=f"algo-1-{pid}") for pid in (1, 2)]
 
     result = judge(*objects)
@@ -200,7 +198,7 @@ def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() 
     )
 
 
-def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None:
+def test_advice_on_too_many_loaders_is_to_lower_them() -> None:
     events = [each for second in range(20) for each in fetches(second, range(24 if second < 15 else 8))]
 
     result = judge(read([setup(None, pinned=True), *events]))
@@ -211,7 +209,7 @@ def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None
     assert result.affected_share == 0.75
 
 
-def test_given_tensorflow_iterators_when_judged_then_times_are_given_and_nothing_is_counted() -> None:
+def test_tensorflow_iterators_have_times_and_no_counts() -> None:
     events = [event("DataIterator", "dataset::GetNext", s, 0.2) for s in range(20)]
     plain = judge(read(events, kind="model_timeline"))
     prefetching = judge(read(events, kind="model_timeline"), read([event("Dataset", "ModelPrefetchDataset", 1.0, 0.1)]))
@@ -228,7 +226,7 @@ def test_given_tensorflow_iterators_when_judged_then_times_are_given_and_nothing
     assert prefetching.advice is None
 
 
-def test_given_no_loader_events_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+def test_no_loader_events_make_the_rule_inapplicable_and_why() -> None:
     seen = judge(read([step(0, 0.0, 1.0)]))
     expected = RULE.judge(job({}), DEFAULTS)
     ended = RULE.judge(job({}, closed=True), DEFAULTS)
@@ -240,14 +238,14 @@ def test_given_no_loader_events_when_judged_then_the_rule_does_not_apply_and_say
     assert ended.kind == neither.kind == DataloaderKind.NO_FRAMEWORK_METRICS
 
 
-def test_given_no_cpu_sample_when_judged_then_it_waits_for_the_number_of_cores() -> None:
+def test_missing_cpu_sample_waits_for_the_number_of_cores() -> None:
     result = judge(read(seconds_of(2)), cores=0)
 
     assert result.status is Status.WAITING_FOR_DATA
     assert "number of cores of algo-1" in result.reason
 
 
-def test_given_counts_of_every_size_when_stored_then_the_state_stays_bounded_and_no_second_is_lost() -> None:
+def test_state_of_any_counts_is_bounded_and_loses_no_second() -> None:
     events = [each for second in range(150) for each in fetches(second, range(second + 1))]
 
     state = folded(read(events))
@@ -258,7 +256,7 @@ def test_given_counts_of_every_size_when_stored_then_the_state_stays_bounded_and
     assert process.median == pytest.approx(75.5, abs=3.0)
 
 
-def test_given_more_training_processes_than_there_is_room_for_when_stored_then_the_rest_is_counted() -> None:
+def test_processes_beyond_the_room_are_counted() -> None:
     state = folded(*(read(seconds_of(4, 3), process=f"algo-1-{pid}") for pid in range(MAX_PROCESSES + 2)))
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=LoaderState)
 

@@ -4,16 +4,14 @@ import pytest
 
 from tests.support.framework_traces import read, step
 from tests.unit.rules.loaders import DEFAULTS, RULE, START, job, node_at, own_fetches, seconds_of, workers_of
-from trainguard.records import Status
-from trainguard.rules.dataloader_text import DataloaderKind
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.dataloader.text import DataloaderKind
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.framework import FrameworkEvents
 
 
 @pytest.mark.parametrize(("level", "told"), [(70.0, True), (69.0, False)])
-def test_given_too_few_loaders_when_the_gpus_are_busy_all_the_same_then_the_advice_says_so(
-    level: float, told: bool
-) -> None:
+def test_advice_on_too_few_loaders_mentions_busy_gpus(level: float, told: bool) -> None:
     nodes = {"algo-1": node_at(level, read(seconds_of(2)))}
 
     result = RULE.judge(job({}, framework_seen=True, nodes=nodes, closed=True), DEFAULTS)
@@ -31,7 +29,7 @@ def judge_waits(level: float, *objects: FrameworkEvents, elapsed_s: float = 100.
     return RULE.judge(view, DEFAULTS)
 
 
-def test_given_too_few_loaders_when_the_gpus_are_97_percent_busy_then_it_is_said_and_does_not_fire() -> None:
+def test_too_few_loaders_with_gpus_97_percent_busy_do_not_fire() -> None:
     result = judge_waits(97.0, read(own_fetches(0.9, range(100))))
 
     assert (result.status, result.advice, result.wasted_share) == (Status.OK, None, None)
@@ -42,9 +40,7 @@ def test_given_too_few_loaders_when_the_gpus_are_97_percent_busy_then_it_is_said
 
 
 @pytest.mark.parametrize(("wait_s", "status"), [(0.1, Status.OK), (0.2, Status.FIRED)])
-def test_given_low_gpus_when_batches_are_waited_for_then_only_a_good_part_of_the_time_fires(
-    wait_s: float, status: Status
-) -> None:
+def test_waits_with_low_gpus_fire_from_a_good_part_of_time_on(wait_s: float, status: Status) -> None:
     result = judge_waits(50.0, read(own_fetches(wait_s, range(100))))
 
     assert result.status is status
@@ -52,7 +48,7 @@ def test_given_low_gpus_when_batches_are_waited_for_then_only_a_good_part_of_the
     assert result.gpus == (("algo-1/gpu0",) if status is Status.FIRED else ())
 
 
-def test_given_waits_that_begin_late_in_a_long_job_when_judged_then_those_of_late_fire_and_say_since_when() -> None:
+def test_late_waits_in_a_long_job_fire_and_say_since_when() -> None:
     day = range(0, 72_000, 60)
     healthy, late = own_fetches(0.01, day), own_fetches(0.5, range(72_000, 74_400))
 
@@ -75,16 +71,14 @@ def test_given_waits_that_begin_late_in_a_long_job_when_judged_then_those_of_lat
         (10.0, 0.24, DataloaderKind.FITS),
     ],
 )
-def test_given_workers_enough_when_batches_are_late_then_it_fires(
-    level: float, wait_s: float, kind: DataloaderKind
-) -> None:
+def test_late_batches_fire_even_with_enough_workers(level: float, wait_s: float, kind: DataloaderKind) -> None:
     result = judge_waits(level, read(workers_of(8, wait_s)))
 
     assert result.kind == kind
     assert result.status is (Status.FIRED if kind is DataloaderKind.WAITS else Status.OK)
 
 
-def test_given_a_starved_training_when_told_then_facts_and_words_are_of_its_loop() -> None:
+def test_facts_of_a_starved_training_are_of_its_loop() -> None:
     result = judge_waits(10.0, read(workers_of(2, 0.74)))
 
     facts = {fact.name: fact for fact in result.facts}
@@ -97,7 +91,7 @@ def test_given_a_starved_training_when_told_then_facts_and_words_are_of_its_loop
     assert START <= (used.start or 0.0) < (used.end or 0.0) <= START + 120.0
     assert result.reason == (
         "The training processes of algo-1 waited for batches in 74.2 % of their loop, and the GPUs that it uses were "
-        "10 % busy meanwhile. algo-1 has 2 loader processes for 8 cores: 25 %."
+        "10 % busy in that time. algo-1 has 2 loader processes for 8 cores: 25 %."
     )
     assert (result.advice or "").startswith("Raise num_workers from 2 to about 8, one loader process a core of 8, or ")
     assert result.measured == pytest.approx(74.2, abs=0.1)
@@ -105,14 +99,14 @@ def test_given_a_starved_training_when_told_then_facts_and_words_are_of_its_loop
     assert result.confidence == pytest.approx(0.823, abs=0.01)
 
 
-def test_given_as_many_workers_as_cores_when_starved_then_batches_are_to_be_cheaper() -> None:
+def test_starved_job_with_a_worker_per_core_needs_cheap_batches() -> None:
     advice = judge_waits(10.0, read(workers_of(8, 0.74))).advice or ""
 
     assert advice.startswith("Make batches cheaper to load")
     assert "num_workers" not in advice
 
 
-def test_given_a_running_job_when_it_is_young_then_waits_are_not_judged_yet() -> None:
+def test_waits_of_a_young_running_job_are_not_judged_yet() -> None:
     nodes = {"algo-1": node_at(10.0, read(workers_of(8, 0.74)))}
     early = RULE.judge(job({}, nodes=nodes, framework_seen=True, system_through=START + 300.0), DEFAULTS)
 

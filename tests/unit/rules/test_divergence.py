@@ -4,8 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rules.gpu_loads import counted
-from trainguard.rules.divergence import MAX_DISTANCE, compare_pairs, compare_with_rest, jensen_shannon, two_point_bins
-from trainguard.telemetry.snapshots import IntArray
+from trainguard.formats.profile.snapshots import IntArray
+from trainguard.rules.load_balancing.times import (
+    MAX_DISTANCE,
+    compare_pairs,
+    compare_with_rest,
+    jensen_shannon,
+    two_point_bins,
+)
 
 histograms = st.lists(
     st.lists(st.tuples(st.integers(0, 100), st.integers(1, 50)), min_size=1, max_size=6), min_size=2, max_size=6
@@ -21,7 +27,7 @@ def table(rows: list[list[tuple[int, int]]]) -> IntArray:
 
 
 @given(histograms)
-def test_given_any_histograms_when_compared_then_the_distance_is_that_of_its_definition_and_a_metric(
+def test_distance_of_histograms_is_as_defined_and_a_metric(
     rows: list[list[tuple[int, int]]],
 ) -> None:
     counts = table(rows)
@@ -45,7 +51,7 @@ def test_given_any_histograms_when_compared_then_the_distance_is_that_of_its_def
     assert np.all((compared.unlike >= 0.0) & (compared.unlike <= 1.0))
 
 
-def test_given_loads_without_a_common_value_when_compared_then_the_unlike_share_is_no_more_than_all() -> None:
+def test_unlike_share_never_exceeds_one() -> None:
     for seed in range(50):
         counts = np.random.default_rng(seed).integers(1, 1_000, (2, 101))
         counts[0, 50:] = counts[1, :50] = 0
@@ -53,7 +59,7 @@ def test_given_loads_without_a_common_value_when_compared_then_the_unlike_share_
 
 
 @given(histograms)
-def test_given_any_nodes_when_one_is_left_out_then_it_is_compared_with_the_sum_of_the_others(
+def test_each_node_is_compared_with_the_sum_of_the_others(
     rows: list[list[tuple[int, int]]],
 ) -> None:
     counts = table(rows)
@@ -67,14 +73,14 @@ def test_given_any_nodes_when_one_is_left_out_then_it_is_compared_with_the_sum_o
         assert compared.means[index] == pytest.approx(pair.means[0])
 
 
-def test_given_counts_of_any_size_when_multiplied_then_the_distance_stays() -> None:
+def test_distance_is_unchanged_when_counts_are_multiplied() -> None:
     counts = np.stack([counted(10, 30, 50), counted(30, 90)])
 
     assert compare_pairs(counts).distances == pytest.approx(compare_pairs(counts * np.array([[1], [977]])).distances)
     assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(np.sqrt(np.log(2.0)))
 
 
-def test_given_any_sides_when_the_worst_is_sought_then_it_is_the_least_busy_that_is_apart_and_its_furthest() -> None:
+def test_worst_is_the_least_busy_distant_side_with_its_furthest() -> None:
     random = np.random.default_rng(1)
     for _ in range(200):
         counts = np.stack(
@@ -105,7 +111,7 @@ def test_given_any_sides_when_the_worst_is_sought_then_it_is_the_least_busy_that
             assert compared.idle_share.tolist() == [1.0 - mean / most if most else 0.0 for mean in compared.means]
 
 
-def test_given_sides_that_idle_when_compared_then_none_stays_behind() -> None:
+def test_idle_sides_have_no_laggard() -> None:
     compared = compare_pairs(np.stack([counted(0), counted(0)]))
     assert compared.idle_share.tolist() == [0.0, 0.0]
     assert compared.worst(compared.apart(0.5, 15.0)) == (0, 1)

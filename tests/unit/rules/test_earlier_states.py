@@ -6,16 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.rules.bottleneck_counts import MinuteCount, Tally
-from trainguard.rules.bottleneck_state import BottleneckState
-from trainguard.rules.gpu_faults import GpuRecord, HealthState
-from trainguard.rules.hung_steps import ProcessProgress, ProgressState
-from trainguard.rules.hung_watch import WatchState
-from trainguard.rules.low_gpu_devices import BusyMinutes, GpuSigns, HeldMemory
-from trainguard.rules.low_gpu_instances import InstanceMinutes
-from trainguard.rules.low_gpu_state import LowGPUUtilizationState
-from trainguard.rules.low_gpu_usage import Streak
-from trainguard.rules.system_usage import UsageState
+from trainguard.rules.bottlenecks.counts import MinuteCount, Tally
+from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.gpu_health.faults import GpuRecord, HealthState
+from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState
+from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.low_gpu_utilization.devices import BusyMinutes, GpuSigns, HeldMemory
+from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, LowGPUUtilizationState
+from trainguard.rules.low_gpu_utilization.usage import Streak
+from trainguard.rules.overall_system_usage.rule import UsageState
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,7 @@ from trainguard.rules.system_usage import UsageState
     ],
     ids=lambda each: each.__name__ if inspect.isclass(each) else "",
 )
-def test_given_a_short_item_when_it_is_read_then_all_that_it_lacks_is_nothing(stored: list[Any], kind: Any) -> None:
+def test_short_item_has_empty_values_for_missing_parts(stored: list[Any], kind: Any) -> None:
     lacking = msgspec.to_builtins(msgspec.convert(stored, kind))[len(stored) :]
     nested = [each for part in lacking for each in (part if isinstance(part, list) else [part])]
     deeper = [each for part in nested for each in (part if isinstance(part, list) else [part])]

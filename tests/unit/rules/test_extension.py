@@ -12,28 +12,20 @@ import msgspec
 import pytest
 
 from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps
-from trainguard.errors import RuleLoadError
+from trainguard.core.errors import RuleLoadError
 from trainguard.rules import parameters
-from trainguard.rules.default_spec import spec_of_rule
-from trainguard.rules.extension import (
-    MARKER,
-    MAX_RULES,
-    Extension,
+from trainguard.rules.extension import MARKER, MAX_RULES, Extension, check_rule, installed, rule_named, rules_of
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.protocol import (
+    RuleParameters,
     check_clear_after,
-    check_rule,
     check_window,
-    installed,
     is_custom,
     packed_state,
-    rule_named,
-    rules_of,
+    spec_of_rule,
 )
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.parameter_help import ParameterHelp
-from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, EXTENSION, OWN_NAMES, RESERVED_NAMES, RULE_NAMES
-from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, ParameterHelp, RuleSpec
 
 SOURCE = """
 from tests.support.own_rules import OwnRule, OwnSteps
@@ -117,14 +109,14 @@ class Unstorable(msgspec.Struct):
     held: Any = msgspec.field(default_factory=object)
 
 
-def test_given_no_package_when_loaded_then_there_are_trainguards_rules_alone() -> None:
+def test_built_in_rules_alone_are_loaded_without_a_package() -> None:
     assert Extension() == EXTENSION == installed(RESERVED_NAMES)
     assert RULE_NAMES == OWN_NAMES
     assert not any(is_custom(rule) for rule in ALL_RULES)
     assert is_custom(OwnRule())
 
 
-def test_given_a_package_in_the_layer_when_loaded_then_its_rules_are_known_by_their_kind(site: Path) -> None:
+def test_rules_of_a_layer_package_are_loaded_by_kind(site: Path) -> None:
     layer(site, SOURCE)
     found = installed(RESERVED_NAMES)
     assert [rule.name for rule in found.system] == ["OwnRule"]
@@ -142,7 +134,7 @@ def test_given_a_package_in_the_layer_when_loaded_then_its_rules_are_known_by_th
         ("RULES = ()", "a tuple of 1 to 8 rules"),
     ],
 )
-def test_given_a_package_that_is_broken_when_loaded_then_each_of_its_rules_says_so_and_the_others_run(
+def test_rules_of_a_broken_package_say_so_and_others_run(
     site: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
 ) -> None:
     layer(site, source)
@@ -169,14 +161,14 @@ def test_given_a_package_that_is_broken_when_loaded_then_each_of_its_rules_says_
         ((OwnRule,), "expected an instance"),
     ],
 )
-def test_given_a_package_whose_rules_cannot_stand_together_when_read_then_it_is_refused(rules: Any, told: str) -> None:
+def test_package_with_conflicting_rules_is_refused(rules: Any, told: str) -> None:
     module = ModuleType("their_rules")
     vars(module)["RULES"] = rules
     with pytest.raises(RuleLoadError, match=told):
         rules_of(module, RESERVED_NAMES)
 
 
-def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> None:
+def test_maximum_number_of_rules_is_accepted() -> None:
     rules = [variant(OwnRule, name=f"Own{number}") for number in range(MAX_RULES)]
     assert rules_of(package(*rules), RESERVED_NAMES) == tuple(rules)
     assert rules_of(package(rules[0]), RESERVED_NAMES) == (rules[0],)
@@ -212,9 +204,7 @@ def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> 
         (OwnRule, "OwnRule: type is 'ABCMeta'"),
     ],
 )
-def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names_what_and_why(
-    rule: Any, told: str
-) -> None:
+def test_protocol_violation_names_what_and_why(rule: Any, told: str) -> None:
     with pytest.raises(RuleLoadError, match=told):
         check_rule(rule)
 
@@ -236,7 +226,7 @@ def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names
         (check_window, 2.0, None),
     ],
 )
-def test_given_what_a_rule_says_of_times_and_points_when_checked_then_it_is_a_number_in_bounds_or_refused(
+def test_times_and_points_of_a_rule_are_bounded_numbers(
     check: Callable[[str, Any], float], value: Any, told: float | None
 ) -> None:
     if told is None:
@@ -248,7 +238,7 @@ def test_given_what_a_rule_says_of_times_and_points_when_checked_then_it_is_a_nu
 
 
 @pytest.mark.parametrize(("length", "taken"), [(4_093, True), (4_094, False)])
-def test_given_a_state_about_the_cap_when_packed_then_only_a_larger_one_is_refused(length: int, taken: bool) -> None:
+def test_only_a_state_above_the_cap_is_refused(length: int, taken: bool) -> None:
     if taken:
         assert packed_state("OwnRule", "x" * length) == msgspec.msgpack.encode("x" * length)
         return
@@ -292,16 +282,14 @@ SPEC = RuleSpec(
         ({"condition": "below { %"}, "spec.condition"),
     ],
 )
-def test_given_a_spec_that_is_wrong_or_more_than_texts_when_checked_then_the_rule_is_refused(
-    changes: dict[str, Any], told: str
-) -> None:
+def test_rule_with_an_invalid_spec_is_refused(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(RuleLoadError, match=told):
         check_rule(variant(OwnRule, name="OwnRule", spec=replace(SPEC, **changes)))
     with pytest.raises(RuleLoadError, match="a RuleSpec"):
         check_rule(variant(OwnRule, spec="OwnRule"))
 
 
-def test_given_a_spec_of_its_own_when_a_rule_is_checked_then_it_is_taken_and_gives_the_name() -> None:
+def test_own_spec_of_a_rule_is_used_and_gives_its_name() -> None:
     rule = type("Fans", (OwnRule,), {"spec": SPEC})()
     check_rule(rule)
     assert rule.name == "OwnRule"
@@ -311,7 +299,7 @@ def test_given_a_spec_of_its_own_when_a_rule_is_checked_then_it_is_taken_and_giv
         check_rule(type("Fans", (type("Base", (OwnRule,), {"spec": replace(SPEC, section="os:system")}),), {})())
 
 
-def test_given_no_spec_when_a_rule_is_asked_for_one_then_its_kind_and_its_first_sentence_make_it() -> None:
+def test_missing_spec_is_made_from_kind_and_first_sentence() -> None:
     said = {type(rule): spec_of_rule(rule) for rule in (OwnRule(), OwnSteps(), OwnJoin(), OwnJob())}
     assert [spec.looks_at for spec in said.values()] == [
         "each node",
@@ -325,16 +313,14 @@ def test_given_no_spec_when_a_rule_is_asked_for_one_then_its_kind_and_its_first_
     assert (spec_of_rule(fires).fires_when, spec_of_rule(fires).condition) == ("{a} fan stops", "{{a}} fan stops")
 
 
-def test_given_a_rule_made_from_one_of_trainguards_when_asked_for_its_spec_then_it_has_one_of_its_own_name() -> None:
+def test_rule_derived_from_a_built_in_one_has_a_spec_of_its_name() -> None:
     stricter = type("Stricter", (LowGPUUtilization,), {"name": "Stricter", "__doc__": "Fires when a GPU is low."})()
     check_rule(stricter)
     assert (spec_of_rule(stricter).name, spec_of_rule(stricter).fires_when) == ("Stricter", "a GPU is low")
 
 
 @pytest.mark.parametrize("place", ["tests.support.own_rules:OwnRule", "tests.unit.rules.test_extension:MADE"])
-def test_given_a_class_or_an_instance_when_named_then_it_is_the_rule(
-    monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_rule_may_be_named_as_class_or_instance(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     module = ModuleType("tests.unit.rules.test_extension")
     vars(module)["MADE"] = OwnRule()
     monkeypatch.setitem(sys.modules, "tests.unit.rules.test_extension", module)
@@ -353,12 +339,12 @@ def test_given_a_class_or_an_instance_when_named_then_it_is_the_rule(
         ("msgspec:Struct", "expected an instance of SystemRule"),
     ],
 )
-def test_given_no_rule_at_a_place_when_named_then_the_error_says_what_would_be_right(place: str, told: str) -> None:
+def test_missing_rule_at_a_path_says_what_would_be_valid(place: str, told: str) -> None:
     with pytest.raises(RuleLoadError, match=told):
         rule_named(place)
 
 
-def test_given_settings_of_one_rule_when_resolved_then_others_are_not_looked_at() -> None:
+def test_resolving_one_rule_ignores_the_settings_of_others() -> None:
     resolved = parameters.parameters_of("OwnRule", OwnParameters, {"ownrule_threshold": "7", "Other_threshold": "x"})
     assert resolved == OwnParameters(threshold=7.0)
     with pytest.raises(Exception, match="a number from 0 to 100"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainguard.rules.units import faults_counted
+from trainguard.core.units import faults_counted
 
 
 @pytest.mark.parametrize(

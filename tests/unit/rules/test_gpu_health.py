@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.device_minutes import DevicesAt, Readings, Rows, replay_devices
-from tests.unit.rules.node_replay import Replay, series
-from trainguard.records import Status
-from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
+from tests.unit.rules.node_replay import JOB_START, Replay, series
+from trainguard.core.records import Status
+from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.rule_result import RuleResult
 
 HEAT, BRAKE, CAP, IDLE = 0x20, 0x80, 0x4, 0x1
@@ -50,7 +50,7 @@ def from_minute(begin: int, **changed: Mapping[str, Any]) -> DevicesAt:
     return lambda minute: readings(**changed) if minute >= begin else readings()
 
 
-def test_given_a_healthy_node_at_its_power_limit_when_judged_then_it_is_ok() -> None:
+def test_healthy_node_at_its_power_limit_is_ok() -> None:
     said = last(lambda _: readings())
     kinds = "XID errors, ECC errors, remapped rows, throttling, PCIe width, lost GPUs"
     assert said.status is Status.OK
@@ -58,9 +58,7 @@ def test_given_a_healthy_node_at_its_power_limit_when_judged_then_it_is_ok() -> 
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
-def test_given_a_driver_that_does_not_answer_for_a_gpu_when_three_minutes_passed_then_it_fires(
-    minutes: int, status: Status
-) -> None:
+def test_gpu_without_driver_answer_for_three_minutes_fires(minutes: int, status: Status) -> None:
     silent = {"gpu2": 1.0}
     said = last(lambda minute: {"Unanswered": silent} if minute >= 20 - minutes else readings(Unanswered={"gpu2": 0.0}))
     assert said.status is status
@@ -69,14 +67,14 @@ def test_given_a_driver_that_does_not_answer_for_a_gpu_when_three_minutes_passed
         assert (said.worst, said.gpus) == ("gpu2", ("gpu2",))
 
 
-def test_given_a_gpu_that_answers_again_when_judged_then_it_is_ok() -> None:
+def test_gpu_that_answers_again_is_ok() -> None:
     at = lambda minute: readings(Unanswered={"gpu2": float(5 <= minute < 15)})  # noqa: E731
     said = judge(at)
     assert said.results[14].status is Status.FIRED
     assert said.last.status is Status.OK
 
 
-def test_given_a_neuron_device_when_it_has_uncorrectable_errors_then_it_fires_and_names_it() -> None:
+def test_neuron_device_with_uncorrectable_errors_fires_by_name() -> None:
     def at(minute: int) -> Readings:
         return {"ECCUncorrectedErrors": {"neuron0": 4.0, "neuron1": 6.0 if minute >= 10 else 4.0}}
 
@@ -86,7 +84,7 @@ def test_given_a_neuron_device_when_it_has_uncorrectable_errors_then_it_fires_an
     assert said.last.reason == "neuron1 on algo-1 had 2 uncorrectable ECC errors during the job."
 
 
-def test_given_cores_of_neuron_devices_when_their_program_has_ended_then_none_has_vanished() -> None:
+def test_neuron_cores_of_an_ended_program_have_not_vanished() -> None:
     def at(minute: int) -> Readings:
         used = {"MemoryUsedBytes": {"gpu0": 1e9}} if minute < 5 else {}
         return {"ECCUncorrectedErrors": {"neuron0": 0.0}, **used}
@@ -96,13 +94,13 @@ def test_given_cores_of_neuron_devices_when_their_program_has_ended_then_none_ha
     assert {result.status for result in said.results} == {Status.OK}
 
 
-def test_given_a_managed_profile_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+def test_managed_profile_makes_the_rule_inapplicable_and_why() -> None:
     said = last(lambda _: {})
     assert said.status is Status.NOT_APPLICABLE
     assert "trainguard-collector writes them" in said.reason
 
 
-def test_given_a_node_without_gpus_when_judged_then_the_rule_does_not_apply() -> None:
+def test_node_without_gpus_makes_the_rule_inapplicable() -> None:
     node = series(np.empty((24, 0)), interval_s=5.0)
     said = replay_devices(GPUHealth(), GPUHealthParameters(), node, lambda _: {}).last
     assert (said.status, said.reason) == (
@@ -122,7 +120,7 @@ def test_given_a_node_without_gpus_when_judged_then_the_rule_does_not_apply() ->
     ],
     ids=["lost", "xid-79", "xid-94", "ecc", "rows"],
 )
-def test_given_a_fault_of_hardware_when_judged_then_it_fires_at_once_and_names_the_gpu(
+def test_hardware_fault_fires_at_once_and_names_the_gpu(
     changed: dict[str, Mapping[str, Any]], sentence: str, advice: str
 ) -> None:
     said = judge(from_minute(12, **changed))
@@ -133,14 +131,28 @@ def test_given_a_fault_of_hardware_when_judged_then_it_fires_at_once_and_names_t
     assert said.last.onset == pytest.approx(said.results[12].onset)
 
 
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [("Lost", "lost_since"), ("RemappedRowsFailed", "remapping_failed_since"), ("Unanswered", "unanswered_minutes")],
+)
+def test_a_mark_is_set_since_its_first_sample_in_a_minute(metric: str, name: str) -> None:
+    def at(minute: int) -> Readings:
+        marks = [0.0, 1.0, 0.0, 1.0, 1.0, 1.0] if minute == 12 else [float(minute > 12)] * 6
+        return readings(**{metric: {"gpu2": marks}})
+
+    fact = next(each for each in last(at).facts if each.name == name)
+    since = fact.start if name == "unanswered_minutes" else fact.value
+    assert since == JOB_START + 12 * 60.0 + 35.0
+
+
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 999])
-def test_given_an_xid_of_a_program_when_judged_then_it_is_said_and_nothing_fires(code: int) -> None:
+def test_xid_of_a_program_is_shown_without_firing(code: int) -> None:
     said = last(from_minute(12, XID={"gpu1": float(code)}))
     assert said.status is Status.OK
     assert f"XID {code}" in said.reason
 
 
-def test_given_an_xid_that_another_follows_when_judged_then_both_are_known() -> None:
+def test_xid_followed_by_another_keeps_both() -> None:
     def at(minute: int) -> Readings:
         newest = 0.0 if minute < 5 else 79.0 if minute == 5 else 45.0
         return readings(XID={"gpu1": newest})
@@ -148,7 +160,7 @@ def test_given_an_xid_that_another_follows_when_judged_then_both_are_known() -> 
     assert "XID 79" in last(at).reason
 
 
-def test_given_counted_xids_when_judged_then_one_that_was_never_the_newest_is_found_and_counted() -> None:
+def test_counted_xid_that_was_never_the_newest_is_found() -> None:
     def at(minute: int) -> Readings:
         counts = {} if minute < 5 else {"XIDCount74": {"gpu1": float(minute - 4)}, "XIDCount45": {"gpu1": 9.0}}
         return readings(XID={"gpu1": 45.0 if minute >= 5 else 0.0}, **counts)
@@ -156,16 +168,16 @@ def test_given_counted_xids_when_judged_then_one_that_was_never_the_newest_is_fo
     assert "XID 74, an NVLink error, 15 times" in last(at).reason
 
 
-def test_given_errors_from_before_the_job_when_judged_then_they_are_none_of_the_job() -> None:
+def test_errors_from_before_the_job_are_ignored() -> None:
     assert last(lambda _: readings(ECCUncorrectedErrors={"gpu2": 7.0})).status is Status.OK
 
 
-def test_given_a_collector_that_began_anew_when_judged_then_earlier_xids_are_over() -> None:
+def test_restarted_collector_ends_earlier_xids() -> None:
     said = judge(lambda minute: readings(XID={"gpu2": 79.0 if 5 <= minute < 9 else 0.0}))
     assert (said.statuses[8], said.statuses[9]) == (Status.FIRED, Status.OK)
 
 
-def test_given_a_gpu_without_samples_when_others_have_some_then_it_has_vanished_in_the_third_minute() -> None:
+def test_gpu_without_samples_has_vanished_in_the_third_minute() -> None:
     def at(minute: int) -> Readings:
         full = readings()
         if minute < 10:
@@ -179,7 +191,7 @@ def test_given_a_gpu_without_samples_when_others_have_some_then_it_has_vanished_
     assert said.last.time_left_s == 0.0
 
 
-def test_given_a_collector_that_lacks_some_series_of_a_gpu_when_it_is_used_then_it_has_not_vanished() -> None:
+def test_gpu_with_some_missing_series_has_not_vanished() -> None:
     def at(minute: int) -> Readings:
         full = readings()
         return full if minute < 10 else {metric: {"gpu0": values["gpu0"]} for metric, values in full.items()}
@@ -194,9 +206,7 @@ def throttled(clock: float, reasons: int) -> dict[str, Mapping[str, Any]]:
 @pytest.mark.parametrize(
     ("clock", "status"), [(1_350.0, Status.FIRED), (1_351.0, Status.OK)], ids=["at-10-percent", "just-above"]
 )
-def test_given_a_hot_gpu_when_its_clock_is_below_its_peers_by_the_threshold_then_it_fires(
-    clock: float, status: Status
-) -> None:
+def test_hot_gpu_with_a_clock_below_its_peers_fires(clock: float, status: Status) -> None:
     said = last(from_minute(10, **throttled(clock, HEAT)))
     assert said.status is status
     if status is Status.FIRED:
@@ -205,21 +215,21 @@ def test_given_a_hot_gpu_when_its_clock_is_below_its_peers_by_the_threshold_then
         assert "cooling" in (said.advice or "")
 
 
-def test_given_a_hot_gpu_when_four_minutes_show_it_then_nothing_fires_before_the_fifth() -> None:
+def test_hot_gpu_fires_in_the_fifth_minute_and_not_before() -> None:
     said = judge(from_minute(10, **throttled(900.0, BRAKE)))
     assert said.statuses[13:15] == (Status.OK, Status.FIRED)
     assert "a slowdown that its hardware demands" in said.last.reason
 
 
-def test_given_a_hot_gpu_that_keeps_its_clock_when_judged_then_it_is_ok() -> None:
+def test_hot_gpu_that_keeps_its_clock_is_ok() -> None:
     assert last(from_minute(10, **throttled(1_500.0, HEAT))).status is Status.OK
 
 
-def test_given_a_hot_idle_gpu_when_judged_then_its_low_clock_is_no_fault() -> None:
+def test_low_clock_of_a_hot_idle_gpu_is_no_fault() -> None:
     assert last(lambda _: readings(**throttled(300.0, HEAT | IDLE)), busy=20.0).status is Status.OK
 
 
-def test_given_all_gpus_slowed_by_heat_when_judged_then_their_own_clock_before_is_the_measure() -> None:
+def test_gpus_all_slowed_by_heat_are_compared_with_their_past() -> None:
     hot = {"SMClockMHz": dict.fromkeys(GPUS, 1_200.0), "ThrottleReasons": dict.fromkeys(GPUS, float(HEAT | CAP))}
     said = last(from_minute(10, **hot))
     assert said.status is Status.FIRED
@@ -228,26 +238,44 @@ def test_given_all_gpus_slowed_by_heat_when_judged_then_their_own_clock_before_i
     assert said.gpus == GPUS
 
 
-def test_given_a_gpu_with_a_lower_power_limit_than_its_peers_when_judged_then_it_fires() -> None:
+def test_a_clock_that_is_higher_later_is_no_measure_of_before() -> None:
+    hot = {"SMClockMHz": dict.fromkeys(GPUS, 1_200.0), "ThrottleReasons": dict.fromkeys(GPUS, float(HEAT | CAP))}
+    said = judge(lambda minute: readings(**hot) if minute < 8 else readings())
+    assert set(said.statuses) == {Status.OK}
+
+
+def test_a_gpu_that_is_gone_has_been_so_up_to_the_newest_point() -> None:
+    without = {
+        metric: {gpu: at for gpu, at in values.items() if gpu != "gpu3"} for metric, values in readings().items()
+    }
+    rows = [[95.0] * 4] * 10 + [[95.0, 95.0, 95.0, float("nan")]] * 5
+    node = Rows(rows).series()
+    said = replay_devices(GPUHealth(), GPUHealthParameters(), node, lambda at: readings() if at < 10 else without)
+    gone = said.last.facts[0]
+    assert (gone.name, gone.value) == ("silent_minutes", 5)
+    assert (gone.start, gone.end) == (JOB_START + 10 * 60.0 - 5.0, JOB_START + 15 * 60.0 - 5.0)
+
+
+def test_gpu_with_a_lower_power_limit_than_its_peers_fires() -> None:
     said = last(lambda _: readings(**throttled(1_200.0, CAP)))
     assert said.status is Status.FIRED
     assert "throttled by its power limit" in said.reason
     assert last(lambda _: readings(**throttled(1_290.0, CAP))).status is Status.OK
 
 
-def test_given_slots_with_half_of_the_lanes_when_judged_then_that_is_no_fault() -> None:
+def test_slots_that_all_have_half_of_the_lanes_are_no_fault() -> None:
     half = dict.fromkeys(GPUS, 8.0)
     assert last(lambda _: readings(PCIeLinkWidth=half)).status is Status.OK
 
 
 @pytest.mark.parametrize("begin", [0, 10], ids=["always", "since-minute-10"])
-def test_given_a_link_narrower_than_the_others_when_judged_then_it_fires(begin: int) -> None:
+def test_link_narrower_than_the_others_fires(begin: int) -> None:
     said = last(from_minute(begin, PCIeLinkWidth={"gpu3": 4.0}))
     assert said.status is Status.FIRED
     assert "the PCIe link of gpu3 on algo-1 has 4 lanes under load" in said.reason
 
 
-def test_given_several_problems_when_judged_then_the_gravest_leads_and_the_others_are_named() -> None:
+def test_most_severe_problem_leads_and_the_others_are_named() -> None:
     said = last(from_minute(5, XID={"gpu3": 79.0}, PCIeLinkWidth={"gpu1": 1.0}))
     assert said.worst == "gpu3"
     assert said.gpus == ("gpu3", "gpu1")
@@ -255,15 +283,15 @@ def test_given_several_problems_when_judged_then_the_gravest_leads_and_the_other
 
 
 @pytest.mark.parametrize("metric", ["MemoryUsedBytes", "PowerWatts", "SMClockMHz", "TemperatureCelsius"])
-def test_given_series_that_say_nothing_of_health_when_judged_then_there_is_no_all_clear(metric: str) -> None:
+def test_series_that_say_nothing_of_health_are_no_all_clear(metric: str) -> None:
     said = last(lambda _: {metric: {"gpu0": 1.0, "gpu1": 1.0}})
     assert said.status is Status.NOT_APPLICABLE
     assert "no series of GPU health" in said.reason
 
 
-def test_given_one_kind_of_health_series_when_judged_then_it_is_named() -> None:
+def test_single_kind_of_health_series_is_named() -> None:
     assert last(lambda _: {"XID": {"gpu0": 0.0, "gpu1": 0.0}}).reason.endswith("minutes by XID errors.")
 
 
-def test_given_any_loss_of_a_clock_as_a_fault_when_nothing_throttles_then_nothing_fires() -> None:
+def test_clock_loss_of_zero_does_not_fire_without_throttling() -> None:
     assert last(lambda _: readings(ThrottleReasons=dict.fromkeys(GPUS, 0.0)), clock_loss=0.0).status is Status.OK

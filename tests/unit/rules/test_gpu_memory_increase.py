@@ -20,9 +20,9 @@ from tests.unit.rules.memory_replay import (
     with_evaluations,
 )
 from tests.unit.rules.node_replay import replay, series
-from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ from trainguard.telemetry.snapshots import FloatArray
         pytest.param(np.full(HOUR, 97.0), id="constant"),
     ],
 )
-def test_given_memory_without_increase_when_replayed_then_it_stays_silent(memory: FloatArray) -> None:
+def test_memory_without_increase_is_silent(memory: FloatArray) -> None:
     result = play(memory, DEFAULTS)
 
     assert result.fired_at == []
@@ -65,7 +65,7 @@ def test_given_memory_without_increase_when_replayed_then_it_stays_silent(memory
         ),
     ],
 )
-def test_given_memory_that_increases_when_replayed_then_it_fires_soon_after_and_not_before(
+def test_increasing_memory_fires_soon_after_and_not_before(
     memory: FloatArray, kind: str, begins_h: float, within_h: float
 ) -> None:
     result = play(memory, DEFAULTS)
@@ -75,7 +75,7 @@ def test_given_memory_that_increases_when_replayed_then_it_fires_soon_after_and_
     assert first.plain_details["gpu0"]["kind"] == kind
 
 
-def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() -> None:
+def test_reason_and_advice_of_a_jump_have_its_numbers() -> None:
     result = play(windows(40, 40, 40, 62))
 
     assert result.last.reason == (
@@ -90,7 +90,7 @@ def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() ->
     assert (result.last.affected_share, result.last.wasted_share) == (0.25, None)
 
 
-def test_given_a_steep_ramp_when_it_fires_then_it_is_told_as_growth_and_not_as_a_jump() -> None:
+def test_steep_ramp_is_reported_as_growth_and_not_as_a_jump() -> None:
     result = play(windows(20, 32, 44, 56, 68), interval_s=9.0)
 
     assert result.last.plain_details["gpu0"]["kind"] == "jump"
@@ -104,7 +104,7 @@ def test_given_a_steep_ramp_when_it_fires_then_it_is_told_as_growth_and_not_as_a
     )
 
 
-def test_given_a_steep_ramp_late_in_a_long_job_when_it_fires_then_its_rate_is_that_of_the_windows() -> None:
+def test_rate_of_a_late_steep_ramp_is_that_of_its_windows() -> None:
     result = play(windows(*[4] * 25, *range(16, 90, 12)), interval_s=9.0)
 
     assert "grows from window to window" in result.last.reason
@@ -112,11 +112,11 @@ def test_given_a_steep_ramp_late_in_a_long_job_when_it_fires_then_its_rate_is_th
 
 
 @pytest.mark.parametrize("levels", [(40, 41, 42, 62), (40, 40, 52, 64), (20, 32, 44, 44), (40, 40, 62)])
-def test_given_an_increase_that_is_not_steady_when_it_fires_then_it_is_told_as_a_jump(levels: tuple[int, ...]) -> None:
+def test_unsteady_increase_is_reported_as_a_jump(levels: tuple[int, ...]) -> None:
     assert "memory activity jumped" in play(windows(*levels)).last.reason
 
 
-def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_reaches_100() -> None:
+def test_advice_on_a_trend_has_its_rate_and_time_to_100_percent() -> None:
     hourly = GPUMemoryIncreaseParameters(window=20, patience=0)
     result = play(windows(*range(20, 32), parameters=hourly), hourly, interval_s=180.0, a_minute=1)
 
@@ -130,7 +130,7 @@ def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_re
     )
 
 
-def test_given_a_leak_that_began_and_ended_on_the_way_when_it_fires_then_it_rose_by_what_its_floor_did() -> None:
+def test_leak_within_the_job_rose_by_the_rise_of_its_floor() -> None:
     result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 2))
 
     assert result.kinds() == {"trend"}
@@ -139,14 +139,14 @@ def test_given_a_leak_that_began_and_ended_on_the_way_when_it_fires_then_it_rose
     assert "to 80 %" in result.last.reason
 
 
-def test_given_a_slow_sawtooth_when_it_has_fallen_back_then_it_grows_no_more() -> None:
+def test_slow_sawtooth_that_has_fallen_back_is_no_growth() -> None:
     result = play(windows(*range(20, 44, 2), 20))
 
     assert result.kinds() == {"trend"}
     assert result.last.status is Status.OK
 
 
-def test_given_a_late_rise_when_it_fires_then_the_reason_says_since_when() -> None:
+def test_reason_of_a_late_rise_says_since_when() -> None:
     hourly = GPUMemoryIncreaseParameters(window=20, patience=0)
     levels = [30.0] * 60 + [32.0, 34.0, 36.0, 38.0, 39.0, 40.0, 41.0]
     result = play(windows(*levels, parameters=hourly), hourly, interval_s=180.0, a_minute=1)
@@ -159,18 +159,18 @@ def test_given_a_late_rise_when_it_fires_then_the_reason_says_since_when() -> No
 
 
 @pytest.mark.parametrize(("level", "fires"), [(50, False), (51, True)])
-def test_given_a_jump_about_the_threshold_when_judged_then_only_above_it_fires(level: int, fires: bool) -> None:
+def test_jump_fires_above_the_threshold_only(level: int, fires: bool) -> None:
     assert bool(play(windows(40, 40, level, level)).fired_at) is fires
 
 
 @pytest.mark.parametrize(("increase", "fires"), [(11.0, False), (10.9, True)])
-def test_given_a_trend_about_the_threshold_when_judged_then_only_above_it_fires(increase: float, fires: bool) -> None:
+def test_trend_fires_above_the_threshold_only(increase: float, fires: bool) -> None:
     parameters = GPUMemoryIncreaseParameters(window=20, patience=20, increase=increase)
 
     assert bool(play(windows(*range(20, 32)), parameters).fired_at) is fires
 
 
-def test_given_eleven_floors_that_rise_when_judged_then_a_trend_needs_one_more() -> None:
+def test_trend_needs_more_than_eleven_rising_floors() -> None:
     levels = [20 + 3 * index for index in range(12)]
     steep = GPUMemoryIncreaseParameters(window=20, patience=20, increase=8.0)
 
@@ -178,25 +178,23 @@ def test_given_eleven_floors_that_rise_when_judged_then_a_trend_needs_one_more()
     assert play(windows(*levels), steep).kinds() == {"trend"}
 
 
-def test_given_a_return_to_a_level_that_was_there_before_when_judged_then_it_is_no_increase() -> None:
+def test_return_to_an_earlier_level_is_no_increase() -> None:
     assert play(windows(60, 60, 60, 25, 25, 25, 60, 60, 60)).fired_at == []
     assert play(windows(60, 60, 60, 25, 25, 25, 75, 75, 75)).kinds() == {"jump"}
 
 
-def test_given_the_mean_of_the_window_just_before_when_it_holds_the_jump_then_it_is_not_what_is_compared() -> None:
+def test_window_that_holds_the_jump_is_not_compared() -> None:
     result = play(windows(40, 40, (40, 60), 60))
 
     assert result.kinds() == {"jump"}
     assert result.last.measured == 20.0
 
 
-def test_given_three_in_twenty_points_that_stay_low_when_the_rest_jumps_then_the_floor_is_low_and_it_is_silent() -> (
-    None
-):
+def test_three_of_twenty_points_staying_low_keep_the_floor_low() -> None:
     assert play(windows(40, 40, 40, (40, 90), (40, 90))).fired_at == []
 
 
-def test_given_points_about_patience_and_three_windows_when_judged_then_it_warms_up_until_they_are_there() -> None:
+def test_rule_warms_up_until_patience_and_three_windows_are_full() -> None:
     result = play(np.full(82, 50.0), a_minute=1)
 
     assert [said.status for said in result.results] == [Status.WARMING_UP] * 79 + [Status.OK] * 3
@@ -208,20 +206,20 @@ def test_given_points_about_patience_and_three_windows_when_judged_then_it_warms
     )
 
 
-def test_given_a_rise_within_patience_when_judged_then_it_is_left_out() -> None:
+def test_rise_within_patience_is_left_out() -> None:
     memory = np.concatenate([np.full(20, 30.0), np.full(100, 60.0)])
 
     assert play(memory).fired_at == []
     assert play(memory, GPUMemoryIncreaseParameters(window=20, patience=0)).fired_at != []
 
 
-def test_given_points_at_60_s_sampling_when_warming_up_then_seconds_are_recommended() -> None:
+def test_warming_up_on_points_at_60_s_recommends_seconds() -> None:
     result = play(np.full(30, 50.0), GPUMemoryIncreaseParameters(window=500, patience=100), interval_s=60.0)
 
     assert "about 26.2 h left at a sampling interval of 60 s: better give patience_s and window_s" in result.last.reason
 
 
-def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converted() -> None:
+def test_patience_and_window_in_seconds_are_converted() -> None:
     in_seconds = GPUMemoryIncreaseParameters(window_s=10.0, patience_s=10.0)
     memory = windows(40, 40, 40, 60, 60)
 
@@ -229,7 +227,7 @@ def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converte
     assert RULE.clear_after_s(in_seconds, 0.5) == 30.0
 
 
-def test_given_several_gpus_that_jump_when_judged_then_the_worst_speaks_and_all_are_counted() -> None:
+def test_worst_of_several_jumping_gpus_speaks_and_all_count() -> None:
     memory = np.column_stack([windows(40, 40, 40, 60), windows(40, 40, 40, 75), windows(40, 40, 40, 40)])
 
     result = play(memory)
@@ -243,14 +241,14 @@ def test_given_several_gpus_that_jump_when_judged_then_the_worst_speaks_and_all_
     }
 
 
-def test_given_a_jump_when_two_windows_have_passed_then_it_is_over() -> None:
+def test_jump_is_over_after_two_windows() -> None:
     result = play(windows(40, 40, 40, 60, 60, 60, 60), a_minute=20)
 
     assert result.fired_at == [100, 120]
     assert [said.affected_share for said in result.results[4:6]] == [1 / 4, 2 / 5]
 
 
-def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_the_maximum_of_the_job() -> None:
+def test_quantiles_are_of_the_newest_window_and_maximum_of_job() -> None:
     newest = np.arange(20.0) + 30.0
     memory = np.concatenate([np.full(20, 95.0), windows(40, 40, 40, 40)[20:], newest])
 
@@ -264,7 +262,7 @@ def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_t
     assert (details["floors"], details["floor_s"]) == ([40.0, 40.0, 40.0, 40.0, 31.0], 10.0)
 
 
-def test_given_a_node_without_data_or_gpus_when_judged_then_it_waits_and_then_does_not_apply() -> None:
+def test_node_without_data_or_gpus_waits_then_does_not_apply() -> None:
     view = next(minutes(np.empty((5, 0)), interval_s=0.5, a_minute=5, held=5)).view
 
     assert RULE.judge(RULE.state_type(), replace(view, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
@@ -272,7 +270,7 @@ def test_given_a_node_without_data_or_gpus_when_judged_then_it_waits_and_then_do
     assert set(replay(RULE, DEFAULTS, series(np.empty((240, 0)))).statuses) == {Status.NOT_APPLICABLE}
 
 
-def test_given_a_pause_between_windows_when_replayed_then_only_kept_points_fill_them() -> None:
+def test_windows_with_a_pause_are_filled_by_kept_points_only() -> None:
     work, pause = np.full(60, 90.0), np.zeros(30)
     gpu = np.concatenate([work, pause, work, pause, work])
     memory = np.where(gpu > 0.0, 40.0, 0.0)
@@ -283,7 +281,7 @@ def test_given_a_pause_between_windows_when_replayed_then_only_kept_points_fill_
     assert result.state.gpus["gpu0"].floors == [400] * 8
 
 
-def test_given_a_short_job_when_it_ends_then_it_says_that_there_is_no_verdict() -> None:
+def test_short_job_ends_without_a_verdict() -> None:
     result = replay(RULE, DEFAULTS, series(np.full(600, 90.0)))
 
     assert result.last.status is Status.WARMING_UP
@@ -292,9 +290,7 @@ def test_given_a_short_job_when_it_ends_then_it_says_that_there_is_no_verdict() 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.5, 5.0, 60.0])
 @pytest.mark.parametrize("rise", ["ramp", "step"])
-def test_given_activity_that_follows_the_load_when_the_load_rises_then_it_is_no_leak(
-    interval_s: float, rise: str
-) -> None:
+def test_memory_activity_rising_with_the_load_is_no_leak(interval_s: float, rise: str) -> None:
     points = round((2.0 if interval_s < 60.0 else 20.0) * 3_600.0 / interval_s)
     ramped = np.linspace(30.0, 95.0, points)
     load = ramped if rise == "ramp" else np.where(np.arange(points) < points // 2, 35.0, 95.0)
@@ -306,7 +302,7 @@ def test_given_activity_that_follows_the_load_when_the_load_rises_then_it_is_no_
     assert leaking.fired_at != []
 
 
-def test_given_a_jump_that_follows_the_load_when_told_then_the_load_is_the_reason() -> None:
+def test_jump_that_follows_the_load_names_it_as_the_reason() -> None:
     activity = windows(20, 20, 20, 45)
     for load, said in ((2.0 * activity, "; the GPU's load explains most of that."), (90.0, ".")):
         result = play(activity, load=load).last
@@ -318,7 +314,7 @@ def test_given_a_jump_that_follows_the_load_when_told_then_the_load_is_the_reaso
         )
 
 
-def test_given_a_cache_that_has_filled_when_the_activity_stays_there_then_it_is_over_and_not_extrapolated() -> None:
+def test_filled_cache_is_over_and_not_extrapolated() -> None:
     filling = ramp(2.0, 20.0, 50.0)
     filled = play(np.concatenate([filling, noise(2.0, 50.0, 1.0)]), DEFAULTS)
 
@@ -328,7 +324,7 @@ def test_given_a_cache_that_has_filled_when_the_activity_stays_there_then_it_is_
     assert filled.fired_at[-1] < 3 * HOUR
 
 
-def test_given_growth_when_it_fires_then_it_says_since_when_on_which_gpus_and_when_it_is_at_100() -> None:
+def test_growth_says_since_when_which_gpus_and_when_full() -> None:
     flat, leak = noise(10.0, 30.0), ramp(3.0, 30.0, 60.0) + noise(3.0, 0.0, seed=1)
     result = play(np.column_stack([np.concatenate([flat, leak]), noise(13.0, 30.0)]), DEFAULTS)
 
@@ -338,7 +334,7 @@ def test_given_growth_when_it_fires_then_it_says_since_when_on_which_gpus_and_wh
     assert result.last.time_left_s == pytest.approx(4.0 * 3_600.0, rel=0.25)
 
 
-def test_given_a_weaker_jump_after_a_strong_one_when_it_fires_then_the_strongest_is_told_too() -> None:
+def test_strongest_jump_is_also_shown_after_a_weaker_one() -> None:
     result = play(windows(20, 20, 20, 60, 60, 60, 72))
 
     assert result.last.measured == 40.0
@@ -359,20 +355,20 @@ def a_minute_each(*levels: float) -> Played:
     return play(np.array(levels, dtype=np.float64), DEFAULTS, interval_s=60.0, a_minute=1, held=60)
 
 
-def test_given_one_reading_a_minute_when_memory_grows_then_it_is_found_within_the_hour() -> None:
+def test_growth_in_one_reading_a_minute_is_found_in_an_hour() -> None:
     result = a_minute_each(*[30.0] * 10, *np.linspace(30.0, 70.0, 50))
 
     assert result.fired_at
     assert result.fired_at[0] <= 45
 
 
-def test_given_one_reading_a_minute_when_memory_is_noisy_then_it_stays_silent() -> None:
+def test_noise_in_one_reading_a_minute_is_silent() -> None:
     readings = 50.0 + np.random.default_rng(3).normal(0.0, 3.0, 600)
 
     assert a_minute_each(*readings.tolist()).fired_at == []
 
 
-def test_given_higher_levels_long_ago_when_memory_rises_steadily_of_late_then_it_is_found() -> None:
+def test_recent_steady_rise_is_found_after_old_higher_levels() -> None:
     levels = [*[60.0] * 12, *[30.0] * 24, *np.linspace(30.0, 50.0, 14).tolist()]
     parameters = GPUMemoryIncreaseParameters()
     result = play(windows(*levels, parameters=parameters), parameters, a_minute=500, held=500)
@@ -384,7 +380,7 @@ def test_given_higher_levels_long_ago_when_memory_rises_steadily_of_late_then_it
     assert onset - START == pytest.approx(50.0 + 36 * 250.0, abs=300.0)
 
 
-def test_given_a_rise_that_fills_and_levels_off_when_judged_then_it_is_no_steady_one() -> None:
+def test_rise_that_levels_off_is_not_steady() -> None:
     filled = (30.0 + 20.0 * (1.0 - np.exp(-np.arange(24) / 3.0))).tolist()
     levels = [*[60.0] * 12, *[30.0] * 24, *filled]
     parameters = GPUMemoryIncreaseParameters()

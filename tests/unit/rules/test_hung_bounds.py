@@ -1,4 +1,4 @@
-"""HungJob on its bounds: what a calm host is, who is named, and what is said where nobody can judge."""
+"""HungJob on its bounds: what a quiet host is, who is named, and what is said where nobody can judge."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,17 +9,16 @@ import pytest
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.records import Status
-from trainguard.rules.hung_facts import Standstill
-from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_steps import ProgressState
-from trainguard.rules.hung_text import text
-from trainguard.rules.hung_watch import WatchState
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.hung_job.facts import Standstill
+from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_job.steps import ProgressState
+from trainguard.rules.hung_job.text import text
+from trainguard.rules.hung_job.watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.words import FactSheet
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
+from trainguard.rules.rule_result import FactSheet, RuleResult
 
 RULE = HungJobOverNodes()
 DEFAULTS = HungJobParameters()
@@ -74,7 +73,7 @@ def idling(waiting: int, full: Sequence[float], network: Sequence[float], disk: 
         (0, [NAN], [20e6], None, False),
     ],
 )
-def test_given_idle_gpus_when_their_host_is_calm_then_they_have_stopped_since_the_minutes_begin(
+def test_idle_gpus_on_a_calm_host_stopped_when_the_minutes_began(
     waiting: int, full: list[float], network: list[float], disk: float | None, calm: bool
 ) -> None:
     state = WatchState(power=dict.fromkeys(GPUS, [400.0] * 5))
@@ -84,7 +83,7 @@ def test_given_idle_gpus_when_their_host_is_calm_then_they_have_stopped_since_th
     assert state.quiet_since == (JOB_START if calm else JOB_START + 45.0)
 
 
-def test_given_gpus_that_all_wait_in_a_kernel_when_their_host_computes_then_they_have_stopped_all_the_same() -> None:
+def test_gpus_waiting_in_a_kernel_stopped_though_host_computes() -> None:
     state = WatchState(power=dict.fromkeys(GPUS, [400.0] * 5))
     state.fold(idling(3, [9.0] * 4, [0.0] * 4, None), 0.5)
     assert (state.quiet_since, state.waiting, state.idle) == (JOB_START, list(GPUS), [])
@@ -125,16 +124,12 @@ def reading(utilization: Sequence[float], memory: float = 0.0, power: Sequence[f
         (reading([100.0] * 10, power=[*[80.0] * 8, 400.0, 400.0]), True),
     ],
 )
-def test_given_a_minute_of_readings_when_more_than_a_tenth_shows_work_until_its_end_then_the_gpu_works(
-    state: WatchState, works: bool
-) -> None:
+def test_gpu_works_if_over_a_tenth_of_a_minute_shows_work(state: WatchState, works: bool) -> None:
     assert (state.paused_since is None) is works
 
 
 @pytest.mark.parametrize(("newest", "idle"), [(9.875, True), (10.0, False)])
-def test_given_a_gpu_that_stands_still_when_its_newest_reading_is_below_10_percent_then_it_is_idle(
-    newest: float, idle: bool
-) -> None:
+def test_standing_gpu_below_10_percent_at_the_end_is_idle(newest: float, idle: bool) -> None:
     state = reading([*[0.0] * 9, newest], power=[*[80.0] * 9, 80.25])
     assert (state.idle, state.waiting) == ((["gpu0"], []) if idle else ([], ["gpu0"]))
     assert state.drawn == {"gpu0": 80.2}
@@ -196,9 +191,7 @@ def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, si
         ),
     ],
 )
-def test_given_a_standstill_when_said_then_it_names_those_for_whom_the_others_seem_to_wait(
-    found: Standstill, sentence: str, first: str
-) -> None:
+def test_standstill_names_whom_the_others_wait_for(found: Standstill, sentence: str, first: str) -> None:
     words = text(FactSheet(Status.FIRED, found.kind, found.facts))
     assert words.reason == f"{sentence}."
     assert (words.advice or "").startswith(f"{first}, then stop the job")
@@ -211,7 +204,7 @@ def judged(*views: NodeFacts, through: float | None = JOB_START) -> RuleResult:
     return RULE.judge(JobView(JOB_START, through, None, False, False, False, nodes), DEFAULTS)
 
 
-def test_given_nodes_that_nobody_can_watch_when_judged_then_it_is_said_why() -> None:
+def test_nodes_that_cannot_be_watched_give_the_reason() -> None:
     plain = NodeFacts("algo-1", VIEW, watched={"HungJob": WatchState()})
     parted = NodeFacts("algo-2", replace(VIEW, node="algo-2", gpu_names=(), mig_names=("gpu0.mig0",)))
     assert judged(plain, through=None).status is Status.WAITING_FOR_DATA
@@ -228,7 +221,7 @@ def test_given_nodes_that_nobody_can_watch_when_judged_then_it_is_said_why() -> 
     assert HungJob().judge(WatchState(), replace(VIEW, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
 
 
-def test_given_a_partitioned_node_beside_others_when_they_stand_still_then_it_does_not_count() -> None:
+def test_partitioned_node_beside_others_does_not_count() -> None:
     known = dict.fromkeys(GPUS, [400.0] * 5)
     hangs = WatchState(at=600.0, power=known, quiet_since=100.0, waiting=["gpu0"], drawn={"gpu0": 90.0}, minutes=9)
     works = WatchState(at=600.0, power=known, minutes=9)
@@ -240,9 +233,7 @@ def test_given_a_partitioned_node_beside_others_when_they_stand_still_then_it_do
 
 
 @pytest.mark.parametrize(("newest", "pace_us"), [(31, 40_000), (32, 10_000), (33, 10_000)])
-def test_given_steps_that_became_faster_when_their_pace_is_taken_then_it_is_that_of_the_newest_64(
-    newest: int, pace_us: int
-) -> None:
+def test_pace_of_accelerated_steps_is_that_of_the_newest_64(newest: int, pace_us: int) -> None:
     gaps = np.array([40_000] * (100 - newest) + [10_000] * newest, dtype=np.int64)
     ends = 1_700_000_000_000_000 + np.concatenate([[0], np.cumsum(gaps)])
     state = ProgressState()

@@ -8,15 +8,15 @@ import pytest
 
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, node_minutes
-from trainguard.records import Status
-from trainguard.rules.hung_facts import HungKind
-from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
-from trainguard.rules.hung_watch import WatchState
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.hung_job.facts import HungKind
+from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
 
 WORK_W, HUNG_W, IDLE_W = 400.0, 110.0, 70.0
 HANG = 20
@@ -95,7 +95,7 @@ def test_given_a_job_that_works_when_judged_then_it_is_ok() -> None:
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
-def test_given_gpus_that_wait_when_steps_have_stopped_then_it_fires_after_150_s(minutes: int, status: Status) -> None:
+def test_waiting_gpus_fire_150_s_after_steps_stopped(minutes: int, status: Status) -> None:
     said = over(standing(minutes, memory=3.0), steps=STEPS)
     assert said.status is status
     if status is Status.FIRED:
@@ -108,34 +108,30 @@ def test_given_gpus_that_wait_when_steps_have_stopped_then_it_fires_after_150_s(
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(7, Status.OK), (8, Status.FIRED)])
-def test_given_a_hung_collective_when_there_are_no_steps_then_it_fires_after_seven_and_a_half_minutes(
-    minutes: int, status: Status
-) -> None:
+def test_hung_collective_without_steps_fires_after_7_5_minutes(minutes: int, status: Status) -> None:
     assert over(standing(minutes)).status is status
 
 
-def test_given_gpus_that_look_hung_when_steps_go_on_then_nothing_fires() -> None:
+def test_gpus_that_look_hung_do_not_fire_while_steps_go_on() -> None:
     going_on = {"algo-1-rank0": (HANG + 8.0, 700)}
     assert over(standing(9), steps=going_on).status is Status.OK
 
 
 @pytest.mark.parametrize(("watts", "status"), [(200.0, Status.FIRED), (201.0, Status.OK)])
-def test_given_busy_gpus_when_their_power_is_half_of_that_at_work_then_that_is_the_limit(
-    watts: float, status: Status
-) -> None:
+def test_busy_gpus_hang_up_to_half_of_their_working_power(watts: float, status: Status) -> None:
     assert over(standing(5, ((100.0, 100.0), (watts, watts))), steps=STEPS).status is status
 
 
 @pytest.mark.parametrize(("memory", "status"), [(5.0, Status.FIRED), (6.0, Status.OK)])
-def test_given_busy_gpus_at_low_power_when_they_move_memory_then_they_work(memory: float, status: Status) -> None:
+def test_busy_gpus_at_low_power_that_move_memory_work(memory: float, status: Status) -> None:
     assert over(standing(5, memory=memory), steps=STEPS).status is status
 
 
-def test_given_one_gpu_at_work_when_the_others_wait_then_the_job_does_not_hang() -> None:
+def test_one_working_gpu_among_waiting_ones_is_no_hang() -> None:
     assert over(standing(9), watch([WORKS] * 29), steps=STEPS).status is Status.OK
 
 
-def test_given_an_idle_gpu_for_which_the_others_wait_when_judged_then_it_is_named_first() -> None:
+def test_idle_gpu_that_the_others_wait_for_is_named_first() -> None:
     said = over(standing(4, ONE_IDLE), steps=STEPS)
     assert said.status is Status.FIRED
     assert said.worst == "algo-1/gpu1"
@@ -143,7 +139,14 @@ def test_given_an_idle_gpu_for_which_the_others_wait_when_judged_then_it_is_name
     assert (said.advice or "").startswith("Look at algo-1/gpu1 first")
 
 
-def test_given_ranks_that_are_behind_when_judged_then_they_are_named_first() -> None:
+def test_power_that_is_said_is_of_gpus_that_wait_alone() -> None:
+    said = over(standing(4), standing(4, IDLES), steps=STEPS)
+    assert (
+        "2 GPUs have looked busy at 110 W each, of 400 W at work, and algo-2/gpu0, algo-2/gpu1 are idle" in said.reason
+    )
+
+
+def test_ranks_that_are_behind_are_named_first() -> None:
     steps = {"algo-1-rank0": (19.9, 500), "algo-1-rank1": (19.8, 499), "algo-1-rank2": (19.9, 500)}
     said = over(standing(4), steps=steps)
     assert "; behind in steps: algo-1-rank1." in said.reason
@@ -161,7 +164,7 @@ def test_given_ranks_that_are_behind_when_judged_then_they_are_named_first() -> 
         ({"n-rank0": (500, 0, "TRAIN"), "n-rank1": (2, 0, "TRAIN")}, []),
     ],
 )
-def test_given_steps_that_may_not_be_written_when_ranks_are_compared_then_nobody_is_named_for_them(
+def test_ranks_with_possibly_unwritten_steps_are_not_named(
     processes: dict[str, tuple[int, int, str]], late: list[str]
 ) -> None:
     found = {
@@ -171,12 +174,12 @@ def test_given_steps_that_may_not_be_written_when_ranks_are_compared_then_nobody
     assert behind(found) == late
 
 
-def test_given_objects_that_wait_when_judged_then_no_rank_is_called_behind() -> None:
+def test_waiting_objects_keep_ranks_from_being_called_behind() -> None:
     steps = {"algo-1-rank0": (19.9, 500), "algo-1-rank1": (18.9, 400)}
     assert "behind" not in over(standing(4), steps=steps, waiting=1).reason
 
 
-def test_given_a_node_that_writes_no_more_when_the_others_wait_then_it_is_named() -> None:
+def test_node_that_stopped_writing_is_named_while_others_wait() -> None:
     said = over(standing(6), watch([WORKS] * HANG), steps=STEPS)
     assert said.status is Status.FIRED
     assert "no samples any more from algo-2" in said.reason
@@ -190,23 +193,23 @@ def test_given_a_node_that_writes_no_more_when_the_others_wait_then_it_is_named(
     ],
     ids=["checkpoint", "host"],
 )
-def test_given_idle_gpus_when_the_host_is_at_work_then_nothing_fires(given: dict[str, Any], why: str) -> None:
+def test_idle_gpus_on_a_working_host_do_not_fire(given: dict[str, Any], why: str) -> None:
     assert over(standing(12, IDLES, **given), steps=STEPS).status is Status.OK, why
 
 
-def test_given_idle_gpus_and_hosts_when_steps_have_stopped_then_it_fires() -> None:
+def test_idle_gpus_and_hosts_fire_once_steps_have_stopped() -> None:
     said = over(standing(4, IDLES), steps=STEPS)
     assert said.status is Status.FIRED
     assert "no GPU has worked, and the hosts neither compute, read, write nor send" in said.reason
 
 
-def test_given_a_job_that_paused_before_when_it_pauses_again_then_twice_as_long_is_waited_for() -> None:
+def test_job_that_paused_before_is_allowed_twice_that_time() -> None:
     calm = [WORKS] * 10 + [IDLES] * 2 + [WORKS] * 8
     assert over(watch(calm + [IDLES] * 4), steps=STEPS).status is Status.OK
     assert over(watch(calm + [IDLES] * 6), steps=STEPS).status is Status.FIRED
 
 
-def test_given_a_saving_that_ends_in_a_hang_when_judged_then_the_time_counts_from_its_end() -> None:
+def test_hang_after_a_checkpoint_counts_from_its_end() -> None:
     def written(minute: int) -> float:
         return 2e8 if HANG <= minute < HANG + 4 else 1e5
 
@@ -214,7 +217,7 @@ def test_given_a_saving_that_ends_in_a_hang_when_judged_then_the_time_counts_fro
     assert over(standing(7, IDLES, written=written), steps=STEPS).status is Status.FIRED
 
 
-def test_given_no_power_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+def test_missing_power_makes_the_rule_inapplicable_with_reason() -> None:
     node = Rows([[95.0]] * 10).series()
     said = replay_devices(HungJob(), HungJobParameters(), node, lambda _: {})
     assert said.last.status is Status.NOT_APPLICABLE
@@ -223,7 +226,7 @@ def test_given_no_power_when_judged_then_the_rule_does_not_apply_and_says_why() 
     assert (whole.status, whole.reason) == (Status.WAITING_FOR_DATA, "no system metrics were written.")
 
 
-def test_given_a_job_that_hangs_before_it_worked_for_five_minutes_when_judged_then_it_is_not_known_yet() -> None:
+def test_hang_is_unknown_before_five_minutes_of_work() -> None:
     assert over(watch([WORKS] * 3 + [HANGS])).status is Status.WARMING_UP
 
 
@@ -238,23 +241,21 @@ def test_given_a_job_that_hangs_before_it_worked_for_five_minutes_when_judged_th
             "no GPU of algo-1 has worked for 175 s, and its host computes, reads, writes or sends.",
         ),
     ],
-    ids=["at work", "calm", "the host works"],
+    ids=["at work", "quiet", "the host works"],
 )
-def test_given_a_node_when_judged_then_it_is_said_for_how_long_no_gpu_has_worked(
-    minutes: Sequence[Minute], cores: float, reason: str
-) -> None:
+def test_node_says_how_long_no_gpu_has_worked(minutes: Sequence[Minute], cores: float, reason: str) -> None:
     state = watch(minutes, cores=lambda at: cores if at >= 8 else 10.0)
     node = list(node_minutes(Rows([each for each, _ in minutes]).series(), closed=False))[-1].view
     assert HungJob().judge(state, node, HungJobParameters()).reason == reason
 
 
-def test_given_the_first_sample_of_a_pause_when_judged_then_it_has_not_lasted_yet() -> None:
+def test_pause_has_no_duration_at_its_first_sample() -> None:
     state = WatchState(at=60.0, power={"gpu0": [WORK_W] * 5}, quiet_since=60.0, paused_since=60.0, minutes=9)
     node = next(node_minutes(Rows([[0.0]]).series(), closed=False)).view
     assert HungJob().judge(state, node, HungJobParameters()).reason == "no GPU of algo-1 works in its newest sample."
 
 
-def test_given_calm_hosts_of_which_one_is_ahead_when_judged_then_nobody_says_that_they_compute() -> None:
+def test_calm_hosts_out_of_step_are_not_said_to_compute() -> None:
     behind_at, ahead = WatchState(at=100.0, quiet_since=40.0, paused_since=40.0), standing(1, IDLES)
     ahead.at, ahead.quiet_since, ahead.paused_since = 160.0, 110.0, 110.0
     behind_at.power, behind_at.minutes = ahead.power, 9
@@ -267,7 +268,7 @@ START_HANG: Minute = ((100.0, 100.0), (HUNG_W, HUNG_W))
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(1, Status.OK), (2, Status.FIRED)])
-def test_given_gpus_that_all_spin_when_no_step_ends_then_a_minute_is_enough(minutes: int, status: Status) -> None:
+def test_gpus_that_all_spin_without_a_step_fire_after_a_minute(minutes: int, status: Status) -> None:
     said = over(standing(minutes), steps=STEPS)
     assert said.status is status
 
@@ -281,11 +282,11 @@ def test_given_gpus_that_all_spin_when_no_step_ends_then_a_minute_is_enough(minu
     ],
     ids=["memory", "host", "checkpoint"],
 )
-def test_given_gpus_that_wait_when_something_moves_then_the_wait_is_longer(given: dict[str, Any], why: str) -> None:
+def test_waiting_gpus_are_allowed_longer_while_something_moves(given: dict[str, Any], why: str) -> None:
     assert over(standing(2, **given), steps=STEPS).status is Status.OK, why
 
 
-def test_given_gpus_that_spin_when_steps_are_slow_then_five_of_them_are_waited_for() -> None:
+def test_spinning_gpus_are_allowed_five_slow_steps() -> None:
     state = standing(2)
     progress = ProcessProgress(round((JOB_START + 60.0 * HANG) * 1e6), "9", 9, 25_000_000)
     node = NodeFacts("algo-1", collected={"HungJob": ProgressState({"r": progress})}, watched={"HungJob": state})
@@ -298,7 +299,7 @@ def short(at: Sequence[Minute], **given: Any) -> WatchState:
     return watch(at, limit=700.0, **given)
 
 
-def test_given_a_job_of_minutes_when_its_last_kernel_spins_then_it_hangs_by_the_power_limit() -> None:
+def test_short_job_with_a_spinning_kernel_hangs_by_power_limit() -> None:
     said = over(short([WORKS, HANGS, HANGS]), steps={"algo-1-rank0": (0.95, 40)})
     assert (said.status, said.kind) == (Status.FIRED, HungKind.SPINS)
     assert "2 GPUs have looked busy at 110 W each, of a limit of 700 W" in said.reason
@@ -306,28 +307,26 @@ def test_given_a_job_of_minutes_when_its_last_kernel_spins_then_it_hangs_by_the_
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(15, Status.OK), (16, Status.FIRED)])
-def test_given_gpus_that_spin_from_the_start_when_no_step_comes_then_it_fires_after_15_min(
-    minutes: int, status: Status
-) -> None:
+def test_gpus_spinning_from_the_start_fire_after_15_min(minutes: int, status: Status) -> None:
     assert over(short([IDLES, IDLES] + [START_HANG] * minutes)).status is status
 
 
-def test_given_gpus_that_wait_for_one_that_loads_when_it_has_not_begun_then_nothing_fires() -> None:
+def test_gpus_waiting_for_one_that_still_loads_do_not_fire() -> None:
     said = over(short([BARRIER] * 30, written=lambda _: 2e8))
     assert said.status is not Status.FIRED
 
 
-def test_given_a_barrier_at_the_start_when_work_follows_then_it_is_no_lesson_for_later() -> None:
+def test_start_barrier_before_work_does_not_extend_later_waits() -> None:
     state = short([START_HANG] * 8 + [WORKS] * 12)
     assert (state.longest_s, state.quiet_since, state.known["gpu0"]) == (0.0, None, WORK_W)
 
 
-def test_given_a_small_training_when_its_power_changes_then_it_does_not_spin() -> None:
+def test_small_training_with_varying_power_does_not_spin() -> None:
     wavers = [((100.0, 100.0), (watts, watts)) for watts in (110.0, 140.0) * 10]
     assert over(short(wavers)).status is not Status.FIRED
 
 
-def test_given_a_last_step_that_the_end_cut_when_the_gpus_spun_through_it_then_it_did_not_end() -> None:
+def test_final_step_cut_off_while_spinning_did_not_end() -> None:
     state = standing(2)
     cut_at = round((state.through - 0.5) * 1e6)
     begun = round((JOB_START + 60.0 * HANG - 1.0) * 1e6)
@@ -343,7 +342,7 @@ def test_given_a_last_step_that_the_end_cut_when_the_gpus_spun_through_it_then_i
     assert said[0].onset == begun / 1e6
 
 
-def test_given_a_standstill_when_it_is_said_then_its_facts_hold_its_numbers() -> None:
+def test_facts_of_a_standstill_hold_its_numbers() -> None:
     said = over(standing(4, ONE_IDLE), steps=STEPS)
     facts = {fact.name: fact for fact in said.facts}
     assert said.kind == HungKind.WAITS_FOR_IDLE

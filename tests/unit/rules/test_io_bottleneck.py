@@ -2,14 +2,18 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import NodeSeries, Replay, replay, series
-from trainguard.records import Status
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
-from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
+from trainguard.core.records import Status
+from trainguard.rules.bottlenecks.cpu_and_io import (
+    CPUBottleneck,
+    CPUBottleneckParameters,
+    IOBottleneck,
+    IOBottleneckParameters,
+)
 
 RULE = IOBottleneck()
 DEFAULTS = IOBottleneckParameters()
 BUSY, WAITING, READING = 95.0, 30.0, 80.0
-"""The GPU at work, the GPU that waits, and the I/O wait of the core that reads meanwhile."""
+"""The GPU at work, the GPU that waits, and the I/O wait of the core that reads in that time."""
 
 
 def judge(node: NodeSeries, parameters: IOBottleneckParameters = DEFAULTS, *, closed: bool = True) -> Replay:
@@ -23,9 +27,7 @@ def node(*phases: tuple[float, float, float], interval_s: float = 0.5) -> NodeSe
     return series(gpu, io_wait=np.repeat([wait for _, _, wait in phases], lengths), interval_s=interval_s)
 
 
-def test_given_a_gpu_that_waits_for_reads_when_that_is_most_of_the_time_then_it_fires_and_the_cpu_rule_does_not() -> (
-    None
-):
+def test_gpu_waiting_for_reads_fires_and_not_the_cpu_rule() -> None:
     reading = node(*[(0.6, WAITING, READING), (0.4, BUSY, 1.0)] * 15)
 
     result = judge(reading)
@@ -40,16 +42,14 @@ def test_given_a_gpu_that_waits_for_reads_when_that_is_most_of_the_time_then_it_
     [(70.0, 80.0, 0), (69.0, 50.0, 0), (69.0, 50.5, 10)],
     ids=["gpu-on-threshold", "wait-on-threshold", "both-beyond"],
 )
-def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck(
-    utilization: float, wait: float, hits: int
-) -> None:
+def test_values_on_the_thresholds_are_no_bottleneck(utilization: float, wait: float, hits: int) -> None:
     phases = node((1.0, BUSY, 0.0), (10.0, utilization, wait), (1.0, BUSY, 0.0), interval_s=60.0)
 
     assert judge(phases).last.plain_details["bottlenecked"] == hits
 
 
 @pytest.mark.parametrize(("hits", "status"), [(500, Status.OK), (501, Status.FIRED)])
-def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(hits: int, status: Status) -> None:
+def test_share_fires_above_the_threshold_only(hits: int, status: Status) -> None:
     waits = np.zeros(1_000, dtype=np.bool_)
     waits[480:960] = True
     waits[20 : 20 + hits - 480] = True
@@ -60,7 +60,7 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
     assert (result.last.status, result.last.measured) == (status, hits / 10.0)
 
 
-def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
+def test_verdict_needs_more_points_than_patience() -> None:
     parameters = IOBottleneckParameters(patience=1_000)
     result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), parameters, closed=False)
 
@@ -69,7 +69,7 @@ def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0, 60.0])
-def test_given_a_slow_first_pass_when_the_job_runs_then_it_fires_only_after_15_minutes(interval_s: float) -> None:
+def test_slow_first_pass_of_a_running_job_fires_after_15_minutes(interval_s: float) -> None:
     first_pass = [(0.55, WAITING, READING), (0.45, BUSY, 1.0)]
     if interval_s == 60.0:
         first_pass = [(1.0, WAITING, READING)]
@@ -83,18 +83,18 @@ def test_given_a_slow_first_pass_when_the_job_runs_then_it_fires_only_after_15_m
     assert judge(node(*first_pass * 25, interval_s=interval_s)).last.status is Status.FIRED
 
 
-def test_given_a_download_before_training_and_an_upload_after_it_when_judged_then_they_are_left_out() -> None:
+def test_download_before_and_upload_after_training_are_left_out() -> None:
     result = judge(node((15.5, 0.0, READING), (10.0, BUSY, 1.0), (15.0, 0.0, READING)))
 
     assert result.first_fire is None
     assert (result.last.plain_details["judged"], result.last.plain_details["bottlenecked"]) == (1_200, 0)
 
 
-def test_given_minutes_without_io_wait_samples_when_counted_then_they_are_not_judged() -> None:
+def test_minutes_without_io_wait_samples_are_not_judged() -> None:
     assert judge(node((2.0, 20.0, 1.0), (20.0, 20.0, np.nan))).last.plain_details["judged"] == 240
 
 
-def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:
+def test_sentences_of_a_fire_have_the_numbers_of_the_job() -> None:
     result = judge(node(*[(0.6, WAITING, READING), (0.4, BUSY, 1.0)] * 25), closed=False)
 
     assert result.last.reason == (
@@ -112,7 +112,7 @@ def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -
     assert (len(listed), listed[-1]["io_wait_max"], listed[-1]["gpus_low"]) == (32, READING, 1)
 
 
-def test_given_a_job_of_one_judged_point_when_it_has_ended_then_what_was_lost_in_that_counts() -> None:
+def test_loss_of_an_ended_job_with_one_judged_point_counts() -> None:
     parameters = IOBottleneckParameters(gpu_threshold=85.0, patience=0)
     short = series([80.0] * 3, io_wait=[np.nan, np.nan, READING], interval_s=60.0)
     assert judge(short, parameters).last.pooled == (1, 1)

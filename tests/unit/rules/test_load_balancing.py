@@ -12,10 +12,10 @@ from tests.unit.rules.gpu_loads import (
     work,
 )
 from tests.unit.rules.node_replay import NodeSeries, series
-from trainguard.records import Status
-from trainguard.rules.balance_judging import LoadBalancingParameters
-from trainguard.rules.balance_text import LoadBalancingKind
-from trainguard.rules.divergence import MAX_DISTANCE
+from trainguard.core.records import Status
+from trainguard.rules.load_balancing.judging import LoadBalancingParameters
+from trainguard.rules.load_balancing.text import LoadBalancingKind
+from trainguard.rules.load_balancing.times import MAX_DISTANCE
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from trainguard.rules.divergence import MAX_DISTANCE
         pytest.param(node_of(np.tile([90.0, 20.0], 300), np.tile([20.0, 90.0], 300)), id="in turns"),
     ],
 )
-def test_given_gpus_with_equal_loads_when_replayed_then_it_stays_silent(node: NodeSeries) -> None:
+def test_gpus_with_equal_loads_are_silent(node: NodeSeries) -> None:
     result = judge(node)
 
     assert result.first_fire is None
@@ -36,14 +36,14 @@ def test_given_gpus_with_equal_loads_when_replayed_then_it_stays_silent(node: No
     assert (result.last.advice, result.last.wasted_share) == (None, None)
 
 
-def test_given_gpus_that_are_the_same_when_judged_then_the_reason_is_not_of_one_with_itself() -> None:
+def test_identical_gpus_are_not_compared_with_themselves() -> None:
     result = judge(node_of(np.full(500, 90.0), np.full(500, 90.0)))
 
     assert result.last.kind == LoadBalancingKind.ALIKE
     assert "gpu0 of algo-1 was at 90 % on average, gpu1 at 90 %; the distance" in result.last.reason
 
 
-def test_given_one_gpu_behind_when_it_fires_then_reason_advice_and_cost_have_its_numbers() -> None:
+def test_one_gpu_behind_has_its_numbers_in_all_sentences() -> None:
     result = judge(node_of(np.full(500, 80.0), np.full(500, 80.0), np.full(500, 20.0), np.full(500, 80.0)))
 
     assert result.last.status is Status.FIRED
@@ -58,7 +58,7 @@ def test_given_one_gpu_behind_when_it_fires_then_reason_advice_and_cost_have_its
     assert (result.last.advice or "").startswith("Split data and model evenly")
 
 
-def test_given_start_up_and_a_pause_when_it_fires_then_they_are_paid_for_and_not_lost_to_the_imbalance() -> None:
+def test_start_up_and_pause_are_paid_but_not_lost_to_imbalance() -> None:
     idle = [0.0] * 100
     busy, low = ([*idle, *[level] * 500, *idle, level] for level in (80.0, 40.0))
 
@@ -67,7 +67,7 @@ def test_given_start_up_and_a_pause_when_it_fires_then_they_are_paid_for_and_not
     assert result.last.wasted_share == pytest.approx(0.25 * 501 / 701)
 
 
-def test_given_a_gpu_that_is_never_used_while_others_work_when_judged_then_it_fires_and_says_so() -> None:
+def test_never_used_gpu_beside_working_ones_fires_by_name() -> None:
     result = judge(node_of(work(500, 90.0), np.zeros(500)))
 
     assert result.last.status is Status.FIRED
@@ -77,7 +77,7 @@ def test_given_a_gpu_that_is_never_used_while_others_work_when_judged_then_it_fi
     assert result.last.wasted_share == pytest.approx(0.5, abs=1e-9)
 
 
-def test_given_a_gpu_always_at_100_and_one_at_0_when_judged_then_nothing_is_lost_at_the_edge() -> None:
+def test_gpu_at_100_and_one_at_0_lose_nothing_at_the_edge() -> None:
     result = judge(node_of(np.full(500, 100.0), np.full(500, 0.0)))
 
     assert result.last.measured == pytest.approx(MAX_DISTANCE)
@@ -86,14 +86,14 @@ def test_given_a_gpu_always_at_100_and_one_at_0_when_judged_then_nothing_is_lost
 
 
 @pytest.mark.parametrize(("gap", "fires"), [(12.0, False), (14.0, False), (15.0, True)])
-def test_given_means_about_the_least_gap_when_judged_then_from_15_points_on_it_fires(gap: float, fires: bool) -> None:
+def test_means_fire_from_a_gap_of_15_points_on(gap: float, fires: bool) -> None:
     result = judge(node_of(np.full(500, 90.0), np.full(500, 90.0 - gap)))
 
     assert (result.last.status is Status.FIRED) is fires
     assert ("less than 15 percentage points" in result.last.reason) is not fires
 
 
-def test_given_a_distance_exactly_on_the_threshold_when_judged_then_it_is_not_above_it() -> None:
+def test_distance_on_the_threshold_is_not_above_it() -> None:
     node = node_of(np.full(500, 80.0), spread_over(20.0, 80.0, 0.5, 500))
     distance = judge(node).last.measured
     assert distance is not None
@@ -105,7 +105,7 @@ def test_given_a_distance_exactly_on_the_threshold_when_judged_then_it_is_not_ab
     assert judge(node, below).last.status is Status.FIRED
 
 
-def test_given_points_about_500_when_judged_then_a_distance_takes_as_many() -> None:
+def test_distance_needs_500_points() -> None:
     result = judge(node_of(np.full(502, 80.0), np.full(502, 64.0)))
 
     assert result.statuses == (Status.WARMING_UP,) * 8 + (Status.FIRED,)
@@ -113,9 +113,7 @@ def test_given_points_about_500_when_judged_then_a_distance_takes_as_many() -> N
 
 
 @pytest.mark.parametrize(("interval_s", "minutes"), [(0.1, 5), (0.5, 5), (5.0, 10), (60.0, 20), (90.0, 30)])
-def test_given_any_sampling_interval_when_a_gpu_is_behind_then_it_is_judged_within_half_an_hour(
-    interval_s: float, minutes: float
-) -> None:
+def test_gpu_behind_is_judged_in_half_an_hour_at_any_sampling(interval_s: float, minutes: float) -> None:
     points = round((minutes + 5) * 60.0 / interval_s)
 
     result = judge(node_of(np.full(points, 80.0), np.full(points, 20.0), interval_s=interval_s))
@@ -124,7 +122,7 @@ def test_given_any_sampling_interval_when_a_gpu_is_behind_then_it_is_judged_with
     assert abs(result.first_fire - minutes) <= 1.5
 
 
-def test_given_a_longer_patience_when_judged_then_it_is_waited_for() -> None:
+def test_longer_patience_is_waited_for() -> None:
     node = node_of(np.full(502, 80.0), np.full(502, 20.0), interval_s=60.0)
 
     assert judge(node, LoadBalancingParameters(patience=502)).statuses[500:] == (Status.WARMING_UP, Status.FIRED)
@@ -135,7 +133,7 @@ def test_given_a_longer_patience_when_judged_then_it_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("interval_s", [2.0, 5.0, 60.0])
-def test_given_a_gpu_that_idles_four_tenths_of_its_time_when_the_others_work_then_it_fires(interval_s: float) -> None:
+def test_gpu_idle_for_four_tenths_of_its_time_fires(interval_s: float) -> None:
     points = round(3_600.0 / interval_s)
     waits = np.arange(points) % 10 < 4
 
@@ -148,13 +146,13 @@ def test_given_a_gpu_that_idles_four_tenths_of_its_time_when_the_others_work_the
     assert result.last.measured == pytest.approx(38.0, abs=3.0)
 
 
-def test_given_one_gpu_that_evaluates_for_twenty_minutes_when_the_others_wait_then_it_is_no_imbalance() -> None:
+def test_twenty_minute_evaluation_on_one_gpu_is_no_imbalance() -> None:
     alone = np.concatenate([np.full(1_080, 95.0), np.zeros(240), np.full(720, 95.0)])
 
     assert judge(node_of(np.full(2_040, 95.0), alone, interval_s=5.0)).first_fire is None
 
 
-def test_given_a_gpu_that_appears_late_when_it_has_too_few_points_then_the_others_are_compared_without_it() -> None:
+def test_late_gpu_with_few_points_is_left_out_of_the_comparison() -> None:
     late = np.full(900, np.nan)
     late[500:] = 10.0
 
@@ -165,13 +163,13 @@ def test_given_a_gpu_that_appears_late_when_it_has_too_few_points_then_the_other
     assert sum(result.last.plain_details["workloads"]["gpu2"]) == 400
 
 
-def test_given_one_gpu_when_judged_then_it_does_not_apply_and_says_why() -> None:
+def test_single_gpu_makes_the_rule_inapplicable_with_reason() -> None:
     assert judge(node_of(work(20, 90.0))).last.status is Status.NOT_APPLICABLE
     assert judge(node_of(work(20, 90.0))).last.reason == "algo-1 has only one GPU, and so none to compare."
     assert judge(series(np.empty((240, 0)))).last.reason == "algo-1 has no GPU, and so none to compare."
 
 
-def test_given_no_sample_or_no_activity_when_judged_then_it_says_what_it_waits_for() -> None:
+def test_missing_samples_or_activity_are_named_while_waiting() -> None:
     idle = judge(node_of(np.zeros(30), np.zeros(30)))
     ended = judge(node_of(work(30, 90.0), work(30, 90.0)), closed=True)
 
@@ -182,7 +180,7 @@ def test_given_no_sample_or_no_activity_when_judged_then_it_says_what_it_waits_f
     assert ended.last.reason.endswith("its stream has ended, too early for a verdict.")
 
 
-def test_given_many_gpus_when_judged_then_only_the_pairs_that_are_apart_and_the_largest_distance_are_shown() -> None:
+def test_only_distant_pairs_of_many_gpus_are_shown() -> None:
     equal = judge(node_of(*(work(500, 90.0, seed=seed) for seed in range(4))))
     one_low = judge(node_of(work(500, 90.0), work(500, 20.0), work(500, 90.0, seed=1)))
 

@@ -16,11 +16,10 @@ from tests.unit.rules.gpu_loads import (
     nothing,
     view_of,
 )
-from trainguard.layout import hour_folder
-from trainguard.records import Status
-from trainguard.rules.balance_times import FINE_S
-from trainguard.rules.balance_window import BLOCK_S, BalanceWindow, Block, gaps_across
-from trainguard.rules.divergence import MAX_DISTANCE
+from trainguard.core.layout import hour_folder
+from trainguard.core.records import Status
+from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE
+from trainguard.rules.load_balancing.window import BLOCK_S, BalanceWindow, Block, gaps_across
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 
 
@@ -33,7 +32,7 @@ def test_given_equal_nodes_when_compared_then_it_stays_silent() -> None:
     assert (said.data_points, said.measured) == (4 * 999, 0.0)
 
 
-def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_named() -> None:
+def test_one_slow_node_of_three_fires_alone_and_is_named() -> None:
     said = across(
         view_of("algo-1", counted(90), counted(90)),
         view_of("algo-2", counted(30)),
@@ -54,7 +53,7 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
 
 
-def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_paid_for_too() -> None:
+def test_node_that_cannot_be_compared_was_paid_for_too() -> None:
     slow, fast, without = view_of("algo-1", counted(30)), view_of("algo-2", counted(90)), view_of("algo-3")
 
     said = across(slow, fast, without)
@@ -62,13 +61,13 @@ def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_pa
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
 
 
-def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:
+def test_nodes_whose_gpus_differ_alike_are_equal() -> None:
     uneven = (counted(100), counted(0))
 
     assert across(view_of("algo-1", *uneven), view_of("algo-2", *uneven)).status is Status.OK
 
 
-def test_given_a_node_that_was_never_used_when_it_has_idled_for_over_20_minutes_then_it_fires() -> None:
+def test_never_used_node_fires_after_20_idle_minutes() -> None:
     working = view_of("algo-1", counted(90, points=4_000))
 
     short = across(working, view_of("algo-2", nothing(), idle_run_s=1_200.0))
@@ -80,7 +79,7 @@ def test_given_a_node_that_was_never_used_when_it_has_idled_for_over_20_minutes_
     assert long.wasted_share == pytest.approx(0.5)
 
 
-def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out() -> None:
+def test_nodes_without_gpus_or_points_are_left_out() -> None:
     slow, fast = view_of("algo-1", counted(30)), view_of("algo-2", counted(90))
 
     alone = across(slow, view_of("algo-3"))
@@ -96,12 +95,12 @@ def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out
     assert JOB_RULE.judge(JobView(0.0, None, None, True, True, False, {}), DEFAULTS).status is Status.NOT_APPLICABLE
 
 
-def test_given_both_rules_when_an_episode_is_kept_then_it_ends_after_the_same_time() -> None:
+def test_episodes_of_both_rules_end_after_the_same_time() -> None:
     assert RULE.clear_after_s(DEFAULTS, 0.5) == JOB_RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
     assert RULE.window_points(DEFAULTS, 0.5) == 0
 
 
-def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then_it_fires_and_says_since_when() -> None:
+def test_node_falling_behind_late_fires_and_says_since_when() -> None:
     healthy = counted(90, points=144_000)
     nodes = {}
     for name, level in (("algo-1", 90.0), ("algo-2", 50.0)):
@@ -121,7 +120,7 @@ def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then
     )
 
 
-def test_given_state_of_a_version_without_a_window_when_read_then_it_begins_empty() -> None:
+def test_state_without_a_window_begins_with_an_empty_one() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode([]), type=RULE.state_type) == BalanceWindow()
 
 
@@ -148,11 +147,11 @@ def deliver(*levels: tuple[float, ...]) -> Network:
             network.put(upload)
             network.announce(upload, upload.at)
         network.run_until(START + 60.0 * index + 90.0, batch_s=0.0)
-        network.tick()
+        network.run_scheduler()
     return network
 
 
-def test_given_two_nodes_of_one_gpu_when_one_is_slow_then_the_job_fires_once_and_its_nodes_do_not_apply() -> None:
+def test_slow_single_gpu_node_fires_once_for_the_job() -> None:
     network = deliver((90.0,), (30.0,))
 
     shown = {row.node: row for row in network.world.rows.of_job(JOB) if row.rule == "LoadBalancing"}
@@ -167,7 +166,7 @@ def test_given_two_nodes_of_one_gpu_when_one_is_slow_then_the_job_fires_once_and
     assert len(started) == 1
 
 
-def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_speaks_for_the_job() -> None:
+def test_node_speaks_for_the_job_at_equal_imbalance_on_both() -> None:
     network = deliver((90.0, 30.0), (90.0, 30.0))
 
     shown = {row.node: row for row in network.world.rows.of_job(JOB) if row.rule == "LoadBalancing"}
@@ -178,7 +177,7 @@ def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_spea
     assert len([each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]) == 1
 
 
-def test_given_one_slow_node_when_it_fires_then_its_gpus_are_named_with_it() -> None:
+def test_gpus_of_the_one_slow_node_are_named() -> None:
     said = across(view_of("algo-1", counted(90)), view_of("algo-2", counted(30), counted(30)))
 
     assert said.gpus == ("algo-2/gpu0", "algo-2/gpu1")
@@ -188,7 +187,7 @@ def ten_minutes(number: int, mean: float) -> Block:
     return Block(number, [600], [round(6_000 * mean)])
 
 
-def test_given_a_gap_that_has_ceased_when_the_window_is_asked_then_it_says_since_when() -> None:
+def test_ceased_gap_in_the_window_says_since_when() -> None:
     slow = BalanceWindow([ten_minutes(number, 30.0 if number < 103 else 90.0) for number in range(100, 106)])
     fast = BalanceWindow([ten_minutes(number, 90.0) for number in range(100, 106)])
     gaps = gaps_across([slow, fast], 1.0)
@@ -197,7 +196,7 @@ def test_given_a_gap_that_has_ceased_when_the_window_is_asked_then_it_says_since
     assert gaps.over_since(0, 1) == 103 * BLOCK_S
 
 
-def test_given_a_gap_that_goes_on_or_was_not_there_for_one_block_when_asked_then_it_is_not_over() -> None:
+def test_ongoing_gap_or_one_missing_block_is_not_over() -> None:
     means = [30.0, 30.0, 30.0, 30.0, 30.0, 90.0]
     slow = BalanceWindow([ten_minutes(100 + place, mean) for place, mean in enumerate(means)])
     fast = BalanceWindow([ten_minutes(number, 90.0) for number in range(100, 106)])

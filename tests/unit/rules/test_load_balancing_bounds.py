@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.gpu_loads import DEFAULTS, JOB_RULE, RULE, across, counted, judge, node_of, nothing, view_of, work
-from trainguard.records import Status
-from trainguard.rules.balance_details import BalanceDetails
-from trainguard.rules.balance_judging import LoadBalancingParameters
-from trainguard.rules.balance_stopped import silence
-from trainguard.rules.balance_text import LoadBalancingKind
-from trainguard.rules.balance_window import BalanceWindow
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.load_balancing.judging import BalanceDetails, LoadBalancingParameters
+from trainguard.rules.load_balancing.rule import silence
+from trainguard.rules.load_balancing.text import LoadBalancingKind
+from trainguard.rules.load_balancing.window import BalanceWindow
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.warm_up import WarmUpKind
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.rules.windows.warm_up import WarmUpKind
 
 START = 1_000_000 * 1_800.0
 """A full half-hour, epoch seconds."""
@@ -33,9 +32,7 @@ START = 1_000_000 * 1_800.0
         (10.0, 500, Status.FIRED),
     ],
 )
-def test_given_nodes_when_their_counts_are_compared_then_it_takes_500_points_and_250_seconds(
-    interval_s: float, points: int, status: Status
-) -> None:
+def test_nodes_need_500_points_and_250_seconds_to_be_compared(interval_s: float, points: int, status: Status) -> None:
     views = [
         view_of(f"algo-{number}", counted(level, points=points), interval_s=interval_s)
         for number, level in enumerate((90, 30), 1)
@@ -44,9 +41,7 @@ def test_given_nodes_when_their_counts_are_compared_then_it_takes_500_points_and
 
 
 @pytest.mark.parametrize(("idle_s", "status"), [(1_200.0, Status.WARMING_UP), (1_200.5, Status.FIRED)])
-def test_given_a_node_that_was_never_used_when_it_idles_then_it_is_starting_up_for_20_minutes(
-    idle_s: float, status: Status
-) -> None:
+def test_never_used_node_is_starting_up_for_20_minutes(idle_s: float, status: Status) -> None:
     idle = replace(view_of("algo-2", nothing(), nothing(), idle_run_s=idle_s), first_sample_at=7.0)
     said = across(view_of("algo-1", counted(90)), idle)
     assert said.status is status
@@ -58,15 +53,13 @@ def test_given_a_node_that_was_never_used_when_it_idles_then_it_is_starting_up_f
 
 
 @pytest.mark.parametrize(("low", "unused"), [((0, 1), True), ((1,), False)])
-def test_given_a_gpu_that_did_next_to_nothing_when_it_fires_then_below_one_percent_it_needs_a_process(
-    low: tuple[int, ...], unused: bool
-) -> None:
+def test_gpu_below_one_percent_is_advised_to_get_a_process(low: tuple[int, ...], unused: bool) -> None:
     gpus = [np.tile(np.array(low, dtype=np.float64), 500 // len(low)), np.full(500, 80.0)]
     advice = judge(node_of(*gpus)).last.advice or ""
     assert advice.startswith("Let a process use gpu0 of algo-1, or pay for less; ") is unused
 
 
-def test_given_one_node_that_does_more_when_only_it_is_apart_then_it_is_named_and_no_gpu_stays_behind() -> None:
+def test_node_that_does_more_is_named_and_no_gpu_is_behind() -> None:
     said = across(*(view_of(f"algo-{number}", counted(level)) for number, level in enumerate((90, 50, 50, 50), 1)))
     assert (said.status, said.worst, said.gpus) == (Status.FIRED, "algo-1", ())
     assert "algo-1 was at 90 % on average, the other 3 nodes together at 50 %" in said.reason
@@ -95,15 +88,13 @@ def columns(*gpus: list[float]) -> FloatArray:
 
 
 @pytest.mark.parametrize(("low", "unused"), [([1.0, 1.0], False), ([0.0, 1.0], True)])
-def test_given_a_gpu_behind_over_the_window_when_it_did_next_to_nothing_then_it_needs_a_process(
-    low: list[float], unused: bool
-) -> None:
+def test_gpu_unused_over_the_window_is_advised_to_get_a_process(low: list[float], unused: bool) -> None:
     loads = columns([90.0] * 40, low * 20)
     advice = RULE.judge(window_of(loads), windowed(loads), DEFAULTS).advice or ""
     assert advice.startswith("Let a process use gpu1 of algo-1, or pay for less; ") is unused
 
 
-def test_given_a_gap_that_was_noted_when_only_one_gpu_is_left_in_the_window_then_the_counts_are_told() -> None:
+def test_noted_gap_with_one_gpu_left_in_the_window_shows_counts() -> None:
     loads = columns([90.0] * 600, [90.0] * 600)
     window = window_of(columns([90.0] * 600, [np.nan] * 600))
     window.judged, window.seen = 600, 20
@@ -123,7 +114,7 @@ def job_of(*nodes: tuple[list[float], float]) -> RuleResult:
     return JOB_RULE.judge(JobView(START, None, None, False, False, False, facts), DEFAULTS)
 
 
-def test_given_a_node_that_stays_behind_when_another_began_later_then_its_onset_is_its_own() -> None:
+def test_onset_of_a_slow_node_ignores_a_later_starting_one() -> None:
     late, steady = START + 2_700.0, [90.0] * 54
     low = [90.0] * 15 + [20.0] * 39
     assert job_of((steady, START), (low, START), (steady, late)).onset == START + 900.0
@@ -134,12 +125,12 @@ def test_given_a_node_that_stays_behind_when_another_began_later_then_its_onset_
     assert job_of((full, START), ([90.0] * 15 + [20.0] * 45, START)).onset == START + 900.0
 
 
-def test_given_nodes_of_which_some_have_few_points_when_compared_then_only_points_that_were_compared_are_told() -> None:
+def test_only_compared_points_are_counted_beside_small_nodes() -> None:
     few = view_of("algo-3", counted(90, points=200))
     assert across(view_of("algo-1", counted(90)), view_of("algo-2", counted(90)), few).data_points == 2_000
 
 
-def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_compared_with_itself() -> None:
+def test_equal_gpus_in_the_window_are_not_self_compared() -> None:
     loads = columns([90.0] * 40, [90.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
     assert said.reason.startswith(
@@ -160,13 +151,13 @@ def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_comp
     ],
     ids=["half the time", "below", "few points", "fires"],
 )  # fmt: skip
-def test_given_a_wide_gap_that_is_no_finding_when_told_then_it_says_why(loads: FloatArray, end: str) -> None:
+def test_wide_gap_without_a_finding_says_why(loads: FloatArray, end: str) -> None:
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
     assert (said.status is Status.FIRED) is (len(loads) == 30)
     assert said.reason.endswith(end)
 
 
-def test_given_a_window_that_nothing_was_noted_of_when_it_fires_then_the_share_is_left_to_the_engine() -> None:
+def test_share_of_an_unnoted_window_is_left_to_the_engine() -> None:
     loads = columns([90.0] * 40, [40.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
     assert (said.status, said.affected_share, said.onset, said.wasted_share) == (Status.FIRED, None, None, 0.0)
@@ -174,7 +165,7 @@ def test_given_a_window_that_nothing_was_noted_of_when_it_fires_then_the_share_i
     assert RULE.judge(window_of(loads), without, DEFAULTS).plain_details == {}
 
 
-def test_given_one_gpu_with_points_enough_for_counts_when_judged_then_the_window_is_what_is_told() -> None:
+def test_window_is_reported_if_one_gpu_alone_has_enough_counts() -> None:
     low = np.concatenate([np.full(480, np.nan), np.full(40, 90.0)])
     loads = np.column_stack([np.full(520, 90.0), low])
     counts = np.stack([counted(90, points=520), counted(90, points=40)])
@@ -198,16 +189,14 @@ def test_given_one_gpu_with_points_enough_for_counts_when_judged_then_the_window
         (20, 19, "algo-1 has 19 of the 20 points that a comparison takes; about 60 s left."),
     ],
 )
-def test_given_points_that_are_missing_when_the_wait_is_over_two_hours_then_the_interval_is_told(
-    patience: int, points: int, told: str
-) -> None:
+def test_wait_for_points_over_two_hours_shows_the_interval(patience: int, points: int, told: str) -> None:
     loads = columns([90.0] * points, [90.0] * points)
     said = RULE.judge(window_of(loads), windowed(loads), LoadBalancingParameters(patience=patience))
     assert said.reason.startswith(told)
     assert said.patience == f"{points}/{patience}"
 
 
-def test_given_points_enough_for_a_window_that_are_not_in_it_when_told_then_those_for_the_counts_are_missing() -> None:
+def test_points_outside_the_window_leave_the_counts_missing() -> None:
     loads = columns([90.0] * 40, [90.0] * 40)
     said = RULE.judge(BalanceWindow(), windowed(loads), DEFAULTS)
     assert said.reason.startswith("algo-1 has 40 of the 500 points that a comparison takes; about 7.7 h left")
@@ -215,9 +204,7 @@ def test_given_points_enough_for_a_window_that_are_not_in_it_when_told_then_thos
 
 @pytest.mark.parametrize("busy_min", [9, 12, 15, 18, 30])
 @pytest.mark.parametrize("silent_min", [60, 66])
-def test_given_a_gpu_that_was_never_busy_for_a_quarter_of_an_hour_when_it_is_silent_then_it_did_not_stop(
-    busy_min: int, silent_min: int
-) -> None:
+def test_gpu_busy_for_under_a_quarter_of_an_hour_did_not_stop(busy_min: int, silent_min: int) -> None:
     low = [90.0] * busy_min + [0.0] * silent_min
     loads = columns([90.0] * len(low), low)
     view = windowed(loads)
@@ -227,7 +214,7 @@ def test_given_a_gpu_that_was_never_busy_for_a_quarter_of_an_hour_when_it_is_sil
     assert silence(replace(view, ever_active=np.array([True, False])), gaps, 1, None) is None
 
 
-def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_and_the_finding_is_the_gap() -> None:
+def test_temporary_silence_has_an_end_and_the_finding_is_the_gap() -> None:
     low = [90.0] * 21 + [0.0] * 36 + [90.0] * 18
     loads = columns([90.0] * len(low), low)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
@@ -243,7 +230,7 @@ def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_
     assert said.clause == "gpu1 of algo-1 stopped working"
 
 
-def test_given_silence_since_before_the_window_when_the_imbalance_is_known_then_it_stopped_when_that_began() -> None:
+def test_silence_before_the_window_began_with_the_imbalance() -> None:
     loads = columns([90.0] * 90, [0.0] * 90)
     view, gaps = windowed(loads, first_active_at=START - 4_500.0), window_of(loads).gaps(60.0)
     found = silence(view, gaps, 1, START - 3_600.0)
@@ -272,7 +259,7 @@ def test_a_gpu_stopped_when_it_last_worked_whatever_others_did(others: list[floa
     assert found.begin == START + 30 * 60.0 < (window.since or 0.0)
 
 
-def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus() -> None:
+def test_clause_of_an_imbalance_is_of_nodes_or_of_gpus() -> None:
     loads = columns([90.0] * 40, [40.0] * 40)
     of_gpus = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
     of_nodes = across(view_of("algo-1", counted(90)), view_of("algo-2", counted(30)))
@@ -280,7 +267,7 @@ def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus() 
     assert of_nodes.clause == "the nodes did not share the work evenly"
 
 
-def test_given_pauses_when_told_then_means_are_over_all_samples_of_the_time() -> None:
+def test_means_include_all_samples_in_pauses() -> None:
     times = START + 15.0 * np.arange(400, dtype=np.float64)
     at_work = np.arange(400) % 10 >= 8
     loads = np.where(at_work[:, None], [[90.0, 40.0]], 0.0)
@@ -307,7 +294,7 @@ def test_given_pauses_when_told_then_means_are_over_all_samples_of_the_time() ->
     assert "outside pauses 40 % and 90 %, 50 percentage points behind the busiest" in said.reason
 
 
-def test_given_a_short_job_when_it_fires_then_no_time_is_longer_than_the_job() -> None:
+def test_no_time_of_a_short_job_is_longer_than_the_job() -> None:
     loads = columns([90.0] * 42, [40.0] * 42)
     window = BalanceWindow()
     window.add_all(START + 540.0 + 60.0 * np.arange(42.0), loads)
@@ -316,7 +303,7 @@ def test_given_a_short_job_when_it_fires_then_no_time_is_longer_than_the_job() -
     assert set(spans) == {(START + 540.0, START + 540.0 + 60.0 * 41)}
 
 
-def test_given_partitioned_gpus_when_judged_then_utilization_is_what_is_missing() -> None:
+def test_partitioned_gpus_miss_utilization() -> None:
     parted = replace(view_of("algo-1"), mig_names=("gpu0.mig1",))
     window = BalanceWindow()
     assert RULE.judge(window, parted, DEFAULTS).kind == across(parted).kind == WarmUpKind.PARTITIONED
@@ -326,14 +313,14 @@ def test_given_partitioned_gpus_when_judged_then_utilization_is_what_is_missing(
     assert RULE.judge(window, one, DEFAULTS).reason == "algo-1 has only one GPU, and so none to compare."
 
 
-def test_given_gpus_of_which_pairs_are_apart_when_judged_then_those_below_one_are_behind() -> None:
+def test_gpus_below_one_of_a_distant_pair_are_behind() -> None:
     result = judge(node_of(work(500, 90.0), np.full(500, 20.0), work(500, 60.0)))
     assert result.last.gpus == ("gpu1", "gpu2")
     assert set(result.last.plain_details["distances"]) == {"gpu0", "gpu1"}
     assert BalanceDetails.read(result.last.plain_details).plain() == result.last.plain_details
 
 
-def test_given_nodes_at_two_intervals_when_points_are_missing_then_those_of_the_second_are_told() -> None:
+def test_missing_points_are_those_of_the_second_of_two_intervals() -> None:
     views = [view_of("algo-1", counted(90, points=90)), view_of("algo-2", counted(90, points=30), interval_s=60.0)]
     nodes = {view.node: NodeFacts(view.node, view) for view in views}
     said = JOB_RULE.judge(JobView(0.0, 0.0, None, False, False, False, nodes), LoadBalancingParameters(patience=40))

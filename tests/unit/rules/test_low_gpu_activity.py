@@ -1,15 +1,16 @@
 """LowGPUUtilization with SM activity: a GPU that looks busy and uses little of itself is under-utilised."""
 
+import numpy as np
 import pytest
 
 from tests.unit.rules.device_minutes import DevicesAt, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, Replay
-from trainguard.records import Status
-from trainguard.rules.low_gpu_devices import MOST_MINUTES
-from trainguard.rules.low_gpu_node import WEAK_MEAN
-from trainguard.rules.low_gpu_results import MEMORY_P95, SM_P95, TENSOR_P95
-from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.core.records import Status
+from trainguard.rules.low_gpu_utilization.devices import MOST_MINUTES
+from trainguard.rules.low_gpu_utilization.node import WEAK_MEAN
+from trainguard.rules.low_gpu_utilization.results import MEMORY_P95, SM_P95, TENSOR_P95
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization.usage import Kind
 
 
 def judge(activity: DevicesAt, *, busy: float = 98.0, minutes: int = 40, threshold_sm: float = 20.0) -> Replay:
@@ -22,14 +23,19 @@ def steady(first: float, second: float = 85.0) -> DevicesAt:
 
 
 @pytest.mark.parametrize(("activity", "status"), [(19.9, Status.FIRED), (20.0, Status.OK)])
-def test_given_a_busy_gpu_when_its_sm_activity_stays_below_the_threshold_then_it_fires(
-    activity: float, status: Status
-) -> None:
+def test_busy_gpu_with_low_sm_activity_fires(activity: float, status: Status) -> None:
     said = judge(steady(activity)).last
     assert said.status is status
 
 
-def test_given_a_busy_gpu_at_5_percent_when_judged_then_it_says_so_and_what_it_costs() -> None:
+def test_gpus_sampled_more_rarely_than_cores_are_judged_too() -> None:
+    node = Rows([[98.0, 98.0]] * 40).series(interval_s=5.0)
+    node.gpu[1::2] = np.nan
+    said = replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(threshold_sm=20.0), node, steady(5.0)).last
+    assert (said.status, said.kind) == (Status.FIRED, Kind.LOW_ACTIVITY)
+
+
+def test_busy_gpu_at_5_percent_sm_activity_shows_its_cost() -> None:
     said = judge(steady(5.0)).last
     assert said.reason.startswith("gpu0 on algo-1 looks 98 % busy, but 95 % of its last ")
     assert "have SM activity of at most 5 % (threshold 20 %)" in said.reason
@@ -39,25 +45,25 @@ def test_given_a_busy_gpu_at_5_percent_when_judged_then_it_says_so_and_what_it_c
     assert "batch size" in (said.advice or "")
 
 
-def test_given_a_busy_gpu_when_it_is_hollow_for_less_than_three_windows_then_nothing_fires_yet() -> None:
+def test_hollow_gpu_does_not_fire_before_three_windows() -> None:
     said = judge(lambda minute: steady(5.0 if minute >= 20 else 80.0)(minute))
     fired = [minute for minute, status in enumerate(said.statuses) if status is Status.FIRED]
     assert fired[0] == 20 + 13 - 1
 
 
-def test_given_one_minute_of_work_at_full_activity_when_judged_then_the_time_counts_anew() -> None:
+def test_one_minute_of_full_sm_activity_resets_the_time() -> None:
     said = judge(lambda minute: steady(80.0 if minute == 30 else 5.0)(minute))
     assert said.statuses[29] is Status.FIRED
     assert said.last.status is Status.OK
 
 
-def test_given_no_sm_activity_when_judged_then_nothing_is_said_of_it() -> None:
+def test_missing_sm_activity_is_not_mentioned() -> None:
     said = judge(lambda _: {}).last
     assert said.status is Status.OK
     assert "SM activity" not in said.reason
 
 
-def test_given_gpus_that_are_low_by_utilization_when_judged_then_that_is_said_with_their_sm_activity() -> None:
+def test_gpus_low_by_utilization_show_their_sm_activity() -> None:
     said = judge(steady(9.0, 9.0), busy=30.0).last
     assert said.status is Status.FIRED
     assert said.kind == Kind.UNDER_USED
@@ -66,11 +72,11 @@ def test_given_gpus_that_are_low_by_utilization_when_judged_then_that_is_said_wi
     )
 
 
-def test_given_a_threshold_of_nothing_when_judged_then_sm_activity_never_fires() -> None:
+def test_zero_threshold_never_fires_on_sm_activity() -> None:
     assert judge(steady(0.5), threshold_sm=0.0).last.status is Status.OK
 
 
-def test_given_a_long_job_when_judged_then_a_bounded_number_of_minutes_is_remembered() -> None:
+def test_long_job_remembers_a_bounded_number_of_minutes() -> None:
     state = judge(steady(50.0), minutes=MOST_MINUTES + 10).state
     assert {len(held.activity) for held in state.activity.values()} == {MOST_MINUTES}
 
@@ -94,13 +100,11 @@ def tensors(tensor: float, memory: float, power: float, limit: float | None = No
     ],
     ids=["nothing", "little of the limit", "power", "power of a small GPU", "memory", "tensor cores"],
 )
-def test_given_a_busy_gpu_without_sm_activity_when_tensors_memory_and_power_show_no_work_then_it_is_hollow(
-    readings: DevicesAt, status: Status
-) -> None:
+def test_busy_gpu_without_work_by_any_measure_is_hollow(readings: DevicesAt, status: Status) -> None:
     assert judge(readings).last.status is status
 
 
-def test_given_a_hollow_gpu_by_its_tensor_cores_when_judged_then_the_measure_is_named() -> None:
+def test_hollow_gpu_by_tensor_cores_names_the_measure() -> None:
     said = judge(tensors(0.0, 1.0, 110.0)).last
     assert "activity of tensor cores and memory of at most 1 % (threshold 5 %), at 110 W" in said.reason
     assert (said.measure, said.plain_details["measure"]) == (TENSOR_P95, "activity of tensor cores and memory")
@@ -112,7 +116,7 @@ def test_given_a_hollow_gpu_by_its_tensor_cores_when_judged_then_the_measure_is_
     [(0.9, 110.0, Status.FIRED), (1.0, 110.0, Status.OK), (0.9, 300.0, Status.OK)],
     ids=["neither", "memory", "power"],
 )
-def test_a_busy_gpu_that_uses_no_memory_and_little_power_is_hollow(memory: float, power: float, status: Status) -> None:
+def test_busy_gpu_without_memory_use_and_at_low_power_is_hollow(memory: float, power: float, status: Status) -> None:
     said = judge(lambda _: {"DRAMActivityPercent": {"gpu0": memory}, "PowerWatts": {"gpu0": power}}).last
 
     assert said.status is status
@@ -143,9 +147,7 @@ def idle(readings: DevicesAt, busy: float) -> Replay:
     ],
     ids=["SM activity", "none", "power", "less power", "power alone", "little at work", "utilization", "little"],
 )
-def test_given_gpus_below_10_percent_when_anything_shows_work_then_they_are_under_used_and_not_idle(
-    readings: DevicesAt, busy: float, works: bool
-) -> None:
+def test_working_gpus_below_10_percent_are_under_used_not_idle(readings: DevicesAt, busy: float, works: bool) -> None:
     said = idle(readings, busy).last
     assert said.status is Status.FIRED
     assert (said.measure == WEAK_MEAN, said.idle_node is None) == (works, works)
@@ -153,7 +155,7 @@ def test_given_gpus_below_10_percent_when_anything_shows_work_then_they_are_unde
         assert said.wasted_share == pytest.approx((1.0 - busy / 100.0) * 30.0 / 40.0, abs=0.02)
 
 
-def test_given_a_steady_9_percent_from_the_start_when_judged_then_the_gpus_were_used_and_91_percent_is_wasted() -> None:
+def test_steady_9_percent_counts_as_used_and_91_percent_wasted() -> None:
     node = Rows([[9.0, 9.0]] * 30).series(interval_s=5.0)
     said = replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(), node, lambda _: {}).last
     assert said.reason.startswith(

@@ -9,10 +9,10 @@ import pytest
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.low_gpu_devices import GpuSigns, HeldMemory, Sign, fold_held, sign_of_work
-from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances
+from trainguard.rules.low_gpu_utilization.devices import GpuSigns, HeldMemory, Sign, fold_held, sign_of_work
+from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances
+from trainguard.rules.overall_system_usage.rule import UsageState, usage_of
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute
-from trainguard.rules.system_usage import UsageState, usage_of
 
 VIEW = next(node_minutes(series(np.full((2, 1), 95.0), interval_s=30.0), closed=False)).view
 
@@ -40,7 +40,7 @@ def minute(utilization: Sequence[float], readings: Mapping[str, Mapping[str, flo
         (GpuSigns(112.5, 5, at_work=150.0, busy=5), 0.9, None),
     ],
 )
-def test_given_an_idle_gpu_when_its_activity_or_power_is_that_of_work_for_five_minutes_then_it_works(
+def test_idle_gpu_with_five_minutes_of_activity_or_power_works(
     signs: GpuSigns, run_mean: float, sign: Sign | None
 ) -> None:
     view = replace(VIEW, idle_time=IdleTime(run_mean=run_mean))
@@ -48,14 +48,15 @@ def test_given_an_idle_gpu_when_its_activity_or_power_is_that_of_work_for_five_m
     assert sign_of_work({"gpu7": signs}, view) is None
 
 
-def test_given_many_idle_minutes_when_their_mean_is_taken_then_it_forgets_those_beyond_20() -> None:
+def test_mean_of_idle_minutes_forgets_those_beyond_20() -> None:
     signs = GpuSigns()
     for number in range(30):
         signs.add(100.0 if number < 20 else 200.0, 0.0 if number < 20 else 10.0, active=False)
     expected = 100.0
     for _ in range(10):
-        expected = round(expected + (200.0 - expected) / 20, 1)
-    assert (signs.power, signs.idle, signs.measured) == (expected, 20, 20)
+        expected += (200.0 - expected) / 20
+    assert signs.power == pytest.approx(expected)
+    assert (signs.idle, signs.measured) == (20, 20)
     signs.add(300.0, None, active=True)
     assert (signs.power, signs.idle, signs.activity, signs.measured) == (0.0, 0, 0.0, 0)
     assert (signs.at_work, signs.busy) == (300.0, 1)
@@ -71,9 +72,7 @@ def test_given_many_idle_minutes_when_their_mean_is_taken_then_it_forgets_those_
         ([np.nan, np.nan], False),
     ],
 )
-def test_given_a_gpu_when_it_is_never_at_10_percent_and_below_5_on_average_then_it_idles(
-    utilization: list[float], idle: bool
-) -> None:
+def test_gpu_below_10_percent_and_5_on_average_idles(utilization: list[float], idle: bool) -> None:
     held: dict[str, HeldMemory] = {}
     fold_held(held, minute(utilization, {"MemoryUsedBytes": {"gpu0": 4e9}}), 10.0)
     assert held["gpu0"].idle_since == (round(JOB_START) if idle else None)
@@ -92,7 +91,7 @@ def test_given_a_gpu_when_it_is_never_at_10_percent_and_below_5_on_average_then_
         (4e9, None, HeldMemory(-181, 9_000, 40_000, -600), 0),
     ],
 )
-def test_given_memory_in_use_when_it_is_a_tenth_of_all_or_2_gb_then_it_is_held_since_it_was_without_a_gap(
+def test_memory_of_a_tenth_or_2_gb_is_held_since_the_last_gap(
     used: float, total: float | None, before: HeldMemory | None, since: int | None
 ) -> None:
     start = round(JOB_START)
@@ -114,7 +113,7 @@ def test_given_memory_in_use_when_it_is_a_tenth_of_all_or_2_gb_then_it_is_held_s
         (90.0, 100.0, 1, 0.0, True),
     ],
 )
-def test_given_an_instance_when_it_is_below_the_threshold_then_it_is_low_and_lost_what_80_percent_would_have_done(
+def test_low_instance_lost_what_80_percent_would_have_done(
     activity: float, threshold: float, low: int, lost: float, used: bool
 ) -> None:
     instances: dict[str, InstanceMinutes] = {}
@@ -126,7 +125,7 @@ def test_given_an_instance_when_it_is_below_the_threshold_then_it_is_low_and_los
     assert held.lost == pytest.approx(lost)
 
 
-def test_given_little_traffic_when_it_is_summed_up_then_its_quantiles_have_two_decimals() -> None:
+def test_little_traffic_has_quantiles_of_two_decimals() -> None:
     state = UsageState()
     state.traffic.add(np.array([1.0, 7.0, 31.0, 95.0, 96.0, 3_000.0]))
     network = usage_of(state)["Network"]

@@ -8,16 +8,23 @@ import pytest
 
 from tests.unit.rules.device_minutes import DevicesAt, Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import Replay, node_minutes
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.low_gpu_devices import MOST_GPUS, Held, HeldMemory, held_memory, held_while_idle, is_known
-from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN, memory_facts
-from trainguard.rules.low_gpu_state import LowGPUUtilizationState
-from trainguard.rules.low_gpu_text import text
-from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.rules.low_gpu_utilization.devices import (
+    MOST_GPUS,
+    Held,
+    HeldMemory,
+    held_memory,
+    held_while_idle,
+    is_known,
+)
+from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
+from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN, memory_facts
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization.text import text
+from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.words import FactSheet
+from trainguard.rules.rule_result import FactSheet
 
 GB = 1e9
 TOTAL = 80 * GB
@@ -35,7 +42,7 @@ def judge(utilization: list[float], held: DevicesAt, *, second: list[float] | No
     return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(**settings), rows.series(), held)
 
 
-def test_given_a_node_that_stopped_and_holds_memory_when_20_minutes_have_passed_then_it_says_so_at_once() -> None:
+def test_stopped_node_holding_memory_says_so_after_20_minutes() -> None:
     said = judge([95.0] * 30 + [0.0] * 20, lambda _: holding(40 * GB))
 
     assert said.statuses[-2:] == (Status.OK, Status.FIRED)
@@ -52,7 +59,7 @@ def test_given_a_node_that_stopped_and_holds_memory_when_20_minutes_have_passed_
 
 
 @pytest.mark.parametrize("idle", [0.0, 2.0], ids=["unused", "nearly idle"])
-def test_given_a_server_that_waits_from_the_start_when_judged_then_it_holds_memory(idle: float) -> None:
+def test_server_waiting_from_the_start_holds_memory(idle: float) -> None:
     loading = judge([idle] * 25, lambda minute: holding(0.0 if minute < 4 else 30 * GB))
 
     fired = [result for result in loading.results if result.status is Status.FIRED]
@@ -61,7 +68,7 @@ def test_given_a_server_that_waits_from_the_start_when_judged_then_it_holds_memo
     assert fired[0].idle_node == "never used"
 
 
-def test_given_a_node_that_is_nearly_idle_and_holds_memory_when_judged_then_the_time_is_measured() -> None:
+def test_nearly_idle_node_holding_memory_measures_the_time() -> None:
     flickering = [95.0] * 5 + [0.0, 0.0, 0.0, 12.0] * 10
     held = judge(flickering, lambda _: holding(40 * GB)).last
     free = judge(flickering, lambda _: holding(0.1 * GB)).last
@@ -75,9 +82,7 @@ def test_given_a_node_that_is_nearly_idle_and_holds_memory_when_judged_then_the_
     [(8.0, TOTAL, True), (7.99, TOTAL, False), (2.0, None, True), (1.99, None, False)],
     ids=["on 10 %", "below 10 %", "on 2 GB, size unknown", "below 2 GB, size unknown"],
 )
-def test_given_memory_at_the_threshold_when_judged_then_it_is_held_and_not_below(
-    used: float, total: float | None, is_held: bool
-) -> None:
+def test_memory_at_the_threshold_is_held_and_not_below(used: float, total: float | None, is_held: bool) -> None:
     said = judge([95.0] * 30 + [0.0] * 25, lambda _: holding(used * GB, total=total)).last
 
     assert said.status is Status.FIRED
@@ -91,32 +96,30 @@ def test_given_another_threshold_when_judged_then_that_counts() -> None:
 
 
 @pytest.mark.parametrize("minutes", [3, 19], ids=["an evaluation", "a long pause"])
-def test_given_a_pause_with_memory_held_when_judged_then_nothing_fires(minutes: int) -> None:
+def test_pause_with_memory_held_does_not_fire(minutes: int) -> None:
     said = judge([95.0] * 30 + [0.0] * minutes + [95.0] * 30, lambda _: holding(60 * GB))
     assert Status.FIRED not in said.statuses
 
 
-def test_given_memory_that_is_not_collected_when_judged_then_the_node_idles_and_nobody_knows_about_memory() -> None:
+def test_uncollected_memory_of_an_idle_node_is_unknown() -> None:
     said = judge([95.0] * 30 + [0.0] * 25, lambda _: {}).last
     assert (said.status, said.measure) == (Status.FIRED, IDLE_TIME)
     assert said.reason == "idle: every GPU of algo-1 has been idle for 25 min (allowed 20 min)."
     assert said.plain_details["memory"] == "not collected"
 
 
-def test_given_memory_that_is_collected_no_longer_when_judged_then_nothing_is_said_of_it() -> None:
+def test_memory_no_longer_collected_is_not_mentioned() -> None:
     said = judge([95.0] * 30 + [0.0] * 25, lambda minute: holding(60 * GB) if minute < 50 else {}).last
     assert (said.measure, said.plain_details["memory"]) == (IDLE_TIME, "not collected")
 
 
 @pytest.mark.parametrize(("again", "is_held"), [(40, True), (41, False)])
-def test_given_memory_that_was_given_back_between_when_judged_then_its_time_counts_anew(
-    again: int, is_held: bool
-) -> None:
+def test_memory_released_in_between_resets_its_time(again: int, is_held: bool) -> None:
     said = judge([95.0] * 30 + [0.0] * 25, lambda minute: holding(60 * GB if minute >= again else 0.0)).last
     assert (said.measure == HELD_TIME) is is_held
 
 
-def test_given_one_gpu_that_stopped_and_holds_memory_when_the_others_work_then_the_finding_names_it() -> None:
+def test_stopped_gpu_holding_memory_is_named_beside_working_ones() -> None:
     stopped = [95.0] * 30 + [0.0] * 40
     held = judge([95.0] * 70, lambda _: holding(60 * GB), second=stopped).last
     free = judge([95.0] * 70, lambda _: holding(60 * GB, 0.0), second=stopped).last
@@ -148,13 +151,13 @@ def test_a_gpu_that_never_works_and_holds_memory_is_taken(used: float, minutes: 
     assert (said.status is Status.FIRED, said.gpus) == (kind == Kind.GPU_TAKEN, ("gpu1",) * (kind == Kind.GPU_TAKEN))
 
 
-def test_given_one_gpu_that_works_a_little_when_it_holds_memory_then_it_is_low_and_not_idle() -> None:
+def test_slightly_working_gpu_holding_memory_is_low_not_idle() -> None:
     slow = judge([95.0] * 70, lambda _: holding(60 * GB), second=[30.0] * 70).last
     assert slow.status is Status.FIRED
     assert "memory held" not in slow.reason
 
 
-def test_given_many_devices_when_judged_then_a_bounded_number_is_remembered() -> None:
+def test_bounded_number_of_devices_is_remembered() -> None:
     rows = Rows([[0.0] * (MOST_GPUS + 4)] * 2)
     used = {f"gpu{number}": 9 * GB for number in range(MOST_GPUS + 4)}
     rule = LowGPUUtilization()
@@ -162,7 +165,7 @@ def test_given_many_devices_when_judged_then_a_bounded_number_is_remembered() ->
     assert len(said.state.held) == MOST_GPUS
 
 
-def test_given_a_state_of_an_earlier_version_when_read_then_nothing_is_known_of_memory() -> None:
+def test_state_of_an_earlier_version_knows_nothing_of_memory() -> None:
     earlier = msgspec.msgpack.encode([{}, 3, 2, {}, {}])
     assert msgspec.msgpack.decode(earlier, type=LowGPUUtilizationState).held == {}
     now = LowGPUUtilizationState(held={"gpu0": HeldMemory(at=5, used=3, since=2)})
@@ -185,7 +188,7 @@ VIEW = list(node_minutes(Rows([[0.0]] * MINUTES).series(interval_s=60.0), closed
         (900.0, 1_200.0, 181.0, False, None),
     ],
 )
-def test_given_memory_in_use_when_it_is_held_for_15_minutes_and_its_gpu_idles_for_20_then_both_are_known(
+def test_memory_needs_15_minutes_and_idleness_20_to_be_known(
     held_s: float | None, idle_s: float | None, age_s: float, is_held: bool, idle_for: float | None
 ) -> None:
     now = VIEW.watermark_s or 0.0
@@ -198,7 +201,7 @@ def test_given_memory_in_use_when_it_is_held_for_15_minutes_and_its_gpu_idles_fo
     assert held_while_idle(held, VIEW, "gpu9", 1_200.0) is None
 
 
-def test_given_gpus_of_which_one_has_an_unknown_size_when_they_hold_memory_then_only_what_is_used_is_said() -> None:
+def test_gpu_of_unknown_size_shows_only_the_memory_in_use() -> None:
     now = round(VIEW.watermark_s or 0.0)
     held = {
         gpu: HeldMemory(now, used, total, now - 1_200)

@@ -7,17 +7,17 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, NODE, series
 from tests.unit.rules.test_low_gpu_utilization import idle, judge, minutely, training
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import Status
-from trainguard.rules.low_gpu_node import IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_usage import CLAIMS, Kind
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.rules.low_gpu_utilization.node import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization.usage import CLAIMS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and_not_before() -> None:
+def test_idle_node_is_a_finding_after_20_minutes_and_not_before() -> None:
     result = judge(minutely([95.0] * 30 + [0.0] * 20), closed=False)
 
     assert result.statuses[30 + 18] is Status.OK
@@ -26,20 +26,20 @@ def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and
     assert result.last.plain_details["finding"] == "idle"
 
 
-def test_given_an_idle_node_when_it_works_again_then_the_finding_is_over() -> None:
+def test_finding_on_an_idle_node_is_over_once_it_works_again() -> None:
     result = judge(minutely([95.0] * 30 + [0.0] * 25 + [95.0] * 2), closed=False)
 
     assert result.statuses[-3:] == (Status.FIRED, Status.FIRED, Status.OK)
 
 
-def test_given_gpus_that_are_never_active_when_20_minutes_have_passed_then_they_are_never_used() -> None:
+def test_never_active_gpus_are_never_used_after_20_minutes() -> None:
     result = judge(minutely([0.0] * 20), closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 19 + (Status.FIRED,)
     assert result.last.reason.startswith("never used: no GPU of algo-1 was used in the 20 min")
 
 
-def test_given_a_tail_that_was_no_finding_when_the_stream_closes_then_it_is_none_either() -> None:
+def test_short_idle_tail_is_no_finding_when_the_stream_closes() -> None:
     short = judge(series(np.concatenate([training(10.0), idle(15.0)])))
     long = judge(series(np.concatenate([training(10.0), idle(25.0)])))
 
@@ -47,7 +47,7 @@ def test_given_a_tail_that_was_no_finding_when_the_stream_closes_then_it_is_none
     assert long.last.status is Status.FIRED
 
 
-def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste() -> None:
+def test_waste_of_a_hanging_node_is_its_idle_time() -> None:
     hung = judge(minutely([95.0] * 30 + [0.0] * 30), closed=False).last
     unused = judge(minutely([0.0] * 30), closed=False).last
 
@@ -60,11 +60,11 @@ def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste()
     assert unused.advice.startswith("Check that the script places the model on the GPUs of algo-1")
 
 
-def test_given_a_node_that_idled_when_it_is_judged_then_the_node_is_named() -> None:
+def test_idle_node_is_named() -> None:
     assert NODE in judge(minutely([0.0] * 30)).last.reason
 
 
-def test_given_gpus_with_odd_spikes_when_20_minutes_have_passed_then_they_are_nearly_idle() -> None:
+def test_gpus_with_odd_spikes_are_nearly_idle_after_20_minutes() -> None:
     values = np.full(40 * 120, 1.0)
     values[::900] = 60.0
 
@@ -78,8 +78,25 @@ def test_given_gpus_with_odd_spikes_when_20_minutes_have_passed_then_they_are_ne
     assert result.last.onset == pytest.approx(JOB_START)
 
 
+@pytest.mark.parametrize("interval_s", [0.5, 10.0])
+def test_late_work_within_idle_time_leaves_all_of_it_counted(interval_s: float) -> None:
+    """A minute of work at 10 s sampling is the node's first work: what was before it is idle time all the same."""
+    minute = round(60.0 / interval_s)
+    values = np.full(40 * minute, 1.0)
+    values[34 * minute : 35 * minute] = 60.0
+
+    found = judge(series(values, interval_s=interval_s), closed=False).last
+    (mean,) = (fact for fact in found.facts if fact.name.startswith("highest_mean"))
+
+    assert mean.end is not None
+    assert mean.start is not None
+    assert 20.0 <= (mean.end - mean.start) / 60.0 <= 30.0
+    counted = round((mean.end - mean.start) / interval_s) + 1
+    assert mean.value == pytest.approx(values[-counted:].mean(), abs=0.05)
+
+
 @pytest.mark.parametrize("interval_s", [0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 90.0])
-def test_given_any_sampling_when_a_job_is_nearly_idle_from_the_start_then_it_is_named_by_minute_20(
+def test_nearly_idle_start_is_named_by_minute_20_at_any_sampling(
     interval_s: float,
 ) -> None:
     values = np.full(round(24 * 60.0 / interval_s), 1.0)
@@ -90,7 +107,7 @@ def test_given_any_sampling_when_a_job_is_nearly_idle_from_the_start_then_it_is_
     assert result.first_fire <= 20.0
 
 
-def test_given_readings_once_a_minute_when_many_are_zero_by_chance_then_the_node_has_not_stopped() -> None:
+def test_chance_zeros_of_minutely_readings_are_no_stopped_node() -> None:
     readings = np.where(np.random.default_rng(5).random(600) < 0.15, 90.0, 0.0)
     readings[400:425] = 0.0
 
@@ -123,7 +140,7 @@ def test_a_mostly_idle_job_is_idle_in_part_at_any_sampling(interval_s: float, sh
         assert result.last.wasted_share == pytest.approx(lost, abs=0.01)
 
 
-def test_facts_of_a_job_idle_in_part_are_of_all_samples_of_their_time() -> None:
+def test_facts_of_partial_idleness_are_of_all_samples_of_it() -> None:
     values = flickering(0.25, 60.0)
     node = series(values, interval_s=15.0)
 

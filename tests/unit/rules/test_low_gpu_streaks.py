@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
-from trainguard.records import Status
-from trainguard.rules.low_gpu_state import LowGPUUtilizationState
-from trainguard.rules.low_gpu_usage import Streak
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.core.records import Status
+from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization.usage import Streak
 
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()
@@ -29,7 +29,7 @@ VIEW = list(node_minutes(NODE, closed=True))[-1].view
         (251, 45.0, False, Status.OK),
     ],
 )
-def test_given_a_job_that_ends_when_a_gpu_was_low_then_that_counts_where_it_has_lasted_or_cost_enough(
+def test_ended_job_counts_a_low_gpu_that_lasted_or_cost_enough(
     since: int, wasted: float, closed: bool, status: Status
 ) -> None:
     streak = Streak("under", since, 225, JOB_START + 2_250.0)
@@ -38,9 +38,7 @@ def test_given_a_job_that_ends_when_a_gpu_was_low_then_that_counts_where_it_has_
 
 
 @pytest.mark.parametrize(("since", "counts"), [(250, True), (251, False)])
-def test_given_a_low_gpu_when_it_has_lasted_for_two_windows_then_what_it_wasted_counts_as_found(
-    since: int, counts: bool
-) -> None:
+def test_waste_of_a_low_gpu_counts_after_two_windows(since: int, counts: bool) -> None:
     state = LowGPUUtilizationState({"gpu0": Streak("under", since, 225, JOB_START + 2_250.0)}, wasted={"gpu0": 28.0})
     newest = list(node_minutes(NODE, closed=False))[-1]
     RULE.observe(state, newest, DEFAULTS)
@@ -48,9 +46,7 @@ def test_given_a_low_gpu_when_it_has_lasted_for_two_windows_then_what_it_wasted_
 
 
 @pytest.mark.parametrize(("since", "lasted"), [(300, "just now"), (299, "for 1 point"), (280, "for 20 points")])
-def test_given_a_low_gpu_when_it_has_not_lasted_then_it_is_said_for_how_long_and_from_when_on_it_counts(
-    since: int, lasted: str
-) -> None:
+def test_short_low_streak_says_how_long_and_when_it_counts(since: int, lasted: str) -> None:
     state = LowGPUUtilizationState({"gpu0": Streak("under", since, 225, JOB_START + 2_250.0)}, judged=POINTS)
     said = RULE.judge(state, replace(VIEW, closed=False), DEFAULTS)
     assert f", {lasted}; that counts from 50 points on." in said.reason
@@ -68,7 +64,7 @@ def test_given_a_low_gpu_when_it_has_not_lasted_then_it_is_said_for_how_long_and
         (0.0, 20, None, True),
     ],
 )
-def test_given_dips_when_they_cost_15_percent_and_more_than_chance_makes_then_they_are_worth_an_alert(
+def test_dips_are_costly_from_15_percent_and_beyond_chance(
     lost: float, points: int, begun: int | None, costly: bool
 ) -> None:
     assert Streak("fluctuating", 9, begun, None, lost, points).is_costly is costly
@@ -76,9 +72,7 @@ def test_given_dips_when_they_cost_15_percent_and_more_than_chance_makes_then_th
     assert Streak("fluctuating", 9, 5).cost == 0.0
 
 
-def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_has_lasted_since_it_began_there() -> (
-    None
-):
+def test_stored_streak_of_an_earlier_version_keeps_its_start() -> None:
     newest = list(node_minutes(NODE, closed=False))[-1]
     for earlier, since in ((Streak("under", 7), 7), (Streak("fluctuating", 7), POINTS)):
         state = LowGPUUtilizationState({"gpu0": earlier})
@@ -87,7 +81,7 @@ def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_h
         assert state.streaks["gpu0"].begun is not None
 
 
-def test_given_several_low_gpus_when_they_fire_then_the_worst_is_told_and_how_many_there_are() -> None:
+def test_worst_of_several_low_gpus_is_named_with_their_number() -> None:
     node = series(np.column_stack([[60.0] * POINTS, [50.0] * POINTS]), interval_s=10.0)
     view = list(node_minutes(node, closed=False))[-1].view
     streaks = {gpu: Streak("under", 0, 0, JOB_START) for gpu in view.gpu_names}
@@ -98,7 +92,7 @@ def test_given_several_low_gpus_when_they_fire_then_the_worst_is_told_and_how_ma
     assert "GPUs of algo-1 are low" not in RULE.judge(alone, view, DEFAULTS).reason
 
 
-def test_given_dips_in_the_newest_window_when_they_are_seen_then_they_began_with_the_first_of_them() -> None:
+def test_dips_in_the_newest_window_began_with_the_first_one() -> None:
     level = np.full(POINTS, 95.0)
     level[[280, 281, 290, 291]] = 0.0
     state = LowGPUUtilizationState()
@@ -126,7 +120,7 @@ def test_a_gpu_that_was_never_low_has_no_margin() -> None:
 
 
 @pytest.mark.parametrize(("low", "fires"), [(14.0, True), (16.0, False)])
-def test_a_gpu_that_fluctuates_is_found_until_its_dips_are_shallow(low: float, fires: bool) -> None:
+def test_fluctuating_gpu_is_found_until_its_dips_are_shallow(low: float, fires: bool) -> None:
     levels = [95.0] * 12 + [95.0, 95.0, 0.0] * 60 + [95.0, 95.0, low] * 40
 
     result = replay(RULE, DEFAULTS, series(levels, interval_s=10.0), closed=False)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replay, series
-from trainguard.errors import RuleConfigError
-from trainguard.records import Status
-from trainguard.rules.low_gpu_node import PAUSED
-from trainguard.rules.low_gpu_results import P5, P95
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.core.errors import RuleConfigError
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.low_gpu_utilization.node import PAUSED
+from trainguard.rules.low_gpu_utilization.results import P5, P95
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()
@@ -42,7 +42,7 @@ def with_idle_every(base: FloatArray, *, every_s: float, idle_s: float) -> Float
     return values
 
 
-def test_given_start_up_pauses_checkpoints_and_a_tail_when_the_gpus_work_well_then_it_stays_silent() -> None:
+def test_well_used_gpus_with_pauses_and_checkpoints_are_silent() -> None:
     work = with_idle_every(training(15.0), every_s=600.0, idle_s=40.0)
     node = series(np.concatenate([idle(12.0), work, idle(4.0), work, idle(9.0), work, idle(15.0)]))
 
@@ -59,7 +59,7 @@ def test_given_start_up_pauses_checkpoints_and_a_tail_when_the_gpus_work_well_th
         pytest.param(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0), "fluctuating", id="starved"),
     ],
 )
-def test_given_a_fault_from_the_start_when_replayed_then_it_fires_by_minute_20(values: FloatArray, kind: str) -> None:
+def test_fault_from_the_start_fires_by_minute_20(values: FloatArray, kind: str) -> None:
     result = judge(series(values), closed=False)
 
     assert result.first_fire is not None
@@ -67,7 +67,7 @@ def test_given_a_fault_from_the_start_when_replayed_then_it_fires_by_minute_20(v
     assert result.last.plain_details["gpus"]["gpu0"]["kind"] == kind
 
 
-def test_given_saves_every_four_minutes_when_they_cost_little_then_they_are_named_and_no_finding() -> None:
+def test_cheap_saves_every_four_minutes_are_named_but_no_finding() -> None:
     result = judge(series(with_idle_every(training(40.0), every_s=240.0, idle_s=15.0)), closed=False)
 
     assert result.first_fire is None
@@ -78,7 +78,7 @@ def test_given_saves_every_four_minutes_when_they_cost_little_then_they_are_name
 
 
 @pytest.mark.parametrize("level", [20.0, 45.0, 60.0])
-def test_given_a_late_onset_when_replayed_then_it_fires_within_15_minutes(level: float) -> None:
+def test_late_onset_fires_within_15_minutes(level: float) -> None:
     node = series(np.concatenate([idle(3.0), training(40.0), training(16.0, level=level)]))
 
     result = judge(node)
@@ -87,7 +87,7 @@ def test_given_a_late_onset_when_replayed_then_it_fires_within_15_minutes(level:
     assert 43.0 < result.first_fire <= 43.0 + 15.0
 
 
-def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers() -> None:
+def test_reason_of_one_low_gpu_of_four_has_its_numbers() -> None:
     gpu = np.column_stack([training(20.0), training(20.0, seed=4), np.full(2_400, 31.0), training(20.0, seed=5)])
 
     result = judge(series(gpu), closed=False)
@@ -100,29 +100,27 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
     assert (fire.worst, fire.measured, fire.threshold, fire.measure) == ("gpu2", 31.0, 70.0, P95)
 
 
-def test_given_fluctuation_when_it_fires_then_measured_is_the_fifth_percentile() -> None:
+def test_measured_value_of_fluctuation_is_the_fifth_percentile() -> None:
     result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
 
     assert (result.last.measured, result.last.threshold, result.last.measure) == (0.0, 10.0, P5)
     assert "idlest 5 % of at most 0 % (threshold 10 %)" in result.last.reason
 
 
-def test_given_a_95th_percentile_exactly_on_the_threshold_when_judged_then_it_is_not_low() -> None:
+def test_percentile_on_the_threshold_is_not_low() -> None:
     assert judge(minutely([70.0] * 90), A_POINT_A_MINUTE).first_fire is None
     assert judge(minutely([69.0] * 90), A_POINT_A_MINUTE).first_fire is not None
 
 
 @pytest.mark.parametrize(("low", "fires"), [(10.0, False), (9.0, True)])
-def test_given_a_5th_percentile_about_its_threshold_when_judged_then_only_below_it_fires(
-    low: float, fires: bool
-) -> None:
+def test_fifth_percentile_fires_below_its_threshold_only(low: float, fires: bool) -> None:
     dips = np.tile([95.0] * 8 + [low] * 2, 12)
     node = series(np.column_stack([dips, np.full(120, 95.0)]), interval_s=60.0)
 
     assert (judge(node, A_POINT_A_MINUTE).first_fire is not None) is fires
 
 
-def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_are_more() -> None:
+def test_rule_warms_up_until_points_exceed_patience() -> None:
     result = judge(minutely([95.0] * 22), A_POINT_A_MINUTE, closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 20 + (Status.OK,) * 2
@@ -130,7 +128,7 @@ def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_ar
     assert result.results[19].patience == "20/20"
 
 
-def test_given_a_low_gpu_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
+def test_low_gpu_fires_after_two_windows_and_not_before() -> None:
     result = judge(minutely([30.0] * 63), A_POINT_A_MINUTE, closed=False)
 
     first_judged = 20
@@ -140,7 +138,7 @@ def test_given_a_low_gpu_when_the_window_has_moved_by_two_windows_then_it_fires_
     assert "that counts from 40 points on" in result.results[first_judged + 39].reason
 
 
-def test_given_a_kind_that_changes_when_judged_then_the_count_begins_anew() -> None:
+def test_changed_kind_resets_the_count() -> None:
     under, fluctuating = [30.0] * 9 + [9.0], [95.0] * 9 + [9.0]
     node = series(np.column_stack([under * 5 + fluctuating * 8, [95.0] * 130]), interval_s=60.0)
 
@@ -150,7 +148,7 @@ def test_given_a_kind_that_changes_when_judged_then_the_count_begins_anew() -> N
     assert result.first_fire >= 50.0 + 40.0
 
 
-def test_given_an_evaluation_that_is_clean_when_the_gpu_is_low_again_then_the_count_begins_anew() -> None:
+def test_clean_evaluation_resets_the_count_of_a_low_gpu() -> None:
     node = minutely([30.0] * 50 + [95.0] * 2 + [30.0] * 90)
 
     result = judge(node, A_POINT_A_MINUTE, closed=False)
@@ -159,7 +157,7 @@ def test_given_an_evaluation_that_is_clean_when_the_gpu_is_low_again_then_the_co
     assert result.first_fire > 50.0 + 2.0 + 40.0
 
 
-def test_given_a_pause_in_the_middle_of_a_low_streak_when_judged_then_the_pause_neither_counts_nor_breaks_it() -> None:
+def test_pause_neither_counts_for_nor_breaks_a_low_streak() -> None:
     paused = judge(minutely([30.0] * 40 + [0.0] * 15 + [30.0] * 40), A_POINT_A_MINUTE, closed=False)
     steady = judge(minutely([30.0] * 80), A_POINT_A_MINUTE, closed=False)
 
@@ -168,14 +166,14 @@ def test_given_a_pause_in_the_middle_of_a_low_streak_when_judged_then_the_pause_
     assert paused.first_fire == steady.first_fire + 15.0
 
 
-def test_given_a_stream_that_closes_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
+def test_early_closed_stream_has_no_verdict() -> None:
     result = judge(series(training(5.0)))
 
     assert result.last.status is Status.WARMING_UP
     assert "600 of the 1,000 points of patience; its stream has ended" in result.last.reason
 
 
-def test_given_a_gpu_with_every_other_sample_missing_when_judged_then_the_missing_ones_do_not_count() -> None:
+def test_missing_samples_of_a_gpu_do_not_count() -> None:
     half, low = training(30.0), np.full(3_600, 40.0)
     half[::2] = np.nan
     low[1::2] = np.nan
@@ -187,7 +185,7 @@ def test_given_a_gpu_with_every_other_sample_missing_when_judged_then_the_missin
     assert result.last.plain_details["gpus"]["gpu0"]["kind"] is None
 
 
-def test_given_a_gpu_that_is_hardly_sampled_when_judged_then_it_is_left_undecided() -> None:
+def test_hardly_sampled_gpu_is_left_undecided() -> None:
     rare = np.full(6_000, np.nan)
     rare[::8] = 20.0
     rare[:1_200] = 20.0
@@ -198,7 +196,7 @@ def test_given_a_gpu_that_is_hardly_sampled_when_judged_then_it_is_left_undecide
     assert result.last.plain_details["gpus"]["gpu1"]["gpu_95"] is None
 
 
-def test_given_a_gpu_that_appears_later_when_it_is_low_then_it_has_its_own_patience() -> None:
+def test_gpu_that_appears_later_has_its_own_patience() -> None:
     late = np.full(4_800, np.nan)
     late[2_400:] = 25.0
 
@@ -208,14 +206,14 @@ def test_given_a_gpu_that_appears_later_when_it_is_low_then_it_has_its_own_patie
     assert 20.0 + (1_000 + 1_000) / 120.0 < result.first_fire <= 20.0 + 20.0
 
 
-def test_given_a_gpu_that_is_never_active_beside_a_working_one_when_judged_then_it_is_named_but_not_judged() -> None:
+def test_never_active_gpu_beside_a_working_one_is_only_named() -> None:
     result = judge(series(np.column_stack([training(25.0), idle(25.0)])), closed=False)
 
     assert result.first_fire is None
     assert result.last.plain_details["never_active"] == ["gpu1"]
 
 
-def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
+def test_node_without_gpus_waits_and_then_does_not_apply() -> None:
     node = series(np.empty((240, 0)))
     minute = next(iter(node_minutes(node, closed=False)))
     nothing = replace(minute.view, watermark_s=None, first_sample_at=None)
@@ -224,13 +222,13 @@ def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_
     assert set(judge(node).statuses) == {Status.NOT_APPLICABLE}
 
 
-def test_given_60_s_sampling_when_warming_up_then_patience_is_20_points() -> None:
+def test_patience_at_60_s_sampling_is_20_points() -> None:
     result = judge(minutely([95.0] * 10), closed=False)
 
     assert result.last.reason == "algo-1 has 10 of the 20 points of patience, about 11 min left."
 
 
-def test_given_points_of_patience_at_60_s_when_warming_up_then_hours_are_named_and_seconds_recommended() -> None:
+def test_patience_in_points_at_60_s_recommends_seconds() -> None:
     result = judge(minutely([95.0] * 10), LowGPUUtilizationParameters(patience=1_000), closed=False)
 
     assert result.last.reason == (
@@ -239,7 +237,7 @@ def test_given_points_of_patience_at_60_s_when_warming_up_then_hours_are_named_a
     )
 
 
-def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converted() -> None:
+def test_patience_and_window_in_seconds_are_converted() -> None:
     in_seconds = LowGPUUtilizationParameters(window_s=1_200.0, patience_s=1_200.0)
     node = minutely([30.0] * 70)
 
@@ -248,7 +246,7 @@ def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converte
     assert RULE.clear_after_s(in_seconds, 60.0) == 3 * 1_200.0
 
 
-def test_given_a_window_of_fewer_than_20_points_when_converted_then_20_are_judged() -> None:
+def test_window_of_fewer_than_20_points_judges_20() -> None:
     for parameters in (LowGPUUtilizationParameters(window=1), LowGPUUtilizationParameters(window_s=30.0)):
         assert RULE.window_points(parameters, 60.0) == 20
     assert RULE.window_points(LowGPUUtilizationParameters(window=21), 60.0) == 21
@@ -259,7 +257,7 @@ def test_given_a_window_of_fewer_than_20_points_when_converted_then_20_are_judge
     assert short.results == twenty.results
 
 
-def test_given_a_window_of_more_than_2500_points_when_converted_then_the_error_says_what_is_right() -> None:
+def test_window_above_2500_points_error_names_the_valid_range() -> None:
     assert RULE.window_points(LowGPUUtilizationParameters(window_s=150_000.0), 60.0) == 2_500
     with pytest.raises(RuleConfigError, match="at most 150000 s, which are 2,500 points at the sampling") as caught:
         RULE.window_points(LowGPUUtilizationParameters(window_s=150_060.0), 60.0)
@@ -267,7 +265,7 @@ def test_given_a_window_of_more_than_2500_points_when_converted_then_the_error_s
     assert (caught.value.rule, caught.value.field, caught.value.value) == ("LowGPUUtilization", "window_s", 150_060.0)
 
 
-def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_waste() -> None:
+def test_waste_of_two_low_gpus_of_four_is_their_idleness() -> None:
     gpu = np.full((80, 4), [95.0, 30.0, 40.0, 95.0])
 
     result = judge(series(gpu, interval_s=60.0), A_POINT_A_MINUTE, closed=False)
@@ -282,7 +280,7 @@ def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_was
     )
 
 
-def test_given_start_up_and_a_late_onset_when_it_fires_then_the_shares_are_of_judged_and_of_paid_time() -> None:
+def test_late_onset_has_shares_of_judged_and_of_paid_time() -> None:
     result = judge(minutely([0.0] * 15 + [100.0] * 61 + [30.0] * 80), A_POINT_A_MINUTE, closed=False)
 
     assert result.last.status is Status.FIRED
@@ -290,7 +288,7 @@ def test_given_start_up_and_a_late_onset_when_it_fires_then_the_shares_are_of_ju
     assert result.last.wasted_share == pytest.approx(80.0 * 0.7 / 156.0)
 
 
-def test_given_a_fault_of_the_newest_minutes_when_it_fires_then_it_has_cost_no_more_than_that_time() -> None:
+def test_recent_fault_costs_no_more_than_its_own_time() -> None:
     result = judge(minutely([90.0] * 300 + [30.0] * 61), A_POINT_A_MINUTE, closed=False)
 
     assert result.last.status is Status.FIRED
@@ -298,7 +296,7 @@ def test_given_a_fault_of_the_newest_minutes_when_it_fires_then_it_has_cost_no_m
     assert result.last.wasted_share == pytest.approx(43.0 / 341.0, abs=0.01)
 
 
-def test_given_fluctuation_when_it_fires_then_the_advice_is_to_look_for_what_the_gpu_waits_for() -> None:
+def test_advice_on_fluctuation_is_to_find_what_the_gpu_waits_for() -> None:
     result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
 
     assert result.last.advice is not None
@@ -314,7 +312,7 @@ def test_given_a_healthy_node_when_judged_then_nothing_is_wasted() -> None:
     assert (result.last.advice, result.last.wasted_share) == (None, None)
 
 
-def test_given_kept_points_when_judged_then_the_details_hold_the_box_of_the_whole_history() -> None:
+def test_details_hold_the_box_of_the_whole_history() -> None:
     values = np.concatenate([training(12.0), idle(5.0), training(12.0, level=80.0, seed=9)])
 
     details = judge(series(values), closed=False).last.plain_details["gpus"]["gpu0"]
@@ -330,7 +328,7 @@ def test_given_kept_points_when_judged_then_the_details_hold_the_box_of_the_whol
     assert details["gpu_5"] == pytest.approx(np.quantile(values[-500:], 0.05), rel=1e-12)
 
 
-def test_given_a_late_fault_when_it_fires_then_its_onset_and_its_gpus_are_those_of_the_data() -> None:
+def test_onset_and_gpus_of_a_late_fault_are_those_of_the_data() -> None:
     gpu = np.column_stack([training(60.0), np.concatenate([training(40.0), training(20.0, level=30.0)])])
 
     result = judge(series(gpu), closed=False)
@@ -340,14 +338,14 @@ def test_given_a_late_fault_when_it_fires_then_its_onset_and_its_gpus_are_those_
     assert result.last.gpus == ("gpu1",)
 
 
-def test_given_dips_that_cost_little_when_they_last_then_they_are_told_and_no_finding() -> None:
+def test_lasting_cheap_dips_are_mentioned_without_a_finding() -> None:
     result = judge(series(with_idle_every(training(40.0), every_s=30.0, idle_s=3.0)), closed=False)
 
     assert result.first_fire is None
     assert "its dips leave 10 % of that time unused, and count from 15 % on" in result.last.reason
 
 
-def test_given_one_idle_stretch_in_the_window_when_judged_then_that_is_no_fluctuation() -> None:
+def test_single_idle_stretch_in_the_window_is_no_fluctuation() -> None:
     values = training(40.0)
     values[3_000:3_100] = 0.0
 
@@ -357,7 +355,7 @@ def test_given_one_idle_stretch_in_the_window_when_judged_then_that_is_no_fluctu
 
 
 @pytest.mark.parametrize(("idle_s", "fires"), [(60.0, False), (180.0, True)])
-def test_given_saves_every_ten_minutes_when_they_cost_much_then_they_are_a_finding(idle_s: float, fires: bool) -> None:
+def test_costly_saves_every_ten_minutes_are_a_finding(idle_s: float, fires: bool) -> None:
     result = judge(series(with_idle_every(training(60.0), every_s=600.0, idle_s=idle_s)), closed=False)
 
     assert (result.last.status is Status.FIRED) is fires
@@ -366,7 +364,7 @@ def test_given_saves_every_ten_minutes_when_they_cost_much_then_they_are_a_findi
         assert (result.last.measure, result.last.measured) == (PAUSED, 30.0)
 
 
-def test_given_many_pauses_when_judged_then_what_was_left_out_is_told() -> None:
+def test_time_left_out_for_many_pauses_is_shown() -> None:
     work = [training(6.0), idle(3.0), training(11.0), idle(4.0), training(2.0)]
 
     result = judge(series(np.concatenate(work)), closed=False)
@@ -374,7 +372,7 @@ def test_given_many_pauses_when_judged_then_what_was_left_out_is_told() -> None:
     assert result.last.reason.endswith("26.9 % of the samples of algo-1 since its first work were left out as pauses.")
 
 
-def test_given_all_gpus_low_and_one_later_when_it_fires_again_then_only_its_new_loss_is_added() -> None:
+def test_second_fire_on_one_gpu_adds_only_its_new_loss() -> None:
     def block(first: float, second: float) -> list[float]:
         return [90.0] * 40 + [first] * 60 + [90.0] * 60 + [second] * 60
 

@@ -7,20 +7,20 @@ import pytest
 
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import Replay
-from trainguard.records import Status
-from trainguard.rules import hung_watch, low_gpu_devices
-from trainguard.rules.gpu_faults import MOST_GPUS, MOST_XIDS
-from trainguard.rules.gpu_health import GPUHealth
-from trainguard.rules.hung_details import MOST_STEPS, details_of
-from trainguard.rules.hung_facts import Standstill
-from trainguard.rules.hung_job import HungJob
-from trainguard.rules.hung_steps import MOST_PROCESSES, ProgressState
-from trainguard.rules.hung_text import text
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.gpu_health.faults import MOST_GPUS, MOST_XIDS
+from trainguard.rules.gpu_health.rule import GPUHealth
+from trainguard.rules.hung_job import watch as hung_watch
+from trainguard.rules.hung_job.facts import MOST_STEPS, Standstill, details_of
+from trainguard.rules.hung_job.rule import HungJob
+from trainguard.rules.hung_job.steps import MOST_PROCESSES, ProgressState
+from trainguard.rules.hung_job.text import text
+from trainguard.rules.low_gpu_utilization import devices as low_gpu_devices
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
-from trainguard.rules.words import FactSheet
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
+from trainguard.rules.rule_result import FactSheet
 
 
 def seen(rule: AnySystemRule, metric: str) -> Replay:
@@ -41,7 +41,7 @@ def seen(rule: AnySystemRule, metric: str) -> Replay:
         (GPUHealth(), "SMClockMHz", "gpus", MOST_GPUS),
     ],
 )
-def test_given_more_gpus_than_are_remembered_when_judged_then_the_first_go_on_to_count(
+def test_first_gpus_keep_counting_beyond_the_remembered_limit(
     rule: AnySystemRule, metric: str, kept: str, most: int
 ) -> None:
     assert getattr(seen(rule, metric).state, kept).keys() == {f"gpu{number}" for number in range(most)}
@@ -56,17 +56,15 @@ def test_given_more_gpus_than_are_remembered_when_judged_then_the_first_go_on_to
     ],
     ids=["of programs", "of hardware after them", "one again"],
 )
-def test_given_many_xids_when_there_is_no_room_then_one_of_hardware_takes_that_of_a_program(
-    codes: Any, kept: set[int]
-) -> None:
+def test_hardware_xid_replaces_one_of_a_program_at_the_limit(codes: Any, kept: set[int]) -> None:
     node = Rows([[95.0]] * len(codes)).series(interval_s=60.0)
     said = replay_devices(
-        GPUHealth(), GPUHealth.parameters_type(), node, lambda minute: {"XID": {"gpu0": float(codes[minute])}}
+        GPUHealth(), GPUHealth().parameters_type(), node, lambda minute: {"XID": {"gpu0": float(codes[minute])}}
     )
     assert said.state.gpus["gpu0"].xids.keys() == kept
 
 
-def test_given_many_processes_when_they_write_steps_then_the_first_by_name_are_kept_and_shown() -> None:
+def test_first_processes_by_name_are_kept_and_shown() -> None:
     state = ProgressState()
     names = [f"algo-1-rank{number:03}" for number in range(MOST_PROCESSES + 1)]
     one = np.array([1], dtype=np.int64)

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.records import Status
-from trainguard.rules.loader_series import LoaderState, LoadingProcess
-from trainguard.rules.max_initialization_text import MaxInitializationKind
-from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
+from trainguard.core.records import Status
+from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
+from trainguard.rules.max_initialization_time.rule import (
+    MaxInitializationKind,
+    MaxInitializationTime,
+    MaxInitializationTimeParameters,
+)
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 
 RULE = MaxInitializationTime()
@@ -29,7 +32,7 @@ VIEW = JobView(
     ("after_s", "status"),
     [(300.0, Status.OK), (THRESHOLD_S, Status.OK), (THRESHOLD_S + 1.0, Status.FIRED)],
 )
-def test_given_a_step_when_it_began_later_than_the_threshold_then_it_fires(after_s: float, status: Status) -> None:
+def test_step_later_than_the_threshold_fires(after_s: float, status: Status) -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + after_s, system_through=START + 9_000.0), DEFAULTS)
 
     assert result.status is status
@@ -45,13 +48,11 @@ def test_given_a_step_when_it_began_later_than_the_threshold_then_it_fires(after
         (THRESHOLD_S + GRACE_S + 1.0, Status.FIRED),
     ],
 )
-def test_given_no_step_when_time_passes_then_it_fires_only_after_the_grace_for_late_files(
-    elapsed_s: float, status: Status
-) -> None:
+def test_missing_step_fires_only_after_the_grace_for_late_files(elapsed_s: float, status: Status) -> None:
     assert RULE.judge(replace(VIEW, system_through=START + elapsed_s), DEFAULTS).status is status
 
 
-def test_given_a_fire_without_a_step_when_a_step_arrives_that_began_in_time_then_it_is_cleared() -> None:
+def test_timely_step_that_arrives_late_clears_the_fire() -> None:
     late = replace(VIEW, system_through=START + 1_600.0)
 
     assert RULE.judge(late, DEFAULTS).status is Status.FIRED
@@ -61,21 +62,19 @@ def test_given_a_fire_without_a_step_when_a_step_arrives_that_began_in_time_then
 @pytest.mark.parametrize(
     ("elapsed_s", "status"), [(900.0, Status.OK), (THRESHOLD_S, Status.OK), (THRESHOLD_S + 0.5, Status.FIRED)]
 )
-def test_given_a_job_that_has_ended_without_a_step_when_judged_then_no_grace_is_due(
-    elapsed_s: float, status: Status
-) -> None:
+def test_ended_job_without_a_step_has_no_grace(elapsed_s: float, status: Status) -> None:
     ended = replace(VIEW, framework_seen=True, system_through=START + elapsed_s, closed=True)
 
     assert RULE.judge(ended, DEFAULTS).status is status
 
 
-def test_given_metrics_that_are_expected_and_absent_when_a_long_job_has_ended_then_that_stays_a_finding() -> None:
+def test_expected_but_absent_metrics_of_a_long_job_are_a_finding() -> None:
     ended = replace(VIEW, system_through=START + THRESHOLD_S + 60.0, closed=True)
 
     assert RULE.judge(ended, DEFAULTS).status is Status.FIRED
 
 
-def test_given_no_framework_metrics_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+def test_missing_framework_metrics_make_the_rule_inapplicable() -> None:
     without = replace(VIEW, framework_expected=False, system_through=START + 9_000.0)
 
     result = RULE.judge(without, DEFAULTS)
@@ -92,20 +91,20 @@ def test_given_no_start_or_no_sample_when_judged_then_it_waits(missing: str) -> 
     assert RULE.judge(nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
 
 
-def test_given_a_threshold_in_minutes_when_judged_then_it_is_used() -> None:
+def test_threshold_in_minutes_is_used() -> None:
     late = replace(VIEW, first_step_at=START + 400.0)
 
     assert RULE.judge(late, MaxInitializationTimeParameters(threshold=5.0)).status is Status.FIRED
     assert RULE.judge(late, MaxInitializationTimeParameters(threshold=7.0)).status is Status.OK
 
 
-def test_given_a_step_before_the_known_start_when_judged_then_it_took_no_time() -> None:
+def test_step_before_the_known_start_took_no_time() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START - 3.0), DEFAULTS)
 
     assert (result.status, result.measured) == (Status.OK, 0.0)
 
 
-def test_given_a_late_step_when_it_fires_then_the_reason_has_the_jobs_own_numbers() -> None:
+def test_reason_of_a_late_step_has_the_numbers_of_the_job() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + 1_878.0), DEFAULTS)
 
     assert (
@@ -115,14 +114,14 @@ def test_given_a_late_step_when_it_fires_then_the_reason_has_the_jobs_own_number
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 180.0
 
 
-def test_given_no_step_yet_when_warming_up_then_the_reason_tells_when_it_will_be_judged() -> None:
+def test_warming_up_without_a_step_says_when_it_will_be_judged() -> None:
     assert RULE.judge(replace(VIEW, system_through=START + 720.0), DEFAULTS).reason == (
         "No step was seen in the 12 min since the training start at 2023-11-14 22:13 UTC (threshold 20 min); a step "
         "may still arrive for 6 min after the threshold."
     )
 
 
-def test_given_a_late_step_when_it_fires_then_it_says_what_that_cost_of_the_jobs_time() -> None:
+def test_late_step_says_what_it_cost_of_the_time_of_the_job() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + 1_800.0, system_through=START + 6_000.0), DEFAULTS)
 
     assert result.affected_share == pytest.approx(0.1)
@@ -130,14 +129,14 @@ def test_given_a_late_step_when_it_fires_then_it_says_what_that_cost_of_the_jobs
     assert (result.advice or "").startswith("Shorten what comes before the first step by at least 10 min: stream")
 
 
-def test_given_no_step_when_it_fires_then_all_of_the_time_beyond_the_threshold_was_lost() -> None:
+def test_missing_step_lost_all_time_beyond_the_threshold() -> None:
     result = RULE.judge(replace(VIEW, system_through=START + 2_400.0), DEFAULTS)
 
     assert (result.affected_share, result.wasted_share) == (0.5, 0.5)
     assert "by at least 20 min" in (result.advice or "")
 
 
-def test_given_a_step_in_time_when_judged_then_there_is_no_advice() -> None:
+def test_timely_step_has_no_advice() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + 60.0), DEFAULTS)
 
     assert (result.advice, result.affected_share, result.wasted_share) == (None, None, None)
@@ -154,7 +153,7 @@ def at_work(*, fetching_s: float | None, working_s: float, first_us: int = 0) ->
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_told_that_it_initializes(
+def test_working_gpus_and_loaders_are_not_initializing(
     closed: bool,
 ) -> None:
     node = at_work(fetching_s=2_800.0, working_s=2_700.0)
@@ -180,7 +179,7 @@ def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_t
         (None, 2_000.0, Status.FIRED),
     ],
 )
-def test_given_little_work_before_the_first_step_when_judged_then_it_may_still_initialize(
+def test_little_work_before_the_first_step_may_be_initializing(
     fetching_s: float | None, working_s: float, status: Status
 ) -> None:
     node = at_work(fetching_s=fetching_s, working_s=working_s)
@@ -189,7 +188,7 @@ def test_given_little_work_before_the_first_step_when_judged_then_it_may_still_i
     assert RULE.judge(view, DEFAULTS).status is status
 
 
-def test_given_gpus_at_work_without_any_step_when_it_fires_then_it_is_a_risk_and_the_advice_follows() -> None:
+def test_working_gpus_without_any_step_are_a_risk_with_advice() -> None:
     node = at_work(fetching_s=None, working_s=2_700.0)
 
     result = RULE.judge(replace(VIEW, system_through=START + 2_880.0, nodes={node.node: node}), DEFAULTS)
@@ -207,9 +206,7 @@ def test_given_gpus_at_work_without_any_step_when_it_fires_then_it_is_a_risk_and
 
 
 @pytest.mark.parametrize(("seen", "status"), [(True, Status.OK), (False, Status.NOT_APPLICABLE)])
-def test_given_a_short_job_that_has_ended_when_it_wrote_no_framework_metrics_then_its_first_step_is_unknown(
-    seen: bool, status: Status
-) -> None:
+def test_first_step_of_a_short_job_without_metrics_is_unknown(seen: bool, status: Status) -> None:
     ended = replace(VIEW, framework_seen=seen, system_through=START + 900.0, closed=True)
 
     result = RULE.judge(ended, DEFAULTS)
@@ -219,7 +216,7 @@ def test_given_a_short_job_that_has_ended_when_it_wrote_no_framework_metrics_the
         assert result.reason == "The job has ended and wrote no framework metrics, so its first step is unknown."
 
 
-def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is_no_excuse() -> None:
+def test_work_before_a_restart_does_not_excuse_its_missing_step() -> None:
     node = at_work(fetching_s=None, working_s=7_200.0)
     restarted = replace(
         VIEW,
@@ -241,7 +238,7 @@ def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is
 
 
 @pytest.mark.parametrize("late_s", [48.0, 600.0, 3_600.0])
-def test_given_a_first_step_that_is_late_when_it_fires_then_it_costs_what_is_beyond_the_threshold(
+def test_late_first_step_costs_what_exceeds_the_threshold(
     late_s: float,
 ) -> None:
     view = replace(VIEW, first_step_at=START + THRESHOLD_S + late_s, system_through=START + 36_000.0)

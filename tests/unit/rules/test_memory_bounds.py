@@ -1,4 +1,4 @@
-"""GPUMemoryIncrease on each bound: which samples count, what is said of growth, and of growth that is over."""
+"""GPUMemoryIncrease on each bound: which samples count, what is said about growth, and of growth that is over."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.memory_replay import DEFAULTS, RULE, SMALL, START, minutes, play, windows
-from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
-from trainguard.rules.gpu_memory_increase_text import text
-from trainguard.rules.memory_facts import closed_facts, increase_facts, kind_of
-from trainguard.rules.memory_growth import Increase, Kind, MemoryGrowth, MemoryState
-from trainguard.rules.memory_rise import Rise
-from trainguard.rules.memory_use import UseLevels
-from trainguard.rules.memory_use_result import judge_use
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.gpu_memory_increase.facts import increase_facts, kind_of
+from trainguard.rules.gpu_memory_increase.growth import Increase, Kind, MemoryGrowth, MemoryState
+from trainguard.rules.gpu_memory_increase.rise import Rise, UseLevels
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters, judge_use
+from trainguard.rules.gpu_memory_increase.text import text
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.words import FactSheet, Words
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.rules.windows.warm_up import stream_end
 
 HOUR_S = 3_600.0
 
@@ -35,9 +33,9 @@ def any_view(points: int = 100, interval_s: float = 60.0, **changes: Any) -> Nod
 
 
 def words_of(increase: Increase, *, past: bool = False, closed: bool = False) -> Words:
-    """Return what is said of an increase over a threshold of 10 points, in windows of a quarter of an hour."""
+    """Return what is said about an increase over a threshold of 10 points, in windows of a quarter of an hour."""
     view = any_view(closed=closed)
-    facts = (*increase_facts(increase, view, 900.0, 10.0), *closed_facts(view))
+    facts = (*increase_facts(increase, view, 900.0, 10.0), *stream_end(view))
     return text(FactSheet(Status.FIRED, kind_of(increase, 10.0), facts, past=past))
 
 
@@ -54,9 +52,7 @@ GROWN = "gpu1 on algo-1: memory activity grew and stopped: its floor rose by 20 
         (growing("jump"), None),
     ],
 )
-def test_given_growth_that_is_over_when_told_then_it_grew_and_stopped_and_a_jump_stays_what_it_was(
-    increase: Increase, said: str | None
-) -> None:
+def test_past_growth_is_told_as_stopped_and_a_jump_as_a_jump(increase: Increase, said: str | None) -> None:
     words = words_of(increase, past=True)
     assert words.reason == said if said is not None else "memory activity jumped" in words.reason
     grew = "or a cache of gpu1 on algo-1 grew to their size" in (words.advice or "")
@@ -78,9 +74,7 @@ def test_given_growth_that_is_over_when_told_then_it_grew_and_stopped_and_a_jump
         (growing("jump"), False, "Look at what changed on gpu1 in the 90 min of the jump: longer inputs, a larger "),
     ],
 )
-def test_given_an_increase_when_advice_is_given_then_it_has_a_rate_and_the_time_that_is_left(
-    increase: Increase, closed: bool, said: str
-) -> None:
+def test_advice_on_an_increase_has_its_rate_and_the_time_left(increase: Increase, closed: bool, said: str) -> None:
     advice = words_of(increase, closed=closed).advice or ""
     assert advice.startswith(said)
     assert ("in 12 h more: look" in advice) is (closed and increase.kind == "late")
@@ -101,9 +95,7 @@ def test_given_an_increase_when_advice_is_given_then_it_has_a_rate_and_the_time_
         (any_view(50, first_active_at=None), "algo-1 has not finished its start-up"),
     ],
 )
-def test_given_points_that_are_missing_when_told_then_it_says_how_many_and_how_long_they_take(
-    view: NodeView, said: str
-) -> None:
+def test_missing_points_are_counted_with_the_time_they_take(view: NodeView, said: str) -> None:
     parameters = GPUMemoryIncreaseParameters(window=20, patience=60)
     state = RULE.state_type()
     state.gpus["gpu0"] = MemoryGrowth(0)
@@ -119,7 +111,7 @@ def loaded(load: float, *, sampled: int = 20) -> MemoryState:
     return state
 
 
-def test_given_a_load_when_a_window_is_folded_then_from_20_percent_on_its_points_say_what_full_load_would_be() -> None:
+def test_full_load_memory_is_estimated_from_20_percent_load_on() -> None:
     memory = np.where(np.arange(40) % 2, 10.0, 30.0)
     load = np.where(np.arange(40) % 2, 20.0, 19.5)
     state = RULE.state_type()
@@ -135,7 +127,7 @@ def test_given_a_load_when_a_window_is_folded_then_from_20_percent_on_its_points
 
 
 @pytest.mark.parametrize(("sampled", "counts"), [(4, True), (3, False)])
-def test_given_a_short_window_when_four_of_five_points_have_samples_then_it_counts(sampled: int, counts: bool) -> None:
+def test_short_window_counts_with_four_of_five_points_sampled(sampled: int, counts: bool) -> None:
     memory = np.array([40.0] * sampled + [np.nan] * (5 - sampled))
     state = RULE.state_type()
     for minute in minutes(memory, interval_s=60.0, a_minute=5, held=5):
@@ -145,13 +137,13 @@ def test_given_a_short_window_when_four_of_five_points_have_samples_then_it_coun
 
 
 @pytest.mark.parametrize(("sampled", "counts"), [(16, True), (15, False)])
-def test_given_a_window_of_20_points_when_16_have_samples_then_it_counts(sampled: int, counts: bool) -> None:
+def test_window_of_20_points_counts_with_16_sampled(sampled: int, counts: bool) -> None:
     state = loaded(90.0, sampled=sampled)
     assert bool(state.gpus["gpu0"].means) is counts
     assert state.gpus["gpu0"].largest == 100
 
 
-def test_given_a_gpu_that_never_had_activity_when_told_then_its_levels_are_0() -> None:
+def test_levels_of_a_never_active_gpu_are_0() -> None:
     said = play(np.zeros(100), SMALL, a_minute=20).last
     assert (
         "its floor is 0 % (threshold 10 percentage points above the highest mean of all windows but the last two, 0 %)"
@@ -159,18 +151,18 @@ def test_given_a_gpu_that_never_had_activity_when_told_then_its_levels_are_0() -
     )
 
 
-def test_given_a_gpu_without_activity_when_samples_are_missing_then_its_largest_is_0() -> None:
+def test_largest_of_a_gpu_without_activity_is_0_despite_gaps() -> None:
     assert play(np.where(np.arange(40) % 3, 0.0, np.nan), SMALL, a_minute=20).state.gpus["gpu0"].largest == 0
 
 
-def test_given_a_gpu_whose_first_sample_comes_late_when_folded_then_its_patience_begins_there() -> None:
+def test_patience_of_a_late_gpu_begins_at_its_first_sample() -> None:
     late = np.concatenate([np.full(33, np.nan), np.full(87, 40.0)])
     state = play(np.column_stack([np.full(120, 40.0), late]), SMALL, a_minute=30, held=30).state
     assert (state.gpus["gpu0"].since, state.gpus["gpu1"].since) == (0, 33)
     assert (len(state.gpus["gpu0"].floors), len(state.gpus["gpu1"].floors)) == (5, 3)
 
 
-def test_given_a_rule_that_begins_late_in_a_job_when_it_sees_points_then_windows_before_them_hold_nothing() -> None:
+def test_windows_before_a_late_start_of_the_rule_are_empty() -> None:
     state = RULE.state_type()
     last = list(minutes(np.full(120, 40.0), interval_s=0.5, a_minute=20, held=20))[-1]
     RULE.observe(state, last, SMALL)
@@ -179,7 +171,7 @@ def test_given_a_rule_that_begins_late_in_a_job_when_it_sees_points_then_windows
     assert state.gpus["gpu0"].since == 100
 
 
-def test_given_a_window_that_is_shortened_in_a_running_job_when_points_are_gone_then_they_are_left_out() -> None:
+def test_lost_points_after_shortening_the_window_are_left_out() -> None:
     state, parts = RULE.state_type(), list(minutes(np.full(820, 40.0), interval_s=0.5, a_minute=20, held=20))
     for minute in parts:
         long = minute.view.kept_total <= 780
@@ -188,7 +180,15 @@ def test_given_a_window_that_is_shortened_in_a_running_job_when_points_are_gone_
     assert state.gpus["gpu0"].floors == [400] * 4
 
 
-def test_given_no_sample_of_memory_when_patience_is_over_then_it_is_said_that_it_was_never_collected() -> None:
+def test_windows_keep_the_interval_of_the_first_one() -> None:
+    state, default = RULE.state_type(), GPUMemoryIncreaseParameters()
+    for minute in minutes(np.full(120, 40.0), interval_s=10.0, a_minute=6, held=50):
+        irregular = replace(minute.view, interval_s=10.0 if minute.view.kept_total <= 48 else 7.0)
+        RULE.observe(state, replace(minute, view=irregular), default)
+    assert (state.interval_s, state.windows, state.begin) == (10.0, 4, 5 + 4 * 25)
+
+
+def test_memory_without_samples_past_patience_was_not_collected() -> None:
     said = play(np.full(30, np.nan), SMALL, a_minute=1)
     assert [each.status for each in said.results] == [Status.WARMING_UP] * 20 + [Status.NOT_APPLICABLE] * 10
     closed = RULE.judge(RULE.state_type(), any_view(1, closed=True), SMALL)
@@ -198,7 +198,7 @@ def test_given_no_sample_of_memory_when_patience_is_over_then_it_is_said_that_it
 @pytest.mark.parametrize(
     ("interval_s", "points"), [(0.05, 2_500), (0.5, 500), (12.5, 20), (50.0, 5), (60.0, 5), (600.0, 5)]
 )
-def test_given_a_default_window_when_points_are_rare_then_it_has_five(interval_s: float, points: int) -> None:
+def test_default_window_has_five_rare_points(interval_s: float, points: int) -> None:
     assert RULE.window_points(DEFAULTS, interval_s) == points
     assert RULE.window_points(GPUMemoryIncreaseParameters(window=3), interval_s) == 20
     assert RULE.window_points(GPUMemoryIncreaseParameters(window_s=interval_s), interval_s) == 20
@@ -208,7 +208,7 @@ def two(first: FloatArray, second: FloatArray) -> RuleResult:
     return play(np.column_stack([first, second]), SMALL, interval_s=30.0, a_minute=20).last
 
 
-def test_given_several_increases_when_one_is_told_then_it_is_growth_with_the_least_time_left() -> None:
+def test_growth_with_the_least_time_left_is_reported_first() -> None:
     ramp, steep = windows(*range(20, 80, 5)), windows(*range(20, 86, 6)[:11], 86)
     jump = windows(*[10] * 10, 90, 90)
     assert two(jump, ramp).worst == "gpu1"
@@ -217,7 +217,7 @@ def test_given_several_increases_when_one_is_told_then_it_is_growth_with_the_lea
     assert two(jump, windows(*[10] * 10, 40, 40)).worst == "gpu0"
 
 
-def test_given_pauses_when_growth_is_told_then_its_rate_is_that_of_the_time_that_passed() -> None:
+def test_rate_of_growth_with_pauses_is_over_the_time_passed() -> None:
     memory = windows(*range(20, 32))
     state, steps = RULE.state_type(), list(minutes(memory, interval_s=180.0, a_minute=20, held=20))
     for minute in steps:
@@ -236,7 +236,7 @@ def use_of(levels: list[int], newest: int, **changes: Any) -> UseLevels:
     return UseLevels(80e9, levels, 10, newest=newest, at=START + 3_600.0, risen_at=START + 3_600.0, **changes)
 
 
-def test_given_a_gpu_that_is_full_when_its_leak_is_told_then_no_time_is_left_to_tell() -> None:
+def test_leak_of_a_full_gpu_shows_no_time_left() -> None:
     leak = use_of([9_000, 9_200, 9_400, 9_600, 9_800, 10_000], 10_000)
     said = judge_use({"gpu0": leak}, any_view(), 5.0)
     assert said.reason.endswith("9.6 GB an hour; it is 80 GB of 80 GB now.")
@@ -249,7 +249,7 @@ def test_given_a_gpu_that_is_full_when_its_leak_is_told_then_no_time_is_left_to_
     )
 
 
-def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_named_and_all_are_counted() -> None:
+def test_leak_with_the_least_time_left_is_named_and_all_counted() -> None:
     slow, fast = use_of([100 * step for step in range(7)], 600), use_of([200 * step for step in range(7)], 1_200)
     still = use_of([5_000] * 7, 5_000)
     said = judge_use({"gpu0": slow, "gpu1": fast, "gpu2": still}, any_view(), 5.0)
@@ -272,7 +272,7 @@ def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_
 
 
 @pytest.mark.parametrize(("count", "status"), [(5, Status.WARMING_UP), (6, Status.OK)])
-def test_given_less_than_an_hour_of_levels_when_none_leaks_then_it_is_too_early(count: int, status: Status) -> None:
+def test_less_than_an_hour_without_a_leak_is_too_early(count: int, status: Status) -> None:
     said = judge_use({"gpu0": use_of([5_000], 5_000), "gpu1": use_of([5_000] * count, 5_000)}, any_view(), 5.0)
     assert said.status is status
     assert said.needs_longer is (status is Status.WARMING_UP)

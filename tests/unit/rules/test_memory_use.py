@@ -8,10 +8,9 @@ import pytest
 
 from tests.unit.rules.device_minutes import Rows, devices, replay_devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes
-from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
-from trainguard.rules.memory_use import MOST_LEVELS, UseLevels, fold_use
-from trainguard.rules.memory_use_result import judge_use
+from trainguard.core.records import Status
+from trainguard.rules.gpu_memory_increase.rise import MOST_LEVELS, UseLevels, fold_use
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease, GPUMemoryIncreaseParameters, judge_use
 from trainguard.rules.rule_result import RuleResult
 
 TOTAL = 80e9
@@ -59,7 +58,7 @@ def leaking(rate: float, since: float = 0.0, base: float = 30.0) -> Used:
     return lambda at: base + rate * max(at - since, 0.0) / 60.0
 
 
-def test_given_a_leak_when_judged_then_it_says_its_rate_and_when_the_gpu_is_full() -> None:
+def test_leak_says_its_rate_and_when_the_gpu_is_full() -> None:
     said = judge(leaking(8.0)).last
     assert said.status is Status.FIRED
     assert (said.worst, said.gpus) == ("gpu0", ("gpu0",))
@@ -70,13 +69,11 @@ def test_given_a_leak_when_judged_then_it_says_its_rate_and_when_the_gpu_is_full
 
 
 @pytest.mark.parametrize(("increase", "status"), [(18.6, Status.FIRED), (18.7, Status.OK)])
-def test_given_a_leak_when_it_is_held_against_the_threshold_then_only_what_is_larger_fires(
-    increase: float, status: Status
-) -> None:
+def test_leak_fires_above_the_threshold_only(increase: float, status: Status) -> None:
     assert judge(leaking(8.0), increase=increase).last.status is status
 
 
-def test_given_a_leak_that_begins_late_when_judged_then_its_onset_is_late() -> None:
+def test_leak_that_begins_late_has_a_late_onset() -> None:
     said = judge(leaking(12.0, since=180.0), minutes=300).last
     assert said.status is Status.FIRED
     assert said.onset == pytest.approx(JOB_START + 60.0 * 180.0, abs=1_800.0)
@@ -101,12 +98,12 @@ HEALTHY: dict[str, Used] = {
 
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize("minutes", [100, 400])
-def test_given_memory_that_only_moves_when_judged_then_it_never_fires(name: str, minutes: int) -> None:
+def test_moving_memory_never_fires(name: str, minutes: int) -> None:
     statuses = judge(HEALTHY[name], minutes=minutes).statuses
     assert [minute for minute, status in enumerate(statuses) if status is Status.FIRED] == []
 
 
-def test_given_a_leak_that_is_over_when_judged_then_it_fires_no_more() -> None:
+def test_ended_leak_fires_no_more() -> None:
     said = judge(lambda at: 30.0 + 10.0 * min(at, 120.0) / 60.0, minutes=360)
     assert Status.FIRED in said.statuses[:125]
     assert said.last.status is Status.OK
@@ -128,7 +125,7 @@ def test_given_a_long_job_when_judged_then_its_state_stays_small() -> None:
     assert use.stride == 64
 
 
-def test_given_no_memory_in_use_when_judged_then_activity_is_judged_as_before() -> None:
+def test_activity_is_judged_where_memory_in_use_is_missing() -> None:
     node = Rows([[90.0, 90.0]] * 60).series(interval_s=15.0)
     said = replay_devices(GPUMemoryIncrease(), GPUMemoryIncreaseParameters(), node, lambda _: {}).last
     assert "memory activity" in said.reason

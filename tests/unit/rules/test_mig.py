@@ -7,14 +7,14 @@ import pytest
 
 from tests.unit.rules.device_minutes import DevicesAt, Rows, devices
 from tests.unit.rules.node_replay import NodeSeries, node_minutes
-from trainguard.records import Status
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.low_gpu_results import SM_P95
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import NO_DEVICES, device_order, instances_of
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
+from trainguard.rules.low_gpu_utilization.results import SM_P95
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.devices import NO_DEVICES, device_order, instances_of
 
 MIG = ("gpu0.mig0", "gpu0.mig1")
 
@@ -54,7 +54,7 @@ def beside_a_gpu(gpu: float, instance: float) -> RuleResult:
         (30.0, 5.0, Status.FIRED, "gpu0"),
     ],
 )
-def test_given_an_instance_beside_a_whole_gpu_when_it_alone_is_low_then_it_fires_and_else_the_gpu_is_judged(
+def test_low_instance_beside_a_whole_gpu_fires_else_the_gpu_does(
     gpu: float, instance: float, status: Status, worst: str
 ) -> None:
     said = beside_a_gpu(gpu, instance)
@@ -65,16 +65,14 @@ def active(first: float, second: float = 60.0) -> DevicesAt:
     return lambda _: {"SMActivityPercent": {"gpu0.mig0": [first] * 6, "gpu0.mig1": [second] * 6}}
 
 
-def test_given_partitioned_gpus_when_a_rule_needs_utilization_then_it_says_that_this_is_not_measured() -> None:
+def test_partitioned_gpus_lack_the_required_utilization() -> None:
     said = judge(CPUBottleneck(), active(60.0))[-1]
     assert said.status is Status.NOT_APPLICABLE
     assert said.reason == "the GPUs of algo-1 are partitioned (MIG), so utilization is not measured."
 
 
 @pytest.mark.parametrize(("activity", "status"), [(19.9, Status.FIRED), (20.0, Status.OK)])
-def test_given_an_instance_when_its_sm_activity_stays_below_the_threshold_then_it_fires(
-    activity: float, status: Status
-) -> None:
+def test_instance_with_low_sm_activity_fires(activity: float, status: Status) -> None:
     results = judge(LowGPUUtilization(), active(activity))
     said = results[-1]
     assert (said.status, said.measure, said.worst) == (status, SM_P95, "gpu0.mig0")
@@ -85,7 +83,7 @@ def test_given_an_instance_when_its_sm_activity_stays_below_the_threshold_then_i
         assert said.wasted_share == pytest.approx(0.5 * (1.0 - 19.9 / 80.0), abs=0.02)
 
 
-def test_given_instances_when_one_is_not_used_then_the_others_count_and_where_none_is_the_node_does() -> None:
+def test_unused_instance_is_left_out_unless_all_are_unused() -> None:
     assert judge(LowGPUUtilization(), active(0.0, 60.0))[-1].status is Status.OK
     unused = judge(LowGPUUtilization(), active(0.0, 0.5))
     assert [result.status for result in unused[:19]] == [Status.WARMING_UP] * 19
@@ -96,13 +94,13 @@ def test_given_instances_when_one_is_not_used_then_the_others_count_and_where_no
     )
 
 
-def test_given_no_sm_activity_when_judged_then_it_says_what_is_missing() -> None:
+def test_missing_sm_activity_is_named() -> None:
     said = judge(LowGPUUtilization(), lambda _: {})[-1]
     assert said.status is Status.NOT_APPLICABLE
     assert "SM activity of the instances, which stands in for it, was not collected." in said.reason
 
 
-def test_given_an_instance_that_leaks_when_judged_then_it_fires_and_a_steady_one_does_not() -> None:
+def test_leaking_instance_fires_and_a_steady_one_does_not() -> None:
     def used(rate: float) -> DevicesAt:
         return lambda minute: {
             "MemoryUsedBytes": {"gpu0.mig1": [5e9 + rate * minute]},
@@ -115,7 +113,7 @@ def test_given_an_instance_that_leaks_when_judged_then_it_fires_and_a_steady_one
     assert judge(GPUMemoryIncrease(), lambda _: {})[-1].status is Status.NOT_APPLICABLE
 
 
-def test_given_devices_when_instances_are_looked_for_then_they_are_known_in_order_of_their_numbers() -> None:
+def test_instances_are_ordered_by_their_numbers() -> None:
     found = devices(0, {"MemoryUsedBytes": dict.fromkeys(("gpu1.mig0", "gpu0.mig10", "gpu0", "gpu0.mig2"), 1.0)})
     assert instances_of(["gpu0.mig1"], found) == ["gpu0.mig1", "gpu0.mig2", "gpu0.mig10", "gpu1.mig0"]
     assert sorted(("gpu0.mig0", "gpu0", "gpu1"), key=device_order) == ["gpu0", "gpu0.mig0", "gpu1"]

@@ -7,13 +7,12 @@ import pytest
 
 from tests.unit.rules.gpu_loads import across, counted, nothing, view_of
 from tests.unit.rules.node_replay import NodeSeries, node_minutes, replay, series
-from trainguard.records import Status
-from trainguard.rules.batch_size import BatchSize
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.load_balancing import LoadBalancing
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.core.records import Status
+from trainguard.rules.batch_size.rule import BatchSize
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, IOBottleneck
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
+from trainguard.rules.load_balancing.rule import LoadBalancing
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime
 
@@ -32,7 +31,7 @@ NEVER = [
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize(("rule", "node", "metric"), NEVER)
-def test_given_a_metric_that_was_never_collected_when_patience_is_over_then_the_rule_does_not_apply(
+def test_never_collected_metric_past_patience_does_not_apply(
     rule: AnySystemRule, node: NodeSeries, metric: str, closed: bool
 ) -> None:
     last = replay(rule, rule.parameters_type(), node, closed=closed).last
@@ -43,9 +42,7 @@ def test_given_a_metric_that_was_never_collected_when_patience_is_over_then_the_
 
 
 @pytest.mark.parametrize(("rule", "node", "metric"), NEVER)
-def test_given_a_metric_that_was_never_collected_when_patience_lasts_then_it_may_still_come(
-    rule: AnySystemRule, node: NodeSeries, metric: str
-) -> None:
+def test_uncollected_metric_may_still_come_within_patience(rule: AnySystemRule, node: NodeSeries, metric: str) -> None:
     del metric
     first_minute = next(node_minutes(node, closed=False))
     patient = rule.parameters_type(patience=first_minute.view.kept_total)
@@ -56,7 +53,7 @@ def test_given_a_metric_that_was_never_collected_when_patience_lasts_then_it_may
 
 
 @pytest.mark.parametrize(("rule", "node", "metric"), NEVER)
-def test_given_a_short_job_without_the_metric_when_it_has_ended_then_that_is_the_reason(
+def test_ended_short_job_without_the_metric_has_that_as_reason(
     rule: AnySystemRule, node: NodeSeries, metric: str
 ) -> None:
     short = NodeSeries(node.gpu[:60], node.cpu_max[:60], node.gpu_memory[:60], node.io_wait_max[:60])
@@ -67,7 +64,7 @@ def test_given_a_short_job_without_the_metric_when_it_has_ended_then_that_is_the
     assert metric in last.reason
 
 
-def test_given_a_metric_that_went_missing_when_it_was_there_before_then_it_is_not_called_never_collected() -> None:
+def test_metric_that_went_missing_is_not_never_collected() -> None:
     cpu = np.full(2_400, 40.0)
     cpu[1_200:] = np.nan
 
@@ -77,7 +74,7 @@ def test_given_a_metric_that_went_missing_when_it_was_there_before_then_it_is_no
         assert "was collected" not in last.reason
 
 
-def test_given_a_metric_that_comes_late_when_it_is_there_then_it_is_judged() -> None:
+def test_metric_that_comes_late_is_judged() -> None:
     wait = np.full(9_600, np.nan)
     wait[4_800:] = 1.0
 
@@ -87,7 +84,7 @@ def test_given_a_metric_that_comes_late_when_it_is_there_then_it_is_judged() -> 
     assert result.last.status is Status.OK
 
 
-def test_given_one_gpu_of_two_without_memory_samples_when_judged_then_the_rule_applies_to_the_node() -> None:
+def test_rule_applies_if_one_of_two_gpus_has_memory_samples() -> None:
     memory = np.full_like(BUSY, 40.0)
     memory[:, 1] = np.nan
 
@@ -104,9 +101,7 @@ def test_given_one_gpu_of_two_without_memory_samples_when_judged_then_the_rule_a
 @pytest.mark.parametrize(
     "rule", [BatchSize(), CPUBottleneck(), GPUMemoryIncrease(), IOBottleneck(), LoadBalancing(), LowGPUUtilization()]
 )
-def test_given_gpus_without_utilization_when_judged_then_nobody_says_for_how_long_they_were_not_active(
-    rule: AnySystemRule, closed: bool
-) -> None:
+def test_gpus_without_utilization_show_no_inactive_time(rule: AnySystemRule, closed: bool) -> None:
     minute = list(node_minutes(series(np.zeros((2_400, 2))), closed=False))[-1]
     without = replace(minute.view, idle_run_s=0.0, idle_time=IdleTime(), closed=closed)
 
@@ -116,7 +111,7 @@ def test_given_gpus_without_utilization_when_judged_then_nobody_says_for_how_lon
     assert said.reason == ("no GPU of algo-1 was seen active, and its newest points have no sample of GPU utilization.")
 
 
-def test_given_nodes_without_gpu_utilization_when_compared_then_the_reason_says_so() -> None:
+def test_nodes_without_gpu_utilization_have_that_as_reason() -> None:
     without = replace(view_of("algo-2", nothing()), watermark_s=600.0)
 
     said = across(view_of("algo-1", counted(90)), without)
@@ -124,9 +119,9 @@ def test_given_nodes_without_gpu_utilization_when_compared_then_the_reason_says_
     assert said.reason == "no GPU of algo-2 was seen active, and its newest points have no sample of GPU utilization."
 
 
-def test_given_the_first_point_of_a_node_when_judged_then_it_lacks_nothing_yet() -> None:
+def test_first_point_of_a_node_lacks_nothing_yet() -> None:
     view = next(node_minutes(series(np.zeros((1, 2)), interval_s=60.0), closed=False)).view
 
-    said = LowGPUUtilization().judge(LowGPUUtilization.state_type(), view, LowGPUUtilization.parameters_type())
+    said = LowGPUUtilization().judge(LowGPUUtilization().state_type(), view, LowGPUUtilization().parameters_type())
 
     assert said.reason == "no GPU of algo-1 has been active yet, 0 s after its first sample."

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import replay, series
-from trainguard.records import Status
-from trainguard.rules.batch_size import BatchSize
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.load_balancing import LoadBalancing
+from trainguard.core.records import Status
+from trainguard.rules.batch_size.rule import BatchSize
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, IOBottleneck
+from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
+from trainguard.rules.load_balancing.rule import LoadBalancing
 from trainguard.rules.protocol import AnySystemRule
 
 
 @pytest.mark.parametrize("rule", [BatchSize(), CPUBottleneck(), GPUMemoryIncrease(), IOBottleneck(), LoadBalancing()])
-def test_given_a_node_never_used_when_its_stream_has_ended_then_the_reason_is_not_that_it_was_too_short(
+def test_ended_never_used_node_is_not_called_too_short(
     rule: AnySystemRule,
 ) -> None:
     last = replay(rule, rule.parameters_type(), series(np.zeros((3_601, 2)), interval_s=1.0)).last

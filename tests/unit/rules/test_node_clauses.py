@@ -1,4 +1,4 @@
-"""What the rules over a node say of a job in one clause, and when a run of idle snapshots is chance."""
+"""What the rules over a node say about a job in one clause, and when a run of idle snapshots is chance."""
 
 from dataclasses import replace
 
@@ -6,22 +6,21 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.gpu_health import GPUHealth
-from trainguard.rules.gpu_health_text import text as health_text
-from trainguard.rules.gpu_problems import HealthKind
-from trainguard.rules.hung_job import HungJob
-from trainguard.rules.hung_watch import WatchState
-from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.low_gpu_node import idleness_of
-from trainguard.rules.low_gpu_text import text
-from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, IOBottleneck
+from trainguard.rules.gpu_health.problems import HealthKind
+from trainguard.rules.gpu_health.rule import GPUHealth
+from trainguard.rules.gpu_health.text import text as health_text
+from trainguard.rules.hung_job.rule import HungJob
+from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.low_gpu_utilization.node import idleness_of
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.text import text
+from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime
-from trainguard.rules.words import FactSheet
+from trainguard.rules.rule_result import FactSheet
 
 VIEW = list(node_minutes(series(np.full(30, 95.0), interval_s=150.0), closed=False))[-1].view
 
@@ -54,7 +53,7 @@ LOW = tuple(
     of_node(name, value, device="gpu1", threshold=70.0)
     for name, value in {"p95_utilization_at_work": 30.0, "p5_utilization_at_work": 5.0, "low_time": 900.0}.items()
 )
-HOLLOW = tuple(
+LOW_SM = tuple(
     of_node(name, value, device="gpu1", threshold=20.0)
     for name, value in {"p95_activity_at_work": 4.0, "mean_utilization_at_work": 97.0, "minutes_at_work": 20}.items()
 )
@@ -78,7 +77,7 @@ AFFECTED = Fact(name="gpus_affected", value=2, node="n")
         (Kind.INSTANCES_UNUSED, (*INSTANCES, AFFECTED), "instances of the partitioned GPUs of n were never used"),
         (
             Kind.LOW_ACTIVITY,
-            (*HOLLOW, Fact(name="activity", value="SM activity"), AFFECTED),
+            (*LOW_SM, Fact(name="activity", value="SM activity"), AFFECTED),
             "the GPUs of n looked busy and used little of themselves",
         ),
         (Kind.PAUSES, PAUSES, "the GPUs of n paused for 20 s every 100 s"),
@@ -102,7 +101,7 @@ def test_each_kind_of_gpu_use_has_one_clause_whenever_told(
         assert word not in past.reason
 
 
-def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named() -> None:
+def test_unhealthy_gpu_is_named_in_the_job_summary() -> None:
     lost = Fact(name="lost_since", value=1.0, unit="time", node="algo-1", device="gpu3")
     words = health_text(FactSheet(Status.FIRED, HealthKind.LOST, (lost,), past=True))
     assert words.clause == "gpu3 on algo-1 was not healthy"
@@ -113,7 +112,7 @@ def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_na
     ("snapshots", "samples", "kept", "paused", "stopped"),
     [(9, 4, 8, 0, False), (10, 4, 8, 0, True), (9, 3, 8, 0, True), (9, 4, 6, 2, False), (9, 4, 9, 0, True)],
 )
-def test_given_a_run_of_idle_snapshots_when_the_others_make_it_likely_then_it_is_chance_and_the_node_has_not_stopped(
+def test_likely_chance_run_of_idle_snapshots_is_no_stopped_node(
     snapshots: int, samples: int, kept: int, paused: int, stopped: bool
 ) -> None:
     view = replace(
@@ -137,7 +136,7 @@ def test_given_a_run_of_idle_snapshots_when_the_others_make_it_likely_then_it_is
         (0.0, 1.0, 0, 5.0, False),
     ],
 )
-def test_given_samples_that_stand_for_20_minutes_each_when_none_is_idle_then_the_node_works(
+def test_node_works_if_no_20_minute_sample_is_idle(
     idle_s: float, quiet_s: float, samples: int, newest: float, idles: bool
 ) -> None:
     idle = IdleTime(samples=samples, quiet_s=quiet_s, newest_mean=newest)
@@ -150,11 +149,11 @@ def test_given_samples_that_stand_for_20_minutes_each_when_none_is_idle_then_the
     [LowGPUUtilization(), CPUBottleneck(), IOBottleneck(), GPUHealth(), HungJob()],
     ids=lambda each: str(each.name),
 )
-def test_given_a_node_without_a_sample_when_judged_then_the_rule_waits_for_data(rule: AnySystemRule) -> None:
+def test_node_without_a_sample_waits_for_data(rule: AnySystemRule) -> None:
     said = rule.judge(rule.state_type(), replace(VIEW, watermark_s=None), rule.parameters_type())
     assert (said.status, said.reason) == (Status.WAITING_FOR_DATA, "no system metrics of algo-1 were written.")
 
 
-def test_given_a_node_that_was_never_watched_when_asked_then_nothing_has_lasted() -> None:
+def test_node_that_was_never_watched_has_no_durations() -> None:
     state = WatchState()
     assert (state.through, state.quiet_s, state.paused_s) == (0.0, 0.0, 0.0)

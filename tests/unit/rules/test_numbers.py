@@ -4,47 +4,50 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trainguard.rules.chance import normal_tail, poisson_quantile
-from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes, counted_quantiles
-from trainguard.rules.units import (
+from trainguard.core.units import (
     points_in,
     show_duration,
     show_number,
     show_percent,
     show_step,
 )
+from trainguard.rules.windows.rule import (
+    Box,
+    column_boxes,
+    column_quantiles,
+    counted_boxes,
+    counted_quantiles,
+    normal_tail,
+    poisson_quantile,
+)
 
 
 @pytest.mark.parametrize(
     ("deviations", "tail"), [(0.0, 0.5), (3.0, 1.349898e-3), (5.0, 2.866516e-7), (10.0, 7.619853e-24)]
 )
-def test_given_deviations_when_the_tail_is_taken_then_it_matches_the_tables(deviations: float, tail: float) -> None:
+def test_tail_of_deviations_matches_the_tables(deviations: float, tail: float) -> None:
     assert normal_tail(deviations) == pytest.approx(tail, rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("expected", "quantile"), [(0.0, 0), (1e-12, 0), (0.2, 3), (1.0, 5), (2.0, 8), (10.0, 21), (100.0, 132)]
 )
-def test_given_a_mean_when_the_poisson_quantile_is_taken_then_it_matches_the_tables(
-    expected: float, quantile: int
-) -> None:
+def test_poisson_quantile_matches_the_tables(expected: float, quantile: int) -> None:
     assert poisson_quantile(0.999, expected) == quantile
 
 
-def test_given_a_million_when_the_poisson_quantile_is_taken_then_it_is_near_the_normal_one() -> None:
+def test_poisson_quantile_of_a_million_is_near_the_normal_one() -> None:
     # Cornish-Fisher: mean + z sd + (z^2 - 1) / 6, z = 3.0902
     assert poisson_quantile(0.999, 1e6) == pytest.approx(1e6 + 3.0902323 * 1e3 + 1.43, abs=1.0)
 
 
 @pytest.mark.parametrize(("probability", "expected"), [(0.2, 1.0), (1.0, 1.0), (0.999, -1.0), (0.999, math.inf)])
-def test_given_what_is_no_probability_or_mean_when_the_quantile_is_taken_then_it_is_refused(
-    probability: float, expected: float
-) -> None:
+def test_invalid_probability_or_mean_is_refused(probability: float, expected: float) -> None:
     with pytest.raises(ValueError, match="expected"):
         poisson_quantile(probability, expected)
 
 
-def test_given_columns_with_missing_samples_when_quantiles_are_taken_then_they_match_numpy() -> None:
+def test_quantiles_of_columns_with_missing_samples_match_numpy() -> None:
     values = np.random.default_rng(1).integers(0, 101, (333, 5)).astype(np.float64)
     values[::3, 1] = np.nan
     values[:, 4] = np.nan
@@ -56,7 +59,7 @@ def test_given_columns_with_missing_samples_when_quantiles_are_taken_then_they_m
     assert np.isnan(column_quantiles(values[:0], (0.5,))).all()
 
 
-def test_given_counts_when_quantiles_are_taken_then_they_match_numpy_on_the_samples() -> None:
+def test_quantiles_of_counts_match_numpy_on_the_samples() -> None:
     samples = np.random.default_rng(2).integers(0, 101, (3, 250))
     counts = np.array([np.bincount(row, minlength=101) for row in samples])
     levels = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -96,7 +99,7 @@ def test_given_a_number_when_shown_then_it_reads_well(show: Callable[[float], st
     assert show(value) == text
 
 
-def test_given_seconds_when_counted_in_points_then_drift_of_the_interval_does_not_add_one() -> None:
+def test_interval_drift_does_not_add_a_point_to_seconds() -> None:
     assert points_in(1_000.0, 0.4999) == 2_000
     assert points_in(250.0, 0.5) == 500
     assert points_in(1.0, 60.0) == 1
@@ -104,7 +107,7 @@ def test_given_seconds_when_counted_in_points_then_drift_of_the_interval_does_no
     assert points_in(149.0, 60.0) == 2
 
 
-def test_given_one_sample_or_two_when_quantiles_are_taken_then_all_lie_between_them() -> None:
+def test_quantiles_of_one_or_two_samples_lie_between_them() -> None:
     values = np.array([[np.nan, 10.0], [30.0, 20.0], [np.nan, np.nan]])
     counts = np.zeros((2, 101), dtype=np.int64)
     counts[0, 30] = counts[1, 10] = counts[1, 20] = 1
@@ -113,7 +116,7 @@ def test_given_one_sample_or_two_when_quantiles_are_taken_then_all_lie_between_t
     assert counted_quantiles(counts, (0.0, 0.25, 1.0)).tolist() == [[30.0, 10.0], [30.0, 12.5], [30.0, 20.0]]
 
 
-def test_given_samples_when_a_box_is_drawn_then_whiskers_of_one_and_a_half_boxes_end_with_the_samples() -> None:
+def test_whiskers_end_with_the_samples() -> None:
     wide = np.concatenate([[0.0], np.repeat([40.0, 48.0, 52.0, 60.0], 25), [100.0]])
     narrow = np.concatenate([[np.nan], np.repeat([40.0, 48.0, 52.0, 60.0], 25), [60.0]])
     of_columns = column_boxes(np.column_stack([wide, narrow, np.full(102, np.nan)]))

@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read, step
-from trainguard.records import Status
-from trainguard.rules.framework_classes import EventClass, class_of_phase
-from trainguard.rules.framework_minutes import RECENT_MINUTES
-from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState
-from trainguard.rules.overall_framework_metrics import (
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.framework_events import EventClass, class_of_phase
+from trainguard.rules.overall_framework_metrics.framework_time import TOP_OPERATORS, FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.loop import RECENT_MINUTES
+from trainguard.rules.overall_framework_metrics.rule import (
     KEPT_NAMES,
     OverallFrameworkMetrics,
     OverallFrameworkMetricsParameters,
 )
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = OverallFrameworkMetrics()
 DEFAULTS = OverallFrameworkMetricsParameters()
@@ -50,13 +50,11 @@ def judge(*objects: FrameworkEvents) -> RuleResult:
         ("cpu", "smdataparallel_timeline", EventClass.SMDATAPARALLEL),
     ],
 )
-def test_given_a_phase_when_classed_then_the_file_decides_before_the_name(
-    phase: str, kind: str, expected: EventClass
-) -> None:
+def test_file_decides_the_phase_before_the_name(phase: str, kind: str, expected: EventClass) -> None:
     assert class_of_phase(phase, kind) is expected
 
 
-def test_given_nested_operators_when_summed_then_each_has_its_own_time_only() -> None:
+def test_nested_operators_have_only_their_own_time() -> None:
     details = judge(
         read(
             [
@@ -71,7 +69,7 @@ def test_given_nested_operators_when_summed_then_each_has_its_own_time_only() ->
     assert details["CPU"] == {"aten::inner": 62.5, "aten::outer": 37.5}
 
 
-def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases() -> None:
+def test_ratio_of_both_operator_kinds_names_their_phases() -> None:
     details = judge(
         read([event("cpu_functions", "a", 0.0, 1.0, tid=1), event("gpu_functions-dev:1", "b", 0.0, 3.0, tid=0)])
     ).plain_details
@@ -80,7 +78,7 @@ def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases
     assert details["GPU_total"] == {"b": 3 * SECOND}
 
 
-def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_steps() -> None:
+def test_others_is_the_loop_minus_its_steps() -> None:
     result = judge(read([step(0, 0.0, 2.0), step(1, 3.0, 4.0), step(2, 9.0, 1.0, "Step:ModeKeys.EVAL")]))
 
     assert result.plain_details["phase_time"] == {
@@ -102,16 +100,14 @@ def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_s
         ([step(0, 1.0, 0.0)], {}),
     ],
 )
-def test_given_steps_without_gaps_or_without_length_when_judged_then_phases_are_what_took_time(
-    steps: list[dict[str, Any]], phases: dict[str, int]
-) -> None:
+def test_phases_took_the_time_without_gaps_or_step_lengths(steps: list[dict[str, Any]], phases: dict[str, int]) -> None:
     details = judge(read(steps)).plain_details
 
     assert details["phase_time"] == phases
     assert details["phase"] == {name: 100.0 * time / sum(phases.values()) for name, time in phases.items()}
 
 
-def test_given_steps_that_overlap_when_judged_then_no_time_counts_twice() -> None:
+def test_overlapping_steps_count_no_time_twice() -> None:
     first = read([step(0, 0.0, 6.0), step(1, 2.0, 6.0)])
     second = read([step(2, 7.0, 3.0)])
 
@@ -121,7 +117,7 @@ def test_given_steps_that_overlap_when_judged_then_no_time_counts_twice() -> Non
     assert state.loops[0].others_us == 0
 
 
-def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
+def test_two_processes_have_separate_loops() -> None:
     early = read([step(0, 0.0, 1.0), step(1, 1.0, 1.0)], process="algo-1-1")
     late = read([step(0, 100.0, 1.0), step(1, 103.0, 1.0)], process="algo-1-2")
 
@@ -134,7 +130,7 @@ def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
     )
 
 
-def test_given_operators_when_judged_then_the_longest_of_each_kind_is_named_with_its_share_of_their_time() -> None:
+def test_longest_operator_of_each_kind_is_named_with_its_share() -> None:
     events = [
         step(0, 0.0, 4.0),
         event("cpu_functions", "aten::conv2d", 0.0, 3.0, tid=1),
@@ -148,7 +144,7 @@ def test_given_operators_when_judged_then_the_longest_of_each_kind_is_named_with
     )
 
 
-def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_names() -> None:
+def test_passes_and_horovod_have_their_managed_names() -> None:
     details = judge(
         read(
             [
@@ -167,11 +163,11 @@ def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_
     assert details["smdataparallel"] == {"reduce": 100.0}
 
 
-def test_given_one_pass_alone_when_judged_then_there_is_nothing_to_compare() -> None:
+def test_single_pass_has_nothing_to_compare() -> None:
     assert "forward_backward" not in judge(read([event("Forward-SubModuleInternal", "fc", 0.0, 1.0)])).plain_details
 
 
-def test_given_more_operators_than_are_reported_when_judged_then_the_rest_is_other_and_nothing_is_lost() -> None:
+def test_operators_beyond_the_limit_are_other_without_loss() -> None:
     count = KEPT_NAMES + 40
     events = [event("cpu_functions", f"op{number}", number, 0.1 + number / 1e4, tid=1) for number in range(count)]
 
@@ -188,7 +184,7 @@ def test_given_no_event_when_judged_then_it_waits() -> None:
     assert judge(read([])).reason == "no framework event of algo-1 was written."
 
 
-def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires() -> None:
+def test_events_without_steps_are_noted_and_never_fire() -> None:
     result = judge(read([event("cpu_functions", "a", 0.0, 1.0, tid=1)]))
 
     assert result.status is Status.OK
@@ -196,7 +192,7 @@ def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires(
     assert result.plain_details["phase"] == {}
 
 
-def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_its_part() -> None:
+def test_event_over_several_minutes_is_split_by_minute() -> None:
     state = folded(read([event("DataLoaderIter", "next", 30.0, 100.0, pid=1), step(0, 30.0, 20.0)]))
 
     parts = {each.minute - START_US // (60 * SECOND): each for each in state.minutes}
@@ -211,9 +207,7 @@ def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_i
 
 
 @pytest.mark.parametrize(("until_us", "minutes"), [(0, [60 * SECOND]), (1, [60 * SECOND, 1])])
-def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minute_then_it_has_one_or_two(
-    until_us: int, minutes: list[int]
-) -> None:
+def test_event_ending_on_a_minute_is_in_one_and_after_it_in_two(until_us: int, minutes: list[int]) -> None:
     state = folded(read([event("DataLoaderIter", "next", 0.0, 60.0 + until_us / SECOND, pid=1)]))
 
     assert [each.phases.total_us for each in state.minutes] == minutes
@@ -222,15 +216,13 @@ def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minu
 
 
 @pytest.mark.parametrize(("count", "other"), [(8, 0), (9, SECOND)])
-def test_given_phases_of_a_minute_when_there_are_more_than_eight_then_the_largest_are_kept(
-    count: int, other: int
-) -> None:
+def test_eight_largest_phases_of_a_minute_are_kept(count: int, other: int) -> None:
     (minute,) = folded(read([event(f"phase {each}", "x", 0.0, 1.0 + each) for each in range(count)])).minutes
 
     assert (len(minute.phases.names), minute.phases.other_us) == (8, other)
 
 
-def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_the_training_processes() -> None:
+def test_worker_time_by_minute_is_not_that_of_the_trainer() -> None:
     training = read([step(0, 30.0, 20.0)])
     workers = read([event("DataLoaderWorker", "DataLoaderWorker::Fetch", 30.0, 9.0, pid=7)], process="algo-1-rank0w")
 
@@ -242,7 +234,7 @@ def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_th
     assert state.events == 2
 
 
-def test_given_nested_operators_when_kept_by_minute_then_their_common_time_counts_once() -> None:
+def test_common_time_of_nested_operators_counts_once() -> None:
     state = folded(
         read(
             [
@@ -255,7 +247,7 @@ def test_given_nested_operators_when_kept_by_minute_then_their_common_time_count
     assert [each.classes_us[EventClass.CPU] for each in state.minutes] == [20 * SECOND, 20 * SECOND]
 
 
-def test_given_processes_whose_objects_meet_in_a_minute_when_counted_then_each_counts_once() -> None:
+def test_processes_sharing_a_minute_each_count_once() -> None:
     objects = [
         read([event("Forward", "m", at, 10.0)], process=process)
         for at in (0.0, 20.0, 70.0)
@@ -265,7 +257,7 @@ def test_given_processes_whose_objects_meet_in_a_minute_when_counted_then_each_c
     assert [each.processes for each in folded(*objects).minutes] == [2, 2]
 
 
-def test_given_hours_of_events_when_kept_by_minute_then_the_newest_30_remain() -> None:
+def test_newest_30_minutes_of_events_remain() -> None:
     state = folded(*(read([event("Forward", "m", 60.0 * minute, 30.0)]) for minute in range(75)))
     late = read([event("Forward", "m", 60.0 * 10, 30.0), event("Forward", "m", 60.0 * 50, 30.0)])
     RULE.observe(state, late, DEFAULTS)
@@ -275,7 +267,7 @@ def test_given_hours_of_events_when_kept_by_minute_then_the_newest_30_remain() -
     assert state.minutes[5].classes_us[EventClass.GENERAL] == 60 * SECOND
 
 
-def test_given_an_event_that_ends_with_the_30th_minute_when_kept_by_minute_then_the_first_one_remains() -> None:
+def test_event_that_ends_with_the_30th_minute_keeps_the_first() -> None:
     state = folded(read([event("Forward", "m", 0.0, 60.0 * RECENT_MINUTES)]))
 
     assert len(state.minutes) == RECENT_MINUTES

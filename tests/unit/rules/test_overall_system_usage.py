@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.records import Status
-from trainguard.rules.overall_system_usage import (
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import FloatArray, Snapshots
+from trainguard.rules.overall_system_usage.rule import (
     OverallSystemUsage,
     OverallSystemUsageParameters,
+    UsageState,
 )
 from trainguard.rules.rule_inputs import NodeMinute
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.system_usage import UsageState
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
 RULE = OverallSystemUsage()
 NONE_OF_ITS_OWN = OverallSystemUsageParameters()
@@ -45,7 +45,7 @@ def of(gpu: float, cpu: float, points: int = 1_000) -> str:
     return said.reason
 
 
-def test_given_a_node_when_judged_then_the_six_metrics_have_their_statistics_in_the_reports_order() -> None:
+def test_six_metrics_have_statistics_in_the_order_of_the_report() -> None:
     rng = np.random.default_rng(7)
     gpu = rng.integers(0, 101, (5_000, 2)).astype(np.float64)
     cpu, wait = rng.uniform(0.0, 100.0, 5_000).round(2), rng.exponential(2.0, 5_000).round(2)
@@ -68,7 +68,7 @@ def test_given_a_node_when_judged_then_the_six_metrics_have_their_statistics_in_
     assert said.data_points == 5_000
 
 
-def test_given_whole_percents_of_one_gpu_when_judged_then_the_quantiles_are_exact() -> None:
+def test_quantiles_of_whole_percents_are_exact() -> None:
     values = np.random.default_rng(8).integers(0, 101, 999).astype(np.float64)
 
     shown = judge([snapshots(values[:, np.newaxis])])[0].plain_details["GPU"]
@@ -87,7 +87,7 @@ def test_given_start_up_and_tail_when_judged_then_they_count() -> None:
     assert (said.data_points, said.plain_details["GPU"]["p50"]) == (120, 0.0)
 
 
-def test_given_snapshots_in_which_gpus_are_missing_when_counted_then_the_mean_is_of_those_that_are_there() -> None:
+def test_snapshot_mean_is_of_the_present_gpus() -> None:
     gpu = np.array([[80.0, np.nan], [np.nan, np.nan], [60.0, 20.0]])
 
     shown = judge([snapshots(gpu)])[0].plain_details["GPU"]
@@ -95,7 +95,7 @@ def test_given_snapshots_in_which_gpus_are_missing_when_counted_then_the_mean_is
     assert (shown["max"], shown["min"]) == (80.0, 40.0)
 
 
-def test_given_metrics_without_samples_when_judged_then_they_are_absent_and_not_zero() -> None:
+def test_metrics_without_samples_are_absent_and_not_zero() -> None:
     bare = snapshots(np.empty((50, 0)), network=np.nan, host_memory=np.nan)
 
     said, _ = judge([bare])
@@ -105,14 +105,14 @@ def test_given_metrics_without_samples_when_judged_then_they_are_absent_and_not_
 
 
 @pytest.mark.parametrize(("gpu", "cpu"), [(69.0, 69.0), (69.0, 71.0), (71.0, 20.0)])
-def test_given_any_usage_when_judged_then_numbers_are_given_and_nothing_is_concluded(gpu: float, cpu: float) -> None:
+def test_usage_is_reported_without_conclusions(gpu: float, cpu: float) -> None:
     assert of(gpu, cpu) == (
         f"on algo-1 the medians are {gpu:g} % of GPU and {cpu:g} % of CPU, and 95 % of the points are at or below "
         f"{gpu:g} % of GPU and {cpu:g} % of CPU."
     )
 
 
-def test_given_usage_when_judged_then_its_facts_are_the_quantiles() -> None:
+def test_facts_of_usage_are_its_quantiles() -> None:
     said, _ = judge([snapshots(np.full((1_000, 2), 69.0), cpu_mean=71.0)])
     shown = [(fact.name, fact.series, fact.value) for fact in said.facts]
     assert shown == [
@@ -133,9 +133,7 @@ def test_given_nothing_yet_when_judged_then_it_waits_for_data() -> None:
 @given(
     values=st.lists(st.floats(0.0, 100.0), min_size=1, max_size=60), cut=st.integers(0, 60), traffic=st.floats(0, 1e13)
 )
-def test_given_a_job_cut_anywhere_when_counted_then_the_state_is_the_same_byte_for_byte(
-    values: list[float], cut: int, traffic: float
-) -> None:
+def test_state_is_byte_identical_wherever_the_job_is_cut(values: list[float], cut: int, traffic: float) -> None:
     gpu = np.array(values)[:, np.newaxis]
     network = traffic * np.arange(len(values)) / len(values)
 
@@ -149,7 +147,7 @@ def test_given_a_job_cut_anywhere_when_counted_then_the_state_is_the_same_byte_f
     assert state_of([0]) == state_of([0, min(cut, len(values))])
 
 
-def test_given_a_long_job_of_every_value_when_counted_then_the_state_is_bounded() -> None:
+def test_state_of_a_long_job_with_every_value_is_bounded() -> None:
     rng = np.random.default_rng(9)
     columns = ("cpu_mean", "io_wait_mean", "host_memory")
     parts = [
@@ -169,9 +167,7 @@ def test_given_a_long_job_of_every_value_when_counted_then_the_state_is_bounded(
 
 
 @pytest.mark.parametrize(("network", "said"), [(1e6, "its network alone"), (np.nan, "no metric that is summed up")])
-def test_given_snapshots_without_any_percentage_when_judged_then_the_sentence_says_what_there_is(
-    network: float, said: str
-) -> None:
+def test_snapshots_without_percentages_say_what_there_is(network: float, said: str) -> None:
     nothing = dict.fromkeys(("cpu_mean", "cpu_max", "io_wait_mean", "io_wait_max", "host_memory"), np.nan)
 
     result, _ = judge([snapshots(np.empty((100, 0)), network=network, **nothing)])
@@ -179,11 +175,11 @@ def test_given_snapshots_without_any_percentage_when_judged_then_the_sentence_sa
     assert result.reason == f"algo-1 has samples of {said}."
 
 
-def test_given_less_than_500_s_when_judged_then_only_medians_are_given() -> None:
+def test_less_than_500_s_has_only_medians() -> None:
     assert of(69.0, 71.0, 999) == "on algo-1 the medians are 69 % of GPU and 71 % of CPU."
     assert "95 %" in of(69.0, 71.0, 1_000)
 
 
-def test_given_less_than_500_s_when_judged_then_no_smaller_instance_is_proposed() -> None:
+def test_less_than_500_s_proposes_no_smaller_instance() -> None:
     assert not judge([snapshots(np.full((999, 2), 20.0), cpu_mean=10.0)])[0].oversized
     assert judge([snapshots(np.full((1_000, 2), 20.0), cpu_mean=10.0)])[0].oversized

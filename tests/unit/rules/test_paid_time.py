@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.gpu_loads import counted, nothing, view_of
-from trainguard.rules.details import Details, Durations, SeriesDetails, plain
-from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
+from trainguard.render.details import Details, Durations, SeriesDetails, plain
+from trainguard.rules.rule_inputs import idle_share_of_paid, share_of_paid
 from trainguard.state.histogram import DurationHistogram
 
 NODE = replace(view_of("algo-1", counted(50)), first_sample_at=100.0, watermark_s=590.0, interval_s=10.0)
@@ -19,9 +19,7 @@ NODE = replace(view_of("algo-1", counted(50)), first_sample_at=100.0, watermark_
 @pytest.mark.parametrize(
     ("lost_s", "share"), [(-1.0, 0.0), (0.0, 0.0), (50.0, 0.1), (500.0, 1.0), (501.0, 1.0), (900.0, 1.0)]
 )
-def test_given_lost_seconds_when_shared_then_they_are_of_the_time_from_the_first_sample_to_the_end_of_the_last(
-    lost_s: float, share: float
-) -> None:
+def test_lost_share_is_of_the_time_from_first_to_last_sample(lost_s: float, share: float) -> None:
     assert share_of_paid(NODE, lost_s) == share
 
 
@@ -56,13 +54,13 @@ def idle_share(*gpus: tuple[float, bool], seen: float = 1.0, active: list[bool] 
         ([(0.0, True)], 1.0, None),
     ],
 )
-def test_given_idle_gpus_when_what_they_left_undone_is_shared_then_it_is_of_the_gpus_that_worked(
+def test_idle_gpu_loss_is_a_share_of_the_gpus_that_worked(
     gpus: list[tuple[float, bool]], seen: float, share: float | None
 ) -> None:
     assert idle_share(*gpus, seen=seen) == (None if share is None else pytest.approx(share))
 
 
-def test_given_no_kept_point_when_what_was_left_undone_is_shared_then_it_is_not_known() -> None:
+def test_undone_share_is_unknown_without_a_kept_point() -> None:
     view = replace(NODE, gpu_histogram=np.stack([nothing()]), ever_active=np.array([True]))
     assert idle_share_of_paid(view, np.array([True])) is None
 
@@ -88,21 +86,21 @@ class OfSeries(SeriesDetails, frozen=True):
         (OfSeries({}, whole=True, count=2), {"whole": True, "count": 2}),
     ],
 )
-def test_given_details_when_shown_then_they_are_plain_and_read_back(details: Details, shown: dict[str, Any]) -> None:
+def test_details_are_plain_and_read_back(details: Details, shown: dict[str, Any]) -> None:
     assert list(details.plain()) == list(shown)
     assert details.plain() == plain(details) == shown
     assert type(details).read(shown) == details
     assert plain({"algo-1": details, "algo-2": {"a": 1}}) == {"algo-1": shown, "algo-2": {"a": 1}}
 
 
-def test_given_details_of_another_shape_when_read_then_they_are_refused() -> None:
+def test_details_of_another_shape_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         Numbers.read({"mean": "many"})
     with pytest.raises(msgspec.ValidationError):
         OfSeries.read({"a": {"mean": "many"}})
 
 
-def test_given_durations_when_counted_then_their_bins_have_edges_and_counts() -> None:
+def test_bins_of_durations_have_edges_and_counts() -> None:
     histogram = DurationHistogram()
     histogram.add(np.array([1_000, 1_000, 2_000_000], dtype=np.int64))
     shown = Durations.of(histogram)

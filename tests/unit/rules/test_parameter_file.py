@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainguard.errors import ParameterFileError, RuleConfigError
+from trainguard.core.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.parameters import read_parameter_file, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES, SPECS
@@ -24,7 +24,7 @@ def read(document: Any) -> dict[str, str]:
     ],
     ids=["nested", "flat", "mixed-in-any-case"],
 )
-def test_given_a_file_of_either_form_when_resolved_then_it_means_the_same_as_tags(document: Any) -> None:
+def test_file_of_either_form_means_the_same_as_tags(document: Any) -> None:
     tags = {"LowGPUUtilization_patience": "100", "LowGPUUtilization_threshold_p95": "60.5"}
 
     assert resolve_parameters(read(document)) == resolve_parameters(tags)
@@ -45,9 +45,7 @@ def test_given_a_file_of_either_form_when_resolved_then_it_means_the_same_as_tag
         ),
     ],
 )
-def test_given_a_value_that_no_tag_could_hold_when_read_then_the_error_names_it_and_what_is_right(
-    document: Any, rule: str, field: str, expected: str
-) -> None:
+def test_value_no_tag_could_hold_is_named_with_a_valid_one(document: Any, rule: str, field: str, expected: str) -> None:
     with pytest.raises(RuleConfigError) as raised:
         read(document)
 
@@ -59,9 +57,7 @@ def test_given_a_value_that_no_tag_could_hold_when_read_then_the_error_names_it_
     ("value", "expected"),
     [(True, "a whole number from 0 or None"), (1.5, "a whole number from 0 or None")],
 )
-def test_given_a_json_value_of_another_kind_when_resolved_then_it_is_a_fault_of_its_rule(
-    value: Any, expected: str
-) -> None:
+def test_json_value_of_a_wrong_type_is_a_fault_of_its_rule(value: Any, expected: str) -> None:
     parameters, faults = resolve_parameters(read({"CPUBottleneck": {"patience": value}}))
 
     assert faults["CPUBottleneck"].expected == expected
@@ -70,12 +66,12 @@ def test_given_a_json_value_of_another_kind_when_resolved_then_it_is_a_fault_of_
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"3", b'"text"', b"null", b"\xff\xfe", b'{"a": NaN}'])
-def test_given_a_file_that_is_no_json_object_when_read_then_the_error_names_the_file(body: bytes) -> None:
+def test_file_without_a_json_object_is_named_in_the_error(body: bytes) -> None:
     with pytest.raises(ParameterFileError, match=r"params\.json"):
         read_parameter_file("params.json", body)
 
 
-def test_given_the_shipped_defaults_when_resolved_then_they_are_the_container_s_and_settings_go_before_them() -> None:
+def test_shipped_defaults_are_overridden_by_settings() -> None:
     shipped, faults = resolve_parameters({"StepOutlier_stddev": "4"}, "shipped")
 
     assert not faults
@@ -102,7 +98,7 @@ def test_given_the_shipped_defaults_when_resolved_then_they_are_the_container_s_
     assert list(found.values()) == [500, 250, 500, 5, 500, 5, 10, 500, 0.2, 500, 500, 4, 20, 70, 200]
 
 
-def test_given_the_documented_defaults_when_resolved_then_they_differ_where_the_container_does() -> None:
+def test_documented_defaults_differ_where_the_container_does() -> None:
     documented, _ = resolve_parameters({})
     shipped, _ = resolve_parameters({}, "shipped")
 
@@ -111,7 +107,7 @@ def test_given_the_documented_defaults_when_resolved_then_they_differ_where_the_
     }
 
 
-def test_given_profiler_report_s_own_settings_when_resolved_then_they_need_no_prefix() -> None:
+def test_settings_of_profiler_report_need_no_prefix() -> None:
     bare, none = resolve_parameters(
         read({"scan_interval_us": 90_000_000, "opt_out_telemetry": True, "rule_to_invoke": "lowgpuutilization"})
     )
@@ -136,9 +132,7 @@ def test_given_profiler_report_s_own_settings_when_resolved_then_they_need_no_pr
         ("ProfilerReport_patience", "1", "one of the parameters opt_out_telemetry, rule_to_invoke, scan_interval_us"),
     ],
 )
-def test_given_a_bad_setting_of_the_report_when_resolved_then_the_fault_is_the_report_s(
-    setting: str, value: str, expected: str
-) -> None:
+def test_bad_setting_of_the_report_is_its_own_fault(setting: str, value: str, expected: str) -> None:
     parameters, faults = resolve_parameters({setting: value})
 
     assert set(faults) == {PROFILER_REPORT}

@@ -2,17 +2,17 @@ from typing import Any
 
 import pytest
 
-from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneckParameters
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.parameters import resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, RULE_NAMES
-from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import StepOutlierParameters
 
 EVERY_NAME = {*RULE_NAMES, PROFILER_REPORT}
 
 
-def test_given_no_settings_when_resolved_then_every_rule_has_its_documented_defaults() -> None:
+def test_every_rule_has_its_documented_defaults() -> None:
     parameters, faults = resolve_parameters({})
 
     assert not faults
@@ -35,7 +35,7 @@ def test_given_no_settings_when_resolved_then_every_rule_has_its_documented_defa
     assert {each.scan_interval_us for each in parameters.values()} == {60_000_000}
 
 
-def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_are_understood() -> None:
+def test_names_and_types_as_users_write_them_are_understood() -> None:
     parameters, faults = resolve_parameters(
         {
             "lowgpuutilization_THRESHOLD_P95": "60",
@@ -65,7 +65,7 @@ def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_a
         ({"window": "5"}, 60.0, 20, 20, 40),
     ],
 )
-def test_given_any_sampling_when_spans_are_converted_then_only_points_that_are_given_stay_points(
+def test_only_given_points_stay_points_at_any_sampling(
     given: dict[str, str], interval_s: float, patience: int, window: int, lasting: int
 ) -> None:
     rule = LowGPUUtilization()
@@ -78,7 +78,7 @@ def test_given_any_sampling_when_spans_are_converted_then_only_points_that_are_g
     assert rule.lasting_points(parameters, interval_s) == lasting
 
 
-def test_given_shipped_defaults_when_points_are_given_then_they_replace_the_seconds() -> None:
+def test_given_points_replace_the_seconds_of_shipped_defaults() -> None:
     parameters: Any = resolve_parameters({"BatchSize_patience": "30"}, "shipped")[0]["BatchSize"]
 
     assert (parameters.patience, parameters.patience_s, parameters.patience_points(60.0)) == (30, None, 30)
@@ -102,9 +102,7 @@ def test_given_shipped_defaults_when_points_are_given_then_they_replace_the_seco
         ("MaxInitializationTime_scan_interval_us", "0", "a whole number above 0"),
     ],
 )
-def test_given_a_bad_value_when_resolved_then_the_fault_names_it_and_what_is_right(
-    setting: str, value: str, expected: str
-) -> None:
+def test_bad_value_is_named_with_a_valid_one(setting: str, value: str, expected: str) -> None:
     parameters, faults = resolve_parameters({setting: value})
 
     rule = setting.partition("_")[0]
@@ -113,7 +111,7 @@ def test_given_a_bad_value_when_resolved_then_the_fault_names_it_and_what_is_rig
     assert set(parameters) == EVERY_NAME - {rule}
 
 
-def test_given_an_unknown_parameter_when_resolved_then_the_accepted_ones_are_named() -> None:
+def test_unknown_parameter_lists_the_accepted_ones() -> None:
     _, faults = resolve_parameters({"CPUBottleneck_window": "10"})
 
     assert faults["CPUBottleneck"].expected == (
@@ -123,7 +121,7 @@ def test_given_an_unknown_parameter_when_resolved_then_the_accepted_ones_are_nam
 
 
 @pytest.mark.parametrize("setting", ["LowGpu_patience", "patience", "_patience", "LowGPUUtilisation_window"])
-def test_given_an_unknown_rule_when_resolved_then_it_is_a_fault_under_its_name_as_written(setting: str) -> None:
+def test_unknown_rule_is_a_fault_under_its_name_as_written(setting: str) -> None:
     parameters, faults = resolve_parameters({setting: "10"})
 
     written = setting.partition("_")[0]
@@ -132,13 +130,13 @@ def test_given_an_unknown_rule_when_resolved_then_it_is_a_fault_under_its_name_a
     assert set(parameters) == EVERY_NAME
 
 
-def test_given_points_and_seconds_together_when_resolved_then_one_of_them_is_asked_for() -> None:
+def test_points_and_seconds_together_are_refused() -> None:
     _, faults = resolve_parameters({"LowGPUUtilization_window": "100", "LowGPUUtilization_window_s": "50"})
 
     assert faults["LowGPUUtilization"].expected == "either window or window_s, not both"
 
 
-def test_given_a_parameter_twice_when_the_values_differ_then_it_is_a_fault() -> None:
+def test_parameter_with_two_different_values_is_a_fault() -> None:
     twice = {"CPUBottleneck_patience": "10", "cpubottleneck_patience": "20"}
 
     _, faults = resolve_parameters(twice)
@@ -149,7 +147,7 @@ def test_given_a_parameter_twice_when_the_values_differ_then_it_is_a_fault() -> 
     assert agreeing["CPUBottleneck"] == CPUBottleneckParameters(patience=10)
 
 
-def test_given_a_rule_without_parameters_named_when_resolved_then_the_empty_name_is_a_fault() -> None:
+def test_rule_prefix_without_a_parameter_name_is_a_fault() -> None:
     _, faults = resolve_parameters({"StepOutlier": "3"})
 
     assert faults["StepOutlier"].field == "StepOutlier"
@@ -159,7 +157,7 @@ ADDED = {"GPUHealth", "HungJob", "Straggler"}
 """Rules over what the collector writes, which the managed service does not have."""
 
 
-def test_given_the_registry_when_read_then_every_rule_of_the_managed_service_stands_under_its_name() -> None:
+def test_every_managed_rule_is_registered_under_its_name() -> None:
     assert sorted(set(RULE_NAMES) - ADDED) == [
         "BatchSize",
         "CPUBottleneck",

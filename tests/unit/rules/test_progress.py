@@ -7,13 +7,13 @@ from tests.answers.test_framework_rules import initialized, judged_job
 from tests.answers.test_node_rules import random_node, random_readings
 from tests.property.test_rules_state import EAGER
 from tests.unit.rules.device_minutes import replay_devices
-from trainguard.records import Status
-from trainguard.rules.dataloader import Dataloader
+from trainguard.core.records import Status
+from trainguard.rules.dataloader.rule import Dataloader
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier import StepOutlier
-from trainguard.rules.straggler import Straggler
+from trainguard.rules.step_outlier.rule import StepOutlier
+from trainguard.rules.straggler.rule import Straggler
 
 JUDGED = {Status.OK, Status.FIRED, Status.WARMING_UP}
 NODES, JOBS = 5, 4
@@ -38,7 +38,7 @@ def assert_shown(results: list[RuleResult]) -> None:
 
 
 @pytest.mark.parametrize("rule", OF_NODES, ids=lambda rule: rule.name)
-def test_given_nodes_when_a_rule_judges_then_its_progress_is_shown(rule: AnySystemRule) -> None:
+def test_progress_is_shown_while_a_rule_judges_nodes(rule: AnySystemRule) -> None:
     results: list[RuleResult] = []
     for seed in range(NODES):
         given = EAGER.get(rule.name, rule.parameters_type()) if seed % 2 else rule.parameters_type()
@@ -48,13 +48,13 @@ def test_given_nodes_when_a_rule_judges_then_its_progress_is_shown(rule: AnySyst
 
 
 @pytest.mark.parametrize("rule", [Dataloader(), StepOutlier()], ids=lambda rule: rule.name)
-def test_given_jobs_when_a_rule_judges_then_its_progress_is_shown(rule: Dataloader | StepOutlier) -> None:
+def test_progress_is_shown_while_a_rule_judges_jobs(rule: Dataloader | StepOutlier) -> None:
     assert_shown([each for seed in range(JOBS) for each in judged_job(rule, seed)])
 
 
-def test_given_starts_when_they_are_judged_then_progress_is_shown() -> None:
+def test_progress_is_shown_while_starts_are_judged() -> None:
     assert_shown([each for seed in range(10) for each in initialized(seed)])
 
 
-def test_given_ranks_when_stragglers_are_judged_then_progress_is_shown() -> None:
+def test_progress_is_shown_while_ranks_are_judged() -> None:
     assert_shown([Straggler().judge(*random_ranks(seed)) for seed in range(30)])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.test_straggler import START_S, event, read
-from trainguard.rules.rank_pace import Pace, PaceState, ProcessPace
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.straggler.pace import Pace, PaceState, ProcessPace
 
 BLOCK_S = 300
 FORWARD, LOADER, ON_GPU = "Forward-SubModuleInternal", "DataLoaderIter", "GPU-functions-dev:0"
@@ -61,26 +61,26 @@ def own_work(*events: dict[str, Any]) -> tuple[int, int, int]:
         ([event(LOADER, 900, 80), event(FORWARD, 1_100, 100), event(ON_GPU, 1_100, 120, name="forward")], (1, 200, 80)),
     ],
 )
-def test_given_events_about_the_edges_of_steps_when_folded_then_each_counts_in_the_step_that_it_is_of(
+def test_events_at_step_edges_count_in_their_own_step(
     events: Sequence[dict[str, Any]], expected: tuple[int, int, int]
 ) -> None:
     assert own_work(*events) == expected
 
 
-def test_given_an_optimizer_when_folded_then_it_is_work_of_its_step_and_a_step_of_evaluation_is_none() -> None:
+def test_optimizer_is_work_of_its_step_and_evaluation_is_no_step() -> None:
     heads = [event(FORWARD, 1_100, 100), event(FORWARD, 2_100, 300), step(1_000), step(2_000, mode="EVAL")]
     state = folded(heads)
     assert state.processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
 
 
-def test_given_a_long_step_after_a_short_one_when_folded_then_each_has_the_work_that_lies_in_it() -> None:
+def test_long_step_after_a_short_one_has_only_its_own_work() -> None:
     events = [event(FORWARD, 1_100, 100), event(FORWARD, 2_100, 200), step(1_000), step(2_000, 5_000)]
     assert folded(events).processes["algo-1-rank0"].whole == Pace(2, 6_000_000, 300_000, 0)
     alone = [event(FORWARD, 1_100, 100), step(1_000), step(2_000, 5_000)]
     assert folded(alone).processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
 
 
-def test_given_an_object_without_steps_or_work_when_folded_then_nothing_is_remembered() -> None:
+def test_object_without_steps_or_work_is_not_remembered() -> None:
     assert folded([event(FORWARD, 1_000, 100)], [step(1_000)], [event(FORWARD, 9_000, 1), step(1_000)]) == PaceState()
     only_steps = StepBatch("algo-1-rank0", "Step:ModeKeys.TRAIN", np.array([0]), np.array([1]), ("0",))
     state = PaceState()
@@ -95,7 +95,7 @@ def at_minutes(objects: Mapping[int, Sequence[dict[str, Any]]]) -> ProcessPace:
     return state.processes["algo-1-rank0"]
 
 
-def test_given_steps_about_a_block_s_end_when_folded_then_they_count_in_the_block_in_which_they_end() -> None:
+def test_steps_count_in_the_block_in_which_they_end() -> None:
     at = 1_000 * BLOCK_S
     events = [event(FORWARD, at - 2_000, 100), step(at - 2_001), event(FORWARD, at - 900, 200), step(at - 1_000)]
     block = START_S // BLOCK_S
@@ -105,7 +105,7 @@ def test_given_steps_about_a_block_s_end_when_folded_then_they_count_in_the_bloc
     )
 
 
-def test_given_more_than_an_hour_when_folded_then_the_newest_twelve_blocks_are_kept() -> None:
+def test_newest_twelve_blocks_of_over_an_hour_are_kept() -> None:
     objects = {
         5 * block: [event(FORWARD, 300_000 * block, 100), step(300_000 * block)] for block in (0, 1, 2, 11, 12, 13)
     }
@@ -114,9 +114,15 @@ def test_given_more_than_an_hour_when_folded_then_the_newest_twelve_blocks_are_k
     assert at_minutes(objects).whole.steps == 6
 
 
-def test_given_more_processes_than_there_is_room_for_when_folded_then_the_first_by_name_are_kept() -> None:
+def test_first_processes_by_name_are_kept() -> None:
     state = PaceState()
     for number in [*range(1, 257), 0]:
         state.fold(read(f"algo-1-rank{number:03}", 0, [event(FORWARD, 1_000, 100), step(1_000)]))
     assert list(state.processes) == [f"algo-1-rank{number:03}" for number in range(256)]
     assert {pace.whole.steps for pace in state.processes.values()} == {1}
+
+
+def test_given_a_wait_before_a_step_then_the_step_has_its_time() -> None:
+    events = [event(LOADER, 800, 150), event(LOADER, 1_500, 50), step(1_000)]
+    whole = folded(events).processes["algo-1-rank0"].whole
+    assert (whole.total_us, whole.own_us, whole.wait_us) == (1_150_000, 200_000, 200_000)

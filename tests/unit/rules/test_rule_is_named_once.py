@@ -26,7 +26,7 @@ def names_of(rule: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", SPECS)
-def test_given_a_rule_when_the_product_is_searched_then_few_files_name_it(rule: str) -> None:
+def test_rule_is_named_in_few_files_of_the_product(rule: str) -> None:
     name = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(sorted(names_of(rule)))})(?![A-Za-z])")
     naming = [path for path in product() if name.search(path.read_text(encoding="utf-8"))]
     assert naming, "the rule's own file names it"

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.bottleneck_counts import MinuteCount, Share, Tally
-from trainguard.rules.bottlenecks import SLOW_SHARE, _minutes, _points
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
-from trainguard.rules.cpu_bottleneck_text import text
-from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
-from trainguard.rules.words import FactSheet
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.rules.bottlenecks.counts import MinuteCount, Share, Tally
+from trainguard.rules.bottlenecks.cpu_and_io import (
+    CPU_WORDS,
+    CPUBottleneck,
+    CPUBottleneckParameters,
+    IOBottleneck,
+    IOBottleneckParameters,
+)
+from trainguard.rules.bottlenecks.rule import SLOW_SHARE, _minutes, _points
+from trainguard.rules.rule_result import FactSheet
 
 RULE = CPUBottleneck()
 DEFAULTS = CPUBottleneckParameters()
@@ -34,7 +38,7 @@ def means(gpu: float, *, cpu: float, full: float, interval_s: float, minutes: fl
 
 
 @pytest.mark.parametrize("interval_s", [0.1, 0.5, 5.0, 60.0, 90.0])
-def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_though_no_gpu_is_below_10(
+def test_mean_of_slow_gpus_beside_full_cores_fires_above_10(
     interval_s: float,
 ) -> None:
     result = means(45.0, cpu=97.0, full=8.0, interval_s=interval_s).last
@@ -51,7 +55,7 @@ def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_th
     assert "more data loader processes" not in result.advice
 
 
-def test_given_means_of_slow_gpus_beside_some_full_cores_when_others_are_free_then_more_loaders_are_advised() -> None:
+def test_slow_gpus_beside_some_full_cores_advise_more_loaders() -> None:
     result = means(45.0, cpu=30.0, full=4.0, interval_s=60.0).last
 
     assert result.status is Status.FIRED
@@ -69,13 +73,11 @@ def test_given_means_of_slow_gpus_beside_some_full_cores_when_others_are_free_th
         pytest.param(45.0, 60.0, 0.0, 1, id="free cores"),
     ],
 )
-def test_given_means_without_cores_that_hold_the_gpus_up_when_judged_then_it_stays_silent(
-    gpu: float, cpu: float, full: float, gpus: int
-) -> None:
+def test_slow_means_without_limiting_cores_are_silent(gpu: float, cpu: float, full: float, gpus: int) -> None:
     assert means(gpu, cpu=cpu, full=full, interval_s=60.0, gpus=gpus).last.status is Status.OK
 
 
-def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is_said_what_they_were_like() -> None:
+def test_ended_job_describes_slow_minutes_long_over() -> None:
     state, results = RULE.state_type(), []
     for number, minute in enumerate(node_minutes(series(np.full(100, 45.0), interval_s=60.0), closed=True)):
         slow = number < 60
@@ -121,9 +123,7 @@ def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float 
         (minute_of(0.0, level=99.0, judged=0), False, False),
     ],
 )
-def test_given_a_minute_when_gpus_are_slow_beside_cores_at_a_limit_or_wait_for_them_then_it_is_slow(
-    minute: MinuteCount, by_cores: bool, by_io: bool
-) -> None:
+def test_minute_is_slow_with_limiting_cores_or_waiting_gpus(minute: MinuteCount, by_cores: bool, by_io: bool) -> None:
     assert RULE.is_slow(minute, DEFAULTS) is by_cores
     assert IOBottleneck().is_slow(minute, IOBottleneckParameters()) is by_io
 
@@ -136,9 +136,7 @@ def test_given_a_minute_when_gpus_are_slow_beside_cores_at_a_limit_or_wait_for_t
         (79.0, 1.4, "a core was full", "The cores are 79 % busy on average, so that others are free: "),
     ],
 )
-def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones(
-    level: float, peak: float, cause: str, advice: str
-) -> None:
+def test_full_cores_are_distinguished_from_free_ones(level: float, peak: float, cause: str, advice: str) -> None:
     facts = (
         Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
         Fact(name="samples_found", value=6),
@@ -147,7 +145,7 @@ def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones
         Fact(name="mean_core_utilization", value=level),
         Fact(name="cores_full", value=peak),
     )
-    words = text(FactSheet(Status.FIRED, "slow", facts))
+    words = CPU_WORDS(FactSheet(Status.FIRED, "slow", facts))
     assert words.reason.endswith(f"while {cause}.")
     assert (words.advice or "").startswith(advice)
 
@@ -156,7 +154,7 @@ def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones
     ("hits", "judged", "lost", "least", "percent", "wasted"),
     [(0, 0, 0, 1, 0.0, 0.0), (3, 4, 20_000, 1, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
 )
-def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or_of_as_many_as_must_be(
+def test_share_is_of_judged_points_or_of_the_required_minimum(
     hits: int, judged: int, lost: int, least: int, percent: float, wasted: float
 ) -> None:
     share = Share(hits, judged, lost)

@@ -1,4 +1,4 @@
-"""What rules say of themselves, against what they do."""
+"""What rules say about themselves, against what they do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import pytest
 
 from tests.support.reports_of_jobs import judge, recorded
 from tests.unit.report_html.rich_job import PARAMETERS, write
+from trainguard.core.records import JobRecord
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.records import JobRecord
+from trainguard.render.details import Details
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
-from trainguard.rules.details import Details
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
-from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.spec import LOW_GPUS
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,7 @@ def parts(details: Any) -> list[Details]:
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
-def test_given_judged_jobs_when_a_rule_shows_details_then_they_are_of_its_spec_and_read_back_from_json(
-    rule: str, judged: Sequence[EvaluatedJob]
-) -> None:
+def test_details_have_the_type_of_the_spec_and_read_back(rule: str, judged: Sequence[EvaluatedJob]) -> None:
     shape = SPECS[rule].details
     assert shape is not None
     found = [part for verdict in verdicts_of(judged, rule) for part in parts(verdict.result.details)]
@@ -53,9 +51,7 @@ def test_given_judged_jobs_when_a_rule_shows_details_then_they_are_of_its_spec_a
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
-def test_given_judged_jobs_when_a_rule_measures_then_its_spec_says_what(
-    rule: str, judged: Sequence[EvaluatedJob]
-) -> None:
+def test_spec_names_what_a_rule_measures(rule: str, judged: Sequence[EvaluatedJob]) -> None:
     spec = SPECS[rule]
     for verdict in verdicts_of(judged, rule):
         measure = spec.measure_of(verdict.result)
@@ -64,7 +60,7 @@ def test_given_judged_jobs_when_a_rule_measures_then_its_spec_says_what(
 
 
 @pytest.mark.parametrize("rule", SPECS)
-def test_given_a_spec_when_compared_with_the_rules_parameters_then_it_names_no_other(rule: str) -> None:
+def test_spec_names_only_parameters_of_its_rule(rule: str) -> None:
     spec, names = SPECS[rule], PARAMETERS_TYPES[rule].__struct_fields__
     assert set(spec.parameters) | {"scan_interval_us"} == set(names)
     assert set(spec.shipped_defaults) <= set(names)
@@ -73,7 +69,7 @@ def test_given_a_spec_when_compared_with_the_rules_parameters_then_it_names_no_o
     msgspec.convert(dict(spec.shipped_defaults), PARAMETERS_TYPES[rule])
 
 
-def test_given_all_specs_when_read_then_they_stand_under_their_names_and_who_informs_only_has_nothing_to_find() -> None:
+def test_informing_rules_have_no_findings_in_their_specs() -> None:
     assert all(rule == spec.name for rule, spec in SPECS.items())
     assert {spec.family for spec in SPECS.values()} == {"profiler"}
     for spec in SPECS.values():
@@ -83,7 +79,7 @@ def test_given_all_specs_when_read_then_they_stand_under_their_names_and_who_inf
         assert not (spec.informs_only and (spec.measures or spec.explains or spec.symptom))
 
 
-def test_given_a_rule_that_nobody_knows_when_asked_for_then_its_spec_says_that_it_has_a_condition() -> None:
+def test_spec_of_an_unknown_rule_has_its_own_condition() -> None:
     spec = spec_of("Unheard")
     assert (spec.name, spec.condition, spec.inputs, spec.section) == (
         "Unheard",
@@ -93,5 +89,5 @@ def test_given_a_rule_that_nobody_knows_when_asked_for_then_its_spec_says_that_i
     )
 
 
-def test_given_symptoms_when_shown_then_one_rule_alone_shows_low_gpus() -> None:
+def test_one_rule_alone_has_the_symptom_of_low_gpus() -> None:
     assert [rule for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS] == ["LowGPUUtilization"]

@@ -19,12 +19,12 @@ from tests.unit.rules.step_batches import (
     slow_every,
     steady,
 )
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS, StepOutlierParameters
-from trainguard.rules.step_outlier_text import StepOutlierKind
-from trainguard.rules.step_series import MAX_SERIES
-from trainguard.telemetry.steps import StepBatch
+from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS, StepOutlierParameters
+from trainguard.rules.step_outlier.series import MAX_SERIES
+from trainguard.rules.step_outlier.text import StepOutlierKind
 
 
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
@@ -32,7 +32,7 @@ from trainguard.telemetry.steps import StepBatch
     "shape",
     ["gaussian", "lognormal", "gamma", "checkpoint-600", "checkpoint-1000"],
 )
-def test_given_a_healthy_job_of_any_length_when_judged_then_it_stays_silent(shape: str, count: int) -> None:
+def test_healthy_job_of_any_length_is_silent(shape: str, count: int) -> None:
     random = np.random.default_rng(count)
     seconds = {
         "gaussian": lambda: random.normal(0.4, 0.012, count),
@@ -46,7 +46,7 @@ def test_given_a_healthy_job_of_any_length_when_judged_then_it_stays_silent(shap
 
 
 @pytest.mark.parametrize("count", [2_000, 50_000])
-def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(count: int) -> None:
+def test_one_slow_step_in_60_makes_too_many_outliers(count: int) -> None:
     result = judge(batches(slow_every(steady(count), 60, 4.0)))
 
     assert result.status is Status.FIRED
@@ -57,7 +57,7 @@ def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(co
     assert result.worst == "algo-1/algo-1-905 TRAIN"
 
 
-def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_they_cost_fires() -> None:
+def test_one_slow_step_in_20_fires_by_its_time_cost() -> None:
     result = judge(batches(slow_every(steady(3_000), 20, 5.0)))
 
     assert result.status is Status.FIRED
@@ -68,15 +68,13 @@ def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_the
 
 
 @pytest.mark.parametrize(("factor", "status"), [(3.0, Status.OK), (3.5, Status.FIRED)])
-def test_given_slow_steps_when_their_share_is_about_slow_share_then_only_above_it_fires(
-    factor: float, status: Status
-) -> None:
+def test_slow_steps_fire_above_slow_share_only(factor: float, status: Status) -> None:
     # of 20 steps one costs (factor - 1) more than the median: 2 of 22 are 9.1 %, 2.5 of 22.5 are 11.1 %
     assert judge(batches(slow_every(np.full(2_100, 0.4), 20, factor))).status is status
 
 
 @pytest.mark.parametrize(("outliers", "status"), [(10, Status.OK), (11, Status.FIRED)])
-def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outliers: int, status: Status) -> None:
+def test_outliers_fire_above_n_outliers_only(outliers: int, status: Status) -> None:
     seconds = steady(1_100)
     seconds[150 : 150 + outliers * 80 : 80] = 1.4
 
@@ -87,9 +85,7 @@ def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outlier
 
 
 @pytest.mark.parametrize(("count", "status"), [(150, Status.WARMING_UP), (200, Status.WARMING_UP), (201, Status.OK)])
-def test_given_few_steps_when_judged_then_it_takes_more_than_100_after_the_first_100(
-    count: int, status: Status
-) -> None:
+def test_verdict_needs_over_100_steps_after_the_first_100(count: int, status: Status) -> None:
     result = judge(batches(steady(count), size=37), followed=False)
 
     assert result.status is status
@@ -98,7 +94,7 @@ def test_given_few_steps_when_judged_then_it_takes_more_than_100_after_the_first
         assert result.patience == f"{count}/200"
 
 
-def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_out() -> None:
+def test_first_100_slow_steps_are_left_out() -> None:
     seconds = steady(2_000)
     seconds[:100] = 30.0
 
@@ -108,7 +104,7 @@ def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_o
     assert result.plain_details["algo-1"]["series"][0]["step_stats"]["max"] < 0.6
 
 
-def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
+def test_early_ended_stream_has_no_verdict() -> None:
     ended = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=True)
 
     result = judge(batches(steady(150)), view=ended, followed=False)
@@ -136,7 +132,7 @@ def test_given_no_steps_when_judged_then_it_waits() -> None:
         ("custom_step", {"custom_step"}),
     ],
 )
-def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode: str | None, judged: set[str]) -> None:
+def test_only_the_selected_mode_is_judged(mode: str | None, judged: set[str]) -> None:
     parameters = StepOutlierParameters(mode=mode)
     streams = [batches(steady(400), mode=name) for name in (TRAIN, EVAL, "custom_step")]
 
@@ -145,20 +141,20 @@ def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode
     assert {item["mode"] for item in result.plain_details["algo-1"]["series"]} == judged
 
 
-def test_given_two_modes_of_different_pace_when_judged_then_neither_makes_outliers_of_the_other() -> None:
+def test_two_modes_of_different_pace_cause_no_outliers() -> None:
     result = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
 
     assert result.status is Status.OK
     assert result.plain_details["algo-1"]["series_judged"] == 2
 
 
-def test_given_one_slow_process_of_two_when_judged_then_it_is_named() -> None:
+def test_one_slow_process_of_two_is_named() -> None:
     slow = batches(slow_every(steady(2_000), 60, 4.0), process="algo-1-907")
 
     assert judge(batches(steady(2_000)), slow).worst == "algo-1/algo-1-907 TRAIN"
 
 
-def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire() -> None:
+def test_shorter_steps_are_reported_and_do_not_fire() -> None:
     seconds = steady(5_000)
     seconds[200::120] = 0.01
 
@@ -168,18 +164,18 @@ def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire(
     assert result.plain_details["algo-1"]["series"][0]["short_steps"] == 40
 
 
-def test_given_steps_of_equal_length_when_judged_then_none_is_an_outlier() -> None:
+def test_steps_of_equal_length_have_no_outlier() -> None:
     result = judge(batches(np.full(1_000, 0.25)))
 
     assert result.status is Status.OK
     assert (result.measured, result.plain_details["algo-1"]["series"][0]["stddev"]) == (0.0, 0.0)
 
 
-def test_given_steps_of_no_length_when_judged_then_nothing_is_divided_by_it() -> None:
+def test_steps_of_no_length_cause_no_division_by_zero() -> None:
     assert judge(batches(np.zeros(1_000))).status is Status.OK
 
 
-def test_given_durations_whose_squares_outgrow_64_bits_when_summed_then_the_deviation_is_exact() -> None:
+def test_deviation_is_exact_for_squares_beyond_64_bits() -> None:
     seconds = np.tile([60_000.0, 80_000.0], 5_000)
 
     series = folded(batches(seconds)).series[0]
@@ -190,7 +186,7 @@ def test_given_durations_whose_squares_outgrow_64_bits_when_summed_then_the_devi
     assert again.mean_us == 7e10
 
 
-def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
+def test_step_statistics_match_numpy() -> None:
     seconds = np.random.default_rng(5).lognormal(-1.0, 0.2, 5_000)
 
     details = judge(batches(seconds)).plain_details["algo-1"]["series"][0]
@@ -203,7 +199,7 @@ def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
         assert details["step_stats"][name] == pytest.approx(np.quantile(rest, quantile), rel=0.01)
 
 
-def test_given_slow_steps_when_listed_then_the_newest_32_of_all_processes_remain() -> None:
+def test_newest_32_slow_steps_of_all_processes_remain() -> None:
     streams = [batches(slow_every(steady(4_000, seed=seed), 60, 4.0), process=f"algo-1-{seed}") for seed in (901, 902)]
 
     slow = judge(*streams).plain_details["algo-1"]["slow_steps"]
@@ -216,19 +212,19 @@ def test_given_slow_steps_when_listed_then_the_newest_32_of_all_processes_remain
     assert all(item["duration"] > 1.2 for item in slow)
 
 
-def test_given_more_processes_than_there_is_room_for_when_judged_then_the_rest_is_counted_and_named() -> None:
+def test_processes_beyond_the_room_are_counted_and_named() -> None:
     names = [f"algo-1-{number:04d}" for number in range(MAX_SERIES + 3)]
     seconds = slow_every(steady(300), 60, 4.0)
     forwards = folded(*(batches(seconds, process=name) for name in names))
     backwards = folded(*(batches(seconds, process=name) for name in reversed(names)))
 
     result = judged(forwards)
-    assert result.reason.endswith("; 3 series were not judged, for want of room.")
+    assert result.reason.endswith("; 3 series were not judged: no room is left.")
     assert result.plain_details["algo-1"]["steps_not_judged"] == 900
     assert msgspec.msgpack.encode(forwards) == msgspec.msgpack.encode(backwards)
 
 
-def test_given_many_processes_of_widely_spread_steps_when_stored_then_the_state_stays_under_64_kib() -> None:
+def test_state_of_many_varied_processes_stays_under_64_kib() -> None:
     random = np.random.default_rng(2)
     streams = (
         batches(np.exp(random.uniform(-6.0, 6.0, 400)), process=f"algo-1-{number}") for number in range(MAX_SERIES)
@@ -240,23 +236,23 @@ def test_given_many_processes_of_widely_spread_steps_when_stored_then_the_state_
     assert all(len(series.durations.bins) <= 64 for series in state.series)
 
 
-def test_given_eight_healthy_processes_after_a_long_job_when_stored_then_the_state_is_small() -> None:
+def test_state_of_eight_healthy_processes_is_small() -> None:
     streams = (batches(steady(20_000, seed=number), process=f"algo-1-{number}") for number in range(8))
 
     assert len(msgspec.msgpack.encode(folded(*streams))) < 3_000
 
 
-def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> None:
+def test_reason_of_a_fire_has_the_numbers_of_the_job() -> None:
     seconds = np.full(1_300, 0.1)
     seconds[105::60] = 0.4
 
     assert judge(batches(seconds)).reason == (
-        "algo-1-905 TRAIN of algo-1: 20 of 1,200 steps took over 297 ms, more than the 10 that are plausible."
+        "algo-1-905 TRAIN of algo-1: 20 of 1,200 steps took over 298 ms, more than the 10 that are plausible."
     )
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
 
 
-def test_given_a_fire_when_reported_then_it_says_what_share_was_affected_and_what_was_lost() -> None:
+def test_fire_has_its_affected_and_lost_shares() -> None:
     seconds = np.full(2_100, 0.4)
     seconds[99::20] = 2.0
 
@@ -275,7 +271,7 @@ def test_given_no_fire_when_reported_then_there_is_no_advice() -> None:
     assert (result.advice, result.affected_share, result.wasted_share) == (None, None, None)
 
 
-def test_given_slow_steps_at_a_distance_when_it_fires_then_the_advice_names_it() -> None:
+def test_advice_names_the_distance_of_regular_slow_steps() -> None:
     assert (judge(batches(slow_every(np.full(2_000, 0.4), 60, 4.0))).advice or "").endswith("They come every 60 steps.")
     irregular = np.full(2_000, 0.4)
     irregular[np.random.default_rng(3).choice(np.arange(200, 2_000), 40, replace=False)] = 1.6
@@ -286,7 +282,7 @@ def test_given_slow_steps_at_a_distance_when_it_fires_then_the_advice_names_it()
     )
 
 
-def test_given_slow_steps_in_a_row_when_it_fires_then_no_distance_is_named() -> None:
+def test_slow_steps_in_a_row_name_no_distance() -> None:
     seconds = np.full(1_000, 0.4)
     seconds[300:330] = 4.0
 
@@ -298,7 +294,7 @@ def evaluated(*, slow: float, every: int = 12) -> Iterable[StepBatch]:
     return batches(slow_every(np.full(500, 0.4), every, slow), mode=EVAL)
 
 
-def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they_cost_little_of_it_all() -> None:
+def test_slow_steps_of_a_brief_mode_cost_little_overall() -> None:
     training = batches(np.full(20_000, 0.4))
 
     alone, beside = judge(evaluated(slow=6.0)), judge(training, evaluated(slow=6.0))
@@ -311,7 +307,7 @@ def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they
     )
 
 
-def test_given_slow_steps_of_one_mode_when_they_fire_then_what_they_cost_is_of_the_whole_process() -> None:
+def test_cost_of_one_slow_mode_is_a_share_of_the_whole_process() -> None:
     result = judge(batches(np.full(1_700, 0.4)), evaluated(slow=12.0))
 
     steps_s = 1_600 * 0.4 + 367 * 0.4 + 33 * 4.8
@@ -321,13 +317,13 @@ def test_given_slow_steps_of_one_mode_when_they_fire_then_what_they_cost_is_of_t
     assert result.reason.endswith(" of the time in steps (slow_share 10 %).")
 
 
-def test_given_another_process_when_slow_steps_fire_then_its_time_does_not_dilute_them() -> None:
+def test_time_of_another_process_does_not_dilute_slow_steps() -> None:
     slow = list(batches(slow_every(np.full(2_100, 0.4), 20, 5.0)))
 
     assert judge(slow, batches(np.full(20_000, 0.4), process="algo-1-906")).wasted_share == judge(slow).wasted_share
 
 
-def test_given_steps_that_are_a_part_of_the_time_when_they_fire_then_the_rest_was_paid_for_too() -> None:
+def test_cost_of_slow_steps_is_a_share_of_all_paid_time() -> None:
     seconds = slow_every(np.full(2_100, 0.4), 20, 5.0)
     first_step_at = VIEW.watermark_s - 4_000.0 if VIEW.watermark_s is not None else None
     paused = replace(VIEW, first_step_at=first_step_at)
@@ -338,3 +334,15 @@ def test_given_steps_that_are_a_part_of_the_time_when_they_fire_then_the_rest_wa
     assert judge(batches(seconds), view=replace(VIEW, first_step_at=VIEW.watermark_s)).wasted_share == pytest.approx(
         100 * 1.6 / (100 * 2.0 + 1_900 * 0.4), rel=0.02
     )
+
+
+@pytest.mark.parametrize("size", [30, 600])
+def test_reported_outliers_took_at_least_the_reported_time(size: int) -> None:
+    seconds = slow_every(np.random.default_rng(3).lognormal(-1.0, 0.4, 5_000), 60, 4.0)
+    facts = {fact.name: fact.value for fact in judge(batches(seconds, size=size)).facts}
+    counted = np.rint(1e6 * seconds)[100:]
+    limit = counted.mean() + DEFAULTS.stddev * counted.std()
+
+    above_us = round(1e6 * float(facts["outlier_above"]))
+    assert limit < above_us <= 1.03 * limit
+    assert facts["slow_steps"] == int((counted >= above_us).sum()) > 0

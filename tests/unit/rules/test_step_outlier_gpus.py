@@ -1,4 +1,4 @@
-"""StepOutlier against what the GPUs did meanwhile, and a last step that never ends."""
+"""StepOutlier against what the GPUs did in those steps, and a last step that never ends."""
 
 from dataclasses import replace
 
@@ -7,16 +7,16 @@ import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
 from tests.unit.rules.step_batches import DEFAULTS, RULE, START_US, VIEW, batches, folded, job_of, judge, slow_every
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import Status
+from trainguard.rules.framework_events import TimeTable
 from trainguard.rules.rule_inputs import NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier_text import StepOutlierKind
-from trainguard.rules.step_overlap import StepOverlap
-from trainguard.rules.time_table import TimeTable
+from trainguard.rules.step_outlier.series import StepOverlap
+from trainguard.rules.step_outlier.text import StepOutlierKind
 from trainguard.state.gpu_time import GpuTime
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
 
 START = START_US / 1e6
 SECONDS = slow_every(np.full(3_000, 0.1), 20, 30.0)
@@ -32,7 +32,7 @@ def system(*levels: float, until_s: float = LENGTH_S) -> tuple[NodeView, GpuTime
 
 
 def slow_beside(*levels: float) -> RuleResult:
-    """What is said of a process whose slow steps take more than half of its time, beside GPUs that are so busy."""
+    """What is said about a process whose slow steps take more than half of its time, beside GPUs that are so busy."""
     view, use = system(*levels)
     return judge(batches(SECONDS), system=view, use=use)
 
@@ -61,14 +61,14 @@ def test_given_slow_steps_when_gpus_work_on_then_nothing_fires(
     assert START + 10.0 <= (used[0].start or 0.0) < (used[0].end or 0.0) <= START + LENGTH_S
 
 
-def test_given_busy_gpus_when_told_then_it_says_why_nothing_fires() -> None:
+def test_busy_gpus_say_why_nothing_fires() -> None:
     assert slow_beside(97.0).reason.endswith(
-        " The least busy GPU that algo-1 uses, gpu0, was 97 % busy meanwhile: the process handed out work ahead, and "
+        " The least busy GPU that algo-1 uses, gpu0, was 97 % busy then: the process handed out work ahead, and "
         "its slow steps hardly kept the GPUs waiting."
     )
 
 
-def test_given_few_slow_steps_when_gpus_idle_for_less_than_they_took_then_it_is_ok() -> None:
+def test_few_slow_steps_costing_less_gpu_time_are_ok() -> None:
     seconds = slow_every(np.full(3_000, 0.1), 60, 10.0)
     (busy, use), (idle, less) = system(99.0), system(80.0)
 
@@ -76,7 +76,7 @@ def test_given_few_slow_steps_when_gpus_idle_for_less_than_they_took_then_it_is_
     assert judge(batches(seconds), system=idle, use=less).kind == StepOutlierKind.TOO_MANY
 
 
-def test_given_steps_ahead_of_the_samples_when_judged_then_it_waits() -> None:
+def test_steps_ahead_of_the_samples_are_waited_for() -> None:
     view, _ = system(50.0)
     facts = NodeFacts("algo-1", view, framework=VIEW, collected={RULE.name: folded(batches(SECONDS))})
 
@@ -88,7 +88,7 @@ def test_given_steps_ahead_of_the_samples_when_judged_then_it_waits() -> None:
     assert (ended.status, ended.kind) == (Status.FIRED, StepOutlierKind.TOO_SLOW)
 
 
-def test_given_a_last_step_that_never_ends_when_judged_then_it_is_no_slow_step() -> None:
+def test_last_step_that_never_ends_is_no_slow_step() -> None:
     state = folded(batches(np.full(1_000, 0.1)), followed=False)
     begun = np.array([START_US + 100_000_000])
     hung = StepBatch("algo-1-905", "Step:ModeKeys.TRAIN", begun, np.array([900_000_000]), ("1000",))
@@ -115,7 +115,7 @@ def test_given_a_last_step_that_never_ends_when_judged_then_it_is_no_slow_step()
         (None, "No recorded event takes a clearly larger share of the slow steps than of the others. Look in the log "),
     ],
 )
-def test_given_what_lay_in_slow_steps_when_told_then_the_advice_is_of_it(event: str | None, advice: str) -> None:
+def test_advice_is_about_the_events_in_slow_steps(event: str | None, advice: str) -> None:
     state = folded(batches(SECONDS))
     if event is not None:
         state.overlap = StepOverlap(1_000, 1_000, TimeTable([event], [600]), TimeTable([event], [10]))
@@ -127,6 +127,6 @@ def test_given_what_lay_in_slow_steps_when_told_then_the_advice_is_of_it(event: 
     assert ("checkpoint" in said.lower()) is (event == "Checkpoint")
 
 
-def test_given_its_findings_when_claims_are_read_then_they_are_of_slow_steps() -> None:
+def test_claims_of_findings_are_of_slow_steps() -> None:
     assert set(RULE.spec.claims) == {StepOutlierKind.TOO_MANY, StepOutlierKind.TOO_SLOW}
     assert RULE.spec.claims[StepOutlierKind.TOO_MANY][0] is Bucket.CHECKPOINT

@@ -2,9 +2,8 @@ import pytest
 
 from tests.support import framework_traces
 from tests.unit.rules.step_batches import DEFAULTS, RULE, batches, judged, steady
-from trainguard.rules.step_overlap import StepOverlap
-from trainguard.rules.step_series import MAX_SERIES
-from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.rules.step_outlier.series import MAX_SERIES, StepOverlap
 
 
 def timeline_of_steps(first: int, *, every: int, culprit_s: float) -> FrameworkEvents:
@@ -22,7 +21,7 @@ def timeline_of_steps(first: int, *, every: int, culprit_s: float) -> FrameworkE
     return framework_traces.read(events)
 
 
-def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compared_with_ordinary_steps() -> None:
+def test_overlap_of_events_is_compared_with_ordinary_steps() -> None:
     state = RULE.state_type()
     for first in range(0, 600, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
@@ -44,7 +43,7 @@ def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compar
     )
 
 
-def test_given_no_slow_step_when_judged_then_there_is_nothing_to_compare() -> None:
+def test_missing_slow_step_leaves_nothing_to_compare() -> None:
     state = RULE.state_type()
     for first in range(0, 600, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=0.0), DEFAULTS)
@@ -55,7 +54,7 @@ def test_given_no_slow_step_when_judged_then_there_is_nothing_to_compare() -> No
     assert framework["ordinary_steps_s"] == pytest.approx(0.4 * 420)
 
 
-def test_given_events_with_names_without_end_when_stored_then_the_comparison_stays_bounded() -> None:
+def test_comparison_of_endless_event_names_is_bounded() -> None:
     state = RULE.state_type()
     for first in range(0, 900, 60):
         events = [
@@ -75,7 +74,7 @@ def test_given_events_with_names_without_end_when_stored_then_the_comparison_sta
     assert state.overlap.slow.other_us > 0
 
 
-def test_given_more_processes_than_there_is_room_for_when_events_are_compared_then_the_comparison_is_given_up() -> None:
+def test_too_many_processes_give_up_the_event_comparison() -> None:
     state = RULE.state_type()
     for first in range(0, 300, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
@@ -90,9 +89,7 @@ def test_given_more_processes_than_there_is_room_for_when_events_are_compared_th
 
 
 @pytest.mark.parametrize(("slow_share", "named"), [(0.55, False), (0.65, True)])
-def test_given_an_event_that_grows_when_it_fires_then_it_is_named_from_ten_points_on(
-    slow_share: float, named: bool
-) -> None:
+def test_event_that_grows_by_ten_points_is_named_in_the_fire(slow_share: float, named: bool) -> None:
     state = RULE.state_type()
     for first in range(0, 600, 60):
         events = []

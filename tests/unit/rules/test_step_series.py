@@ -1,4 +1,4 @@
-"""What is remembered of steps, and what is said of slow ones, on its bounds."""
+"""What is remembered of steps, and what is said about slow ones, on its bounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,14 +9,13 @@ import pytest
 
 from tests.support import framework_traces
 from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN, VIEW, batches, folded, judge, judged
-from trainguard.records import Status
-from trainguard.rules.framework_loop import ProcessLoop, loop_of
-from trainguard.rules.step_outlier import OUTLIERS, StepOutlierParameters
-from trainguard.rules.step_overlap import StepOverlap
-from trainguard.rules.step_series import SlowStep, StepSeries
-from trainguard.rules.time_table import TimeTable
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.rules.framework_events import TimeTable
+from trainguard.rules.overall_framework_metrics.loop import ProcessLoop, loop_of
+from trainguard.rules.step_outlier.rule import OUTLIERS, StepOutlierParameters
+from trainguard.rules.step_outlier.series import SlowStep, StepOverlap, StepSeries
 
 
 def distinct_us(count: int) -> list[float]:
@@ -45,21 +44,19 @@ def slow_at(numbers: Sequence[str]) -> str:
         (["10", "20", "30", "40", "?"], ""),
     ],
 )
-def test_given_slow_steps_when_four_of_five_keep_a_distance_then_it_is_named(numbers: list[str], said: str) -> None:
+def test_distance_kept_by_four_of_five_slow_steps_is_named(numbers: list[str], said: str) -> None:
     assert slow_at(numbers) == said
 
 
 @pytest.mark.parametrize(("squares_high", "deviation_us"), [(0, 0.0), (1, 2.0**30), (4, 2.0**31)])
-def test_given_a_series_that_was_stored_when_read_then_its_sum_of_squares_is_counted_in_parts_of_2_to_the_62(
-    squares_high: int, deviation_us: float
-) -> None:
+def test_stored_sum_of_squares_is_in_parts_of_2_to_the_62(squares_high: int, deviation_us: float) -> None:
     series = StepSeries("p", TRAIN, steps=4, total_us=0, squares_high=squares_high)
     assert series.deviation_us == deviation_us
     series.add([2**31] * 2)
     assert (series.squares_high, series.squares_low) == (squares_high + 2, 0)
 
 
-def test_given_steps_when_added_then_the_shortest_and_the_longest_are_known() -> None:
+def test_shortest_and_longest_of_added_steps_are_known() -> None:
     series = StepSeries("p", TRAIN)
     for durations, bounds in (([5, 9], (5, 9)), ([7], (5, 9)), ([3, 4], (3, 9)), ([12], (3, 12))):
         series.add(durations)
@@ -75,20 +72,20 @@ def numbered(count: int, slow: Sequence[int], *, number: str = "7" * 25) -> Step
 
 
 @pytest.mark.parametrize(("count", "noted"), [(200, 0), (202, 1)])
-def test_given_a_slow_step_when_a_hundred_steps_or_fewer_are_known_then_it_is_not_noted(count: int, noted: int) -> None:
+def test_slow_step_is_noted_only_after_a_hundred_steps(count: int, noted: int) -> None:
     state = folded([numbered(count, [150])])
     assert [step.number for step in state.series[0].slow] == ["7" * 20] * noted
     assert (state.series[0].dropped, state.series[0].steps) == (100, count - 100)
 
 
-def test_given_steps_that_come_one_by_one_when_the_first_hundred_are_over_then_the_next_counts() -> None:
+def test_first_single_step_after_the_hundred_counts() -> None:
     durations = [500_000] * 100 + [700_000, 900_000]
     parts = [StepBatch("algo-1-905", TRAIN, np.array([START_US]), np.array([each]), ("1",)) for each in durations]
     series = folded(parts).series[0]
     assert (series.dropped, series.steps, series.shortest_us, series.longest_us) == (100, 2, 700_000, 900_000)
 
 
-def test_given_durations_beyond_reason_when_counted_then_they_are_cut_off() -> None:
+def test_unreasonable_durations_are_clipped() -> None:
     durations = np.full(202, 500_000)
     durations[150], durations[151] = -5, 10**15
     series = folded([replace(numbered(202, []), durations_us=durations)]).series[0]
@@ -96,17 +93,13 @@ def test_given_durations_beyond_reason_when_counted_then_they_are_cut_off() -> N
 
 
 @pytest.mark.parametrize(("count", "level"), [(256, 0), (257, 1)])
-def test_given_steps_of_every_duration_when_they_need_more_bins_than_there_are_then_bins_are_joined(
-    count: int, level: int
-) -> None:
+def test_step_bins_are_joined_beyond_their_limit(count: int, level: int) -> None:
     series = folded(batches(np.array([1.0] * 100 + [each / 1e6 for each in distinct_us(count)]))).series[0]
     assert (series.durations.total, series.durations.level) == (count, level)
 
 
 @pytest.mark.parametrize(("processes", "bins"), [(32, 256), (33, 248), (64, 128), (128, 64)])
-def test_given_many_processes_when_each_has_steps_of_every_duration_then_they_share_the_bins(
-    processes: int, bins: int
-) -> None:
+def test_many_processes_share_the_bins(processes: int, bins: int) -> None:
     state = folded(*(batches(np.array([1.0]), process=f"p-{number:03d}") for number in range(processes)))
     for extra, level in ((0, 0), (1, 1)):
         seconds = np.array([1.0] * 99 + [each / 1e6 for each in distinct_us(bins + extra)])
@@ -117,9 +110,7 @@ def test_given_many_processes_when_each_has_steps_of_every_duration_then_they_sh
 
 
 @pytest.mark.parametrize(("processes", "judged", "refused"), [(128, 128, 0), (129, 128, 1)])
-def test_given_processes_when_there_are_more_than_128_then_the_last_by_name_are_refused_with_their_steps(
-    processes: int, judged: int, refused: int
-) -> None:
+def test_last_processes_by_name_beyond_128_are_refused(processes: int, judged: int, refused: int) -> None:
     names = [f"p-{number:03d}" for number in range(processes)]
     for order in (names, names[::-1]):
         state = folded(*(batches(np.full(105, 0.5), process=name) for name in order))
@@ -128,7 +119,7 @@ def test_given_processes_when_there_are_more_than_128_then_the_last_by_name_are_
 
 
 @pytest.mark.parametrize(("extra", "said"), [(255, "; 255 series"), (256, "; 256 or more "), (300, "; 256 or more ")])
-def test_given_hundreds_of_refused_processes_when_told_then_256_are_counted(extra: int, said: str) -> None:
+def test_hundreds_of_refused_processes_are_counted_to_256(extra: int, said: str) -> None:
     state = folded(*(batches(np.full(201, 0.5), process=f"a-{number}") for number in range(2)))
     for number in range(126 + extra):
         for batch in batches(np.array([0.5]), process=f"p-{number:03d}"):
@@ -136,7 +127,7 @@ def test_given_hundreds_of_refused_processes_when_told_then_256_are_counted(extr
     assert said in judged(state).reason
 
 
-def test_given_a_series_that_was_refused_when_more_is_slow_then_nothing_is_noted_any_more() -> None:
+def test_refused_series_notes_no_more_slow_steps() -> None:
     state = folded([numbered(300, [150])], batches(np.array([0.5]), process="b"))
     state.refused = [1]
     for batch in [numbered(10, [3])]:
@@ -146,13 +137,13 @@ def test_given_a_series_that_was_refused_when_more_is_slow_then_nothing_is_noted
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.0, Status.FIRED), (100.0, Status.OK)])
-def test_given_a_slow_share_of_nothing_when_steps_are_slow_then_any_loss_fires(share: float, status: Status) -> None:
+def test_slow_share_of_zero_fires_on_any_loss(share: float, status: Status) -> None:
     seconds = np.full(1_100, 0.5)
     seconds[[200, 300, 400]] = 8.0
     assert judge(batches(seconds), parameters=StepOutlierParameters(slow_share=share)).status is status
 
 
-def test_given_two_processes_when_neither_or_both_fire_then_the_one_closer_to_a_limit_speaks() -> None:
+def test_process_closest_to_a_limit_speaks() -> None:
     def process(name: str, slow: int, factor: float) -> list[StepBatch]:
         seconds = np.full(1_100, 0.5)
         seconds[150 : 150 + 40 * slow : 40] *= factor
@@ -172,7 +163,7 @@ def test_given_two_processes_when_neither_or_both_fire_then_the_one_closer_to_a_
     assert judge(few, more, parameters=StepOutlierParameters(slow_share=0.0)).worst == "algo-1/b TRAIN"
 
 
-def test_given_processes_of_two_modes_when_more_than_16_series_are_judged_then_16_are_reported() -> None:
+def test_details_report_16_of_more_series() -> None:
     streams = [
         batches(np.full(210, 0.5), process=f"p-{number}", mode=mode) for number in range(9) for mode in (TRAIN, EVAL)
     ]
@@ -180,7 +171,7 @@ def test_given_processes_of_two_modes_when_more_than_16_series_are_judged_then_1
     assert (len(details["series"]), details["series_judged"]) == (16, 18)
 
 
-def test_given_events_of_slow_and_other_steps_when_compared_then_16_differ_most_and_shares_are_of_each_kind() -> None:
+def test_sixteen_events_that_differ_most_have_shares_by_kind() -> None:
     names = [f"op-{number:02d}" for number in range(20)]
     slow = TimeTable(names, [1_000 + number for number in range(20)], 5_000)
     ordinary = TimeTable(["op-19", "z"], [4_000, 2_000])
@@ -192,7 +183,7 @@ def test_given_events_of_slow_and_other_steps_when_compared_then_16_differ_most_
     assert StepOverlap(0, 200_000, slow, ordinary).compared() == []
 
 
-def test_given_events_that_shrink_or_stay_when_asked_which_grows_then_none_does() -> None:
+def test_events_that_shrink_or_stay_do_not_grow() -> None:
     alike = TimeTable(["a", "b"], [1_000, 2_000])
     assert StepOverlap(10_000, 10_000, alike, alike).most_grown() is None
     shrinks = StepOverlap(10_000, 10_000, TimeTable(["a"], [1_000]), alike)
@@ -201,9 +192,7 @@ def test_given_events_that_shrink_or_stay_when_asked_which_grows_then_none_does(
 
 
 @pytest.mark.parametrize(("count", "kept"), [(64, 64), (65, 64)])
-def test_given_operators_beside_slow_steps_when_there_are_more_than_64_then_the_largest_are_kept(
-    count: int, kept: int
-) -> None:
+def test_largest_64_operators_beside_slow_steps_are_kept(count: int, kept: int) -> None:
     state = folded(batches(np.full(300, 0.4)))
     events = [
         framework_traces.event("cpu_functions", f"op{number}", 0.0, 0.5 + number / 1_000.0, tid=number)
@@ -216,7 +205,7 @@ def test_given_operators_beside_slow_steps_when_there_are_more_than_64_then_the_
 
 
 @pytest.mark.parametrize(("grown", "named"), [(10.0, True), (9.99, False)])
-def test_given_an_event_that_grows_when_it_is_by_ten_points_then_the_advice_names_it(grown: float, named: bool) -> None:
+def test_advice_names_an_event_that_grows_by_ten_points(grown: float, named: bool) -> None:
     state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
     state.overlap = StepOverlap(
         1_000_000, 1_000_000, TimeTable(["a"], [round(300_000 + grown * 10_000)]), TimeTable(["a"], [300_000])
@@ -224,7 +213,7 @@ def test_given_an_event_that_grows_when_it_is_by_ten_points_then_the_advice_name
     assert (judged(state).advice or "").startswith("Look at it: a takes 40 %" if named else "No recorded event")
 
 
-def test_given_steps_when_reported_then_times_are_in_seconds_to_the_microsecond() -> None:
+def test_step_times_are_in_seconds_to_the_microsecond() -> None:
     state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
     state.overlap = StepOverlap(3_000_001, 5_000_007, TimeTable(["a"], [1_000]), TimeTable(["a"], [1_000]))
     details = judged(state).plain_details["algo-1"]
@@ -244,7 +233,7 @@ def test_given_steps_when_reported_then_times_are_in_seconds_to_the_microsecond(
     assert (last["start"], last["duration"]) == (START_US / 1e6 + 1_045 * 0.5 + 54 * 4.0, 4.0)
 
 
-def test_given_steps_of_microseconds_when_it_fires_then_shares_are_of_all_of_slow_steps_and_of_what_is_lost() -> None:
+def test_shares_of_microsecond_steps_are_exact_when_it_fires() -> None:
     seconds = np.where(np.arange(1_100) % 20 == 19, 150e-6, 50e-6)
     result = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0))
     assert result.status is Status.FIRED
@@ -258,9 +247,7 @@ def test_given_steps_of_microseconds_when_it_fires_then_shares_are_of_all_of_slo
     assert judge(batches(seconds), parameters=on_the_limit).status is Status.OK
 
 
-def test_given_a_slow_share_of_nothing_when_two_processes_fire_then_a_loss_of_a_percent_weighs_more_than_outliers() -> (
-    None
-):
+def test_loss_outweighs_outliers_at_a_slow_share_of_zero() -> None:
     long, slow = np.full(1_100, 0.5), np.full(1_100, 0.5)
     long[110::50] = 0.9
     slow[300] = 8.0
@@ -269,9 +256,7 @@ def test_given_a_slow_share_of_nothing_when_two_processes_fire_then_a_loss_of_a_
 
 
 @pytest.mark.parametrize(("known", "admitted"), [(127, True), (128, False)])
-def test_given_training_loops_of_a_node_when_there_are_128_then_no_other_is_admitted(
-    known: int, admitted: bool
-) -> None:
+def test_no_training_loop_is_admitted_beyond_128_per_node(known: int, admitted: bool) -> None:
     loops = [ProcessLoop(f"p-{number}") for number in range(known)]
     assert (loop_of(loops, "another") is not None) is admitted
     assert loop_of(loops, "p-7") is loops[7]
@@ -279,16 +264,12 @@ def test_given_training_loops_of_a_node_when_there_are_128_then_no_other_is_admi
 
 
 @pytest.mark.parametrize(("factor", "noted"), [(2.5, 32), (1.96, 0)])
-def test_given_steps_over_twice_the_median_when_they_are_no_outliers_then_they_are_noted_all_the_same(
-    factor: float, noted: int
-) -> None:
+def test_steps_over_twice_the_median_are_noted_as_slow_anyway(factor: float, noted: int) -> None:
     state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 0.5 * factor, 0.5)))
     assert len(state.series[0].slow) == noted
 
 
-def test_given_outliers_that_are_too_many_and_cost_too_much_when_it_fires_then_their_number_is_what_is_measured() -> (
-    None
-):
+def test_measure_is_the_number_if_number_and_cost_are_too_high() -> None:
     seconds = np.full(1_100, 0.5)
     seconds[150 : 150 + 40 * 12 : 40] *= 8.0
     result = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0))

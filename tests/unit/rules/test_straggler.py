@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainguard.records import Status
-from trainguard.rules.rank_pace import PaceState
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.straggler import Straggler, StragglerParameters, median_of_others
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
+from trainguard.rules.straggler.pace import PaceState
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters, median_of_others
 
 START_S = 1_700_000_100
 STEP_MS, FORWARD_MS, WAIT_MS = 1_000, 300, 20
@@ -57,6 +57,7 @@ def judge(
     per_node: int = 4,
     extra: Callable[[int, int], list[dict[str, Any]]] = lambda *_: [],
     parameters: StragglerParameters | None = None,
+    started_s: float = 0.0,
 ) -> RuleResult:
     states: dict[str, PaceState] = {}
     rule, given = Straggler(), parameters or StragglerParameters()
@@ -74,7 +75,7 @@ def judge(
         )
         for node, state in states.items()
     }
-    view = JobView(float(START_S), None, float(START_S), True, True, closed=False, nodes=nodes)
+    view = JobView(START_S + started_s, None, float(START_S), True, True, closed=False, nodes=nodes)
     return rule.judge(view, given)
 
 
@@ -89,49 +90,52 @@ def test_given_equal_ranks_when_judged_then_none_is_slow() -> None:
 
 
 @pytest.mark.parametrize(("forward_ms", "status"), [(580, Status.OK), (581, Status.FIRED)])
-def test_given_a_rank_with_longer_forward_passes_when_a_quarter_is_the_threshold_then_only_more_fires(
-    forward_ms: int, status: Status
-) -> None:
+def test_longer_forward_passes_fire_above_the_threshold_only(forward_ms: int, status: Status) -> None:
     assert judge(forward=lambda rank, _: forward_ms if rank == 2 else 460).status is status
 
 
-def test_given_a_slow_rank_when_judged_then_it_is_named_with_its_work_and_what_the_others_lose() -> None:
+def test_slow_rank_is_named_with_its_work_and_the_others_loss() -> None:
     said = judge(forward=slow(2, 600))
     assert said.reason.startswith(
         "algo-1-rank2 is slow: from 2023-11-14 22:25 to 22:40 UTC its own work in a step took 620 ms, 93.8 % longer "
         "than its peers' 320 ms"
     )
-    assert "3 ranks waited for it in each step of 1 s" in said.reason
+    assert "3 ranks waited for it in each step of 1.02 s" in said.reason
     assert said.worst == "algo-1/rank2"
     assert said.wasted_share == pytest.approx(0.3 * 50 / 60, rel=0.02)
     assert "clocks" in (said.advice or "")
 
 
-def test_given_a_rank_that_waits_for_data_when_judged_then_its_loading_is_to_blame() -> None:
+def test_rank_waiting_for_data_has_its_loading_to_blame() -> None:
     said = judge(wait=lambda rank, _: 145 if rank == 1 else WAIT_MS, forward=lambda *_: 100)
     assert said.status is Status.FIRED
     assert "most of it in waits for data" in said.reason
     assert "data loading" in (said.advice or "")
 
 
-def test_given_a_node_whose_ranks_are_all_slow_when_judged_then_the_node_is_named() -> None:
+def test_node_with_only_slow_ranks_is_named() -> None:
     said = judge(6, per_node=2, forward=lambda rank, _: 500 if rank in {2, 3} else FORWARD_MS)
     assert said.reason.startswith("Every rank of algo-2 is slow")
     assert "of algo-2" in (said.advice or "")
 
 
-def test_given_a_small_part_of_the_step_when_a_rank_needs_twice_as_long_then_nobody_waits_for_long() -> None:
+def test_doubled_small_part_of_the_step_delays_nobody() -> None:
     assert judge(forward=lambda rank, _: 180 if rank == 0 else 90, wait=lambda *_: 1).status is Status.OK
 
 
-def test_given_a_rank_that_is_slow_late_when_judged_then_three_blocks_of_it_are_waited_for() -> None:
+def test_late_slow_rank_is_named_after_three_blocks() -> None:
     assert judge(minutes=38, forward=slow(1, 600, since=25)).status is Status.OK
     said = judge(minutes=45, forward=slow(1, 600, since=25))
     assert said.status is Status.FIRED
     assert said.onset == pytest.approx(START_S + 60.0 * 25.0, abs=300.0)
 
 
-def test_given_an_evaluation_on_one_rank_when_judged_then_it_is_no_work_of_its_steps() -> None:
+def test_a_rank_slow_from_the_start_is_slow_since_the_job() -> None:
+    said = judge(forward=slow(2, 600), minutes=20, started_s=17.0)
+    assert said.onset == START_S + 17.0
+
+
+def test_evaluation_on_one_rank_is_no_work_of_its_steps() -> None:
     def evaluated(rank: int, minute: int) -> list[dict[str, Any]]:
         at = 60_000 * minute + 1_200 * 49 + 1_155
         return [event("Forward-SubModuleInternal", at, 30)] * 9 if rank == 0 else []
@@ -139,7 +143,7 @@ def test_given_an_evaluation_on_one_rank_when_judged_then_it_is_no_work_of_its_s
     assert judge(extra=evaluated).status is Status.OK
 
 
-def test_given_times_on_the_gpu_when_they_are_longer_than_the_calls_then_they_count() -> None:
+def test_gpu_times_longer_than_the_calls_count() -> None:
     def on_gpu(rank: int, minute: int) -> list[dict[str, Any]]:
         length = 700 if rank == 3 else 350
         return [
@@ -155,18 +159,18 @@ def test_given_one_rank_when_judged_then_there_are_no_peers() -> None:
     assert judge(1).status is Status.NOT_APPLICABLE
 
 
-def test_given_a_young_job_when_judged_then_it_says_how_much_is_missing() -> None:
+def test_young_job_says_how_much_is_missing() -> None:
     said = judge(minutes=12)
     assert (said.status, said.patience) == (Status.WARMING_UP, "2/3")
 
 
-def test_given_no_framework_metrics_when_judged_then_the_rule_does_not_apply() -> None:
+def test_missing_framework_metrics_make_the_rule_inapplicable() -> None:
     view = JobView(float(START_S), None, None, False, False, closed=False)
     assert Straggler().judge(view, StragglerParameters()).status is Status.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8])
-def test_given_values_when_the_median_of_the_others_is_taken_then_it_is_that_without_each(size: int) -> None:
+def test_median_of_the_others_leaves_out_each_value_itself(size: int) -> None:
     values = np.random.default_rng(size).integers(0, 5, size).astype(np.float64)
     expected = [float(np.median(np.delete(values, index))) for index in range(size)]
     assert median_of_others(values).tolist() == expected

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from trainguard.records import Status
-from trainguard.rules.rank_pace import Pace, PaceState, ProcessPace
+from trainguard.core.records import Status
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.straggler import Straggler, StragglerParameters
+from trainguard.rules.straggler.pace import Pace, PaceState, ProcessPace
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 
 FIRST = 5_000_000
 BLOCK_S = 300.0
@@ -67,7 +67,7 @@ def steady(own_ms: int, wait_ms: int = 0, *, step_ms: int = 1_000) -> ProcessPac
         (126, 200, 25.0, Status.FIRED),
     ],
 )
-def test_given_a_rank_on_a_bound_when_judged_then_it_is_slow_above_the_threshold_from_a_tenth_of_the_step_on(
+def test_slow_rank_exceeds_threshold_and_a_tenth_of_the_step(
     own_ms: int, step_ms: int, slower: float, status: Status
 ) -> None:
     said = judge(beside(steady(own_ms, step_ms=step_ms), step_ms=step_ms), slower=slower)
@@ -77,9 +77,7 @@ def test_given_a_rank_on_a_bound_when_judged_then_it_is_slow_above_the_threshold
 
 
 @pytest.mark.parametrize(("wait_ms", "by_waits"), [(109, False), (110, True)])
-def test_given_a_rank_whose_waits_are_half_of_what_it_takes_longer_when_judged_then_its_data_are_to_blame(
-    wait_ms: int, by_waits: bool
-) -> None:
+def test_waits_of_half_the_delay_put_the_blame_on_data(wait_ms: int, by_waits: bool) -> None:
     said = judge(beside(steady(300, wait_ms), others=(100, 10)))
     assert ("most of it in waits for data" in said.reason) is by_waits
     assert (said.advice or "").startswith("Give algo-2-0 on algo-2" if by_waits else "Look at clocks")
@@ -94,29 +92,25 @@ def test_given_a_rank_whose_waits_are_half_of_what_it_takes_longer_when_judged_t
         ([None, (300, 0), (300, 0)], Status.WARMING_UP),
     ],
 )
-def test_given_a_rank_when_one_block_is_not_slow_or_not_there_then_it_is_no_straggler(
-    blocks: list[Work | None], status: Status
-) -> None:
+def test_rank_with_a_fast_or_missing_block_is_no_straggler(blocks: list[Work | None], status: Status) -> None:
     assert judge(beside(process(*blocks))).status is status
 
 
 @pytest.mark.parametrize(
     ("lasting_s", "patience"), [(0.5, "1/1"), (900.0, "3/3"), (901.0, "3/4"), (3_600.0, "3/12"), (9_000.0, "3/12")]
 )
-def test_given_a_time_when_it_is_counted_in_blocks_then_begun_ones_count_up_to_an_hour(
-    lasting_s: float, patience: str
-) -> None:
+def test_lasting_time_counts_started_blocks_up_to_an_hour(lasting_s: float, patience: str) -> None:
     said = judge(beside(steady(300)), lasting_s=lasting_s)
     assert said.patience == patience
     assert said.status is (Status.FIRED if patience in {"1/1", "3/3"} else Status.WARMING_UP)
 
 
-def test_given_one_block_when_it_is_waited_for_then_it_is_told_in_the_singular() -> None:
+def test_single_awaited_block_is_shown_in_the_singular() -> None:
     few = job({"algo-1": {f"algo-1-{number}": process((100, 0), steps=19) for number in range(2)}})
     assert judge(few, lasting_s=300.0).reason == "2 ranks have 0 of the 1 block of 5 min that a verdict takes."
 
 
-def test_given_slow_ranks_when_told_then_four_are_named_and_the_others_counted() -> None:
+def test_four_slow_ranks_are_named_and_the_others_counted() -> None:
     def of(slow: int, fast: int) -> str:
         ranks = {f"algo-1-{number}": steady(300 if number < slow else 100) for number in range(slow + fast)}
         return judge(job({"algo-1": ranks})).reason
@@ -127,7 +121,7 @@ def test_given_slow_ranks_when_told_then_four_are_named_and_the_others_counted()
     assert of(1, 1).endswith("; 1 rank waited for it in each step of 1 s.")
 
 
-def test_given_all_ranks_of_a_node_when_they_are_slow_then_the_node_is_named_and_else_a_rank() -> None:
+def test_node_is_named_only_if_all_of_its_ranks_are_slow() -> None:
     def of(*slow: str, single: bool = False) -> str:
         names = {"algo-1": ["a", "b"], "algo-2": ["c"] if single else ["c", "d"], "algo-3": ["e", "f", "g"]}
         nodes = {
@@ -155,7 +149,7 @@ def test_given_all_ranks_of_a_node_when_they_are_slow_then_the_node_is_named_and
         (None, FIRST * BLOCK_S, None, None),
     ],
 )
-def test_given_a_straggler_when_it_is_known_what_was_paid_for_then_it_cost_what_the_others_waited(
+def test_cost_of_a_straggler_is_the_paid_wait_of_the_others(
     started_at: float | None, through: float | None, system_through: float | None, share: float | None
 ) -> None:
     nodes = {"algo-1": {f"algo-1-{number}": steady(300 if number == 2 else 100) for number in range(4)}}
@@ -163,21 +157,21 @@ def test_given_a_straggler_when_it_is_known_what_was_paid_for_then_it_cost_what_
     assert said.wasted_share == share
 
 
-def test_given_a_rank_that_was_fast_before_when_it_is_slow_then_its_onset_is_its_first_slow_block() -> None:
+def test_onset_of_a_late_slow_rank_is_its_first_slow_block() -> None:
     late = process((300, 0), (100, 0), (300, 0), (300, 0), (300, 0))
     fast = {f"algo-1-{number}": process(*[(100, 0)] * 5) for number in range(3)}
     said = judge(job({"algo-1": {**fast, "algo-1-9": late}}))
     assert said.onset == (FIRST + 2) * BLOCK_S
 
 
-def test_given_a_rank_that_was_faster_over_the_whole_job_when_it_is_slow_now_then_nothing_was_lost_yet() -> None:
+def test_rank_faster_over_the_whole_job_has_lost_nothing_yet() -> None:
     late = process(*[(10, 0)] * 6, *[(300, 0)] * 3)
     others = {f"algo-1-{number}": process(*[(200, 0)] * 9) for number in range(3)}
     said = judge(job({"algo-1": {**others, "algo-1-9": late}}))
     assert (said.status, said.wasted_share) == (Status.FIRED, 0.0)
 
 
-def test_given_many_ranks_when_details_are_asked_for_then_the_slowest_256_are_shown() -> None:
+def test_slowest_256_ranks_are_in_the_details() -> None:
     ranks = {f"algo-1-{number:03}": steady(100 + number) for number in range(258)}
     said = judge(job({"algo-1": ranks}), slower=250.0)
     shown = said.plain_details["processes"]
@@ -192,7 +186,7 @@ def test_given_many_ranks_when_details_are_asked_for_then_the_slowest_256_are_sh
     assert judge(job({"algo-1": ranks}, detailed=False)).plain_details == {"processes": {}}
 
 
-def test_given_a_job_when_framework_metrics_are_awaited_then_peers_are_missing_and_else_the_metrics() -> None:
+def test_awaited_framework_metrics_make_peers_the_missing_part() -> None:
     def of(*, seen: bool, expected: bool) -> str:
         return judge(JobView(0.0, None, None, expected, seen, False, {})).reason
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import replay, series
-from trainguard.records import Status
-from trainguard.rules.batch_size import BatchSize, BatchSizeParameters
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.core.records import Status
+from trainguard.rules.batch_size.rule import BatchSize, BatchSizeParameters
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, CPUBottleneckParameters
 
 
-def test_given_a_bottlenecked_node_when_judged_then_the_counts_that_pool_are_those_of_its_share() -> None:
+def test_pooled_counts_of_a_node_are_those_of_its_share() -> None:
     gpu = np.where(np.arange(2_400) % 4 == 0, 90.0, 5.0)
     result = replay(CPUBottleneck(), CPUBottleneckParameters(), series(gpu, cpu=95.0)).results[-1]
 
@@ -21,9 +21,7 @@ def test_given_a_bottlenecked_node_when_judged_then_the_counts_that_pool_are_tho
 
 
 @pytest.mark.parametrize(("memory", "confidence"), [(10.0, 4.0 / 7.0), (56.0, 0.2)])
-def test_given_a_node_with_low_gpus_when_judged_then_batch_size_is_as_sure_as_the_nearest_threshold_is_far(
-    memory: float, confidence: float
-) -> None:
+def test_confidence_is_the_distance_to_the_nearest_threshold(memory: float, confidence: float) -> None:
     node = series(np.full(2_400, 30.0), cpu=40.0, gpu_memory=np.full(2_400, memory))
     result = replay(BatchSize(), BatchSizeParameters(), node).results[-1]
 

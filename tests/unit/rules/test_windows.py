@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainguard.errors import RuleConfigError
-from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
-from trainguard.rules.gpu_health import GPUHealth
-from trainguard.rules.hung_job import HungJob, HungJobOverNodes
-from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.rules.overall_system_usage import OverallSystemUsage
-from trainguard.rules.windowing import sampled_enough
+from trainguard.core.errors import RuleConfigError
+from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, CPUBottleneckParameters, IOBottleneck
+from trainguard.rules.gpu_health.rule import GPUHealth
+from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.overall_system_usage.rule import OverallSystemUsage
+from trainguard.rules.windows.rule import sampled_enough
 
 RULE = LowGPUUtilization()
 
@@ -33,7 +32,7 @@ RULE = LowGPUUtilization()
         ({"window": 21, "window_s": 30.0}, 1.0, 30, 60, 90.0),
     ],
 )
-def test_given_a_window_when_it_is_counted_in_points_then_it_has_20_to_2500_and_lasts_twice_as_long(
+def test_window_has_20_to_2500_points_and_lasts_twice_as_long(
     given: dict[str, Any], interval_s: float, window: int, lasting: int, clear_s: float
 ) -> None:
     parameters = LowGPUUtilizationParameters(**given)
@@ -43,7 +42,7 @@ def test_given_a_window_when_it_is_counted_in_points_then_it_has_20_to_2500_and_
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 1.0])
-def test_given_a_window_of_more_points_than_are_held_when_counted_then_it_is_refused(interval_s: float) -> None:
+def test_window_of_more_points_than_are_held_is_refused(interval_s: float) -> None:
     parameters = LowGPUUtilizationParameters(window_s=2_501.0 * interval_s)
     with pytest.raises(RuleConfigError, match=r"at most .* which are 2,500 points"):
         RULE.window_points(parameters, interval_s)
@@ -61,7 +60,7 @@ def test_given_a_window_of_more_points_than_are_held_when_counted_then_it_is_ref
         ({"patience": 7, "patience_s": 3.0}, 1.0, 3),
     ],
 )
-def test_given_patience_when_it_is_counted_in_points_then_seconds_win_and_the_default_is_20_at_least(
+def test_patience_in_seconds_wins_and_default_is_at_least_20(
     given: dict[str, Any], interval_s: float, points: int
 ) -> None:
     assert CPUBottleneckParameters(**given).patience_points(interval_s) == points
@@ -71,9 +70,7 @@ def test_given_patience_when_it_is_counted_in_points_then_seconds_win_and_the_de
     ("sampled", "length", "least", "enough"),
     [(19, 40, 20, False), (20, 40, 20, True), (20, 80, 20, True), (20, 84, 20, False), (21, 84, 20, True)],
 )
-def test_given_a_window_with_gaps_when_judged_then_20_samples_and_a_quarter_of_it_are_enough(
-    sampled: int, length: int, least: int, enough: bool
-) -> None:
+def test_window_with_gaps_needs_20_samples_and_a_quarter(sampled: int, length: int, least: int, enough: bool) -> None:
     window = np.full((length, 2), np.nan)
     window[:sampled, 0] = 0.0
     assert sampled_enough(window, least).tolist() == [enough, False]
@@ -92,9 +89,7 @@ def test_given_a_window_with_gaps_when_judged_then_20_samples_and_a_quarter_of_i
     ids=lambda each: type(each).__name__,
 )
 @pytest.mark.parametrize("interval_s", [0.5, 60.0])
-def test_given_a_rule_that_counts_for_itself_when_asked_then_it_needs_no_kept_points_and_clears_after_its_own_time(
-    rule: Any, clear_s: float, interval_s: float
-) -> None:
+def test_self_counting_rule_needs_no_points_and_clears_itself(rule: Any, clear_s: float, interval_s: float) -> None:
     parameters = rule.parameters_type()
     assert rule.clear_after_s(parameters, interval_s) == clear_s
     assert isinstance(rule, HungJobOverNodes) or rule.window_points(parameters, interval_s) == 0

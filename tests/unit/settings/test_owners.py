@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from trainguard.settings.document import read_document
-from trainguard.settings.owners import LONGEST_OWNER, MOST_TAGS, owners_of, read_tag_names
-from trainguard.settings.resolve import resolve
-from trainguard.settings.tags import tag_source
+from trainguard.engine.settings.document import read_document
+from trainguard.engine.settings.owners import LONGEST_OWNER, MOST_TAGS, owners_of, read_tag_names
+from trainguard.engine.settings.resolve import resolve
+from trainguard.engine.settings.tags import tag_source
 
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333"
 
@@ -28,23 +28,21 @@ ARN = "arn:aws:sagemaker:eu-west-1:111122223333"
         ({"teams": "nlp", "name": "x"}, {}),
     ],
 )
-def test_given_tags_when_asked_for_owners_then_the_first_that_counts_names_each(
-    tags: Mapping[str, str], owners: Mapping[str, str]
-) -> None:
+def test_first_matching_tag_names_each_owner(tags: Mapping[str, str], owners: Mapping[str, str]) -> None:
     assert owners_of(tags, {}) == owners
 
 
-def test_given_two_spellings_of_a_tag_when_asked_for_owners_then_their_order_does_not_matter() -> None:
+def test_order_of_two_spellings_of_a_tag_does_not_matter() -> None:
     tags = {"team": "low", "TEAM": "high"}
     assert owners_of(tags, {}) == owners_of(dict(reversed(tags.items())), {}) == {"team": "high"}
 
 
-def test_given_names_of_tags_when_asked_for_owners_then_they_stand_in_place_of_the_defaults() -> None:
+def test_given_tag_names_replace_the_defaults() -> None:
     tags = {"user": "ann", "CostOwner": "bob", "team": "nlp"}
     assert owners_of(tags, {"user": ("costowner",), "team": ()}) == {"user": "bob"}
 
 
-def test_given_a_hostile_value_when_asked_for_owners_then_it_is_bounded_and_on_one_line() -> None:
+def test_hostile_owner_value_is_bounded_and_on_one_line() -> None:
     found = owners_of({"user": "a\r\nb\u202e" + "x" * 500}, {})["user"]
     assert len(found) == LONGEST_OWNER
     assert found.startswith("a b\\u202e")
@@ -68,14 +66,14 @@ def test_given_names_of_tags_when_read_then_they_are_bounded(text: str, names: t
     assert read_tag_names(text) == names
 
 
-def test_given_a_document_and_a_tag_when_resolved_then_the_tag_s_names_count() -> None:
+def test_names_from_a_tag_override_those_of_a_document() -> None:
     document = read_document("default", '{"owners": {"user": ["login"], "team": ["squad", "tribe"]}}')
     both = resolve("job", [tag_source({"trainguard:user-tags": "login-name"}), document], asked=True)
     assert both.owner_tags == {"user": ("login-name",), "team": ("squad", "tribe")}
     assert both.faults == ()
 
 
-def test_given_names_that_cannot_be_used_when_resolved_then_the_fault_says_so_and_stops_are_still_possible() -> None:
+def test_unusable_owner_names_are_a_fault_and_do_not_bar_stops() -> None:
     found = resolve("job", [read_document("default", '{"owners": {"users": ["x"]}, "team-tags": ""}')], asked=True)
     assert [str(fault).partition(",")[0] for fault in found.faults] == [
         "default: owners.users is '[\"x\"]'",
@@ -84,5 +82,5 @@ def test_given_names_that_cannot_be_used_when_resolved_then_the_fault_says_so_an
     assert found.policy.stops.may_stop("LowGPUUtilization")
 
 
-def test_given_tags_that_name_owners_when_read_then_they_are_no_settings() -> None:
+def test_tags_that_name_owners_are_no_settings() -> None:
     assert tag_source({"trainguard:user": "ann", "trainguard:team": "nlp", "trainguard:project": "x"}).parameters == {}

@@ -2,13 +2,12 @@
 
 import pytest
 
-from trainguard.families.installed import FAMILIES
-from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import JobRecord
-from trainguard.settings.document import read_document, unusable
-from trainguard.settings.resolve import MOST_PARAMETERS, Resolved, resolve
-from trainguard.settings.source import Source
-from trainguard.settings.tags import tag_source
+from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.core.records import JobRecord
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.settings.document import read_document, unusable
+from trainguard.engine.settings.resolve import MOST_PARAMETERS, Resolved, Source, resolve
+from trainguard.engine.settings.tags import tag_source
 
 LOW_GPU = "LowGPUUtilization_threshold_p95"
 
@@ -25,7 +24,7 @@ def test_given_nothing_when_resolved_then_code_alone_holds() -> None:
     assert resolved(asked=False) == Resolved(policy=JobPolicy(evaluated=True, why=EVERY_JOB))
 
 
-def test_given_all_choices_when_resolved_then_the_policy_holds_each() -> None:
+def test_policy_holds_every_choice() -> None:
     found = resolved(
         tags(
             evaluate="on",
@@ -51,7 +50,7 @@ def test_given_all_choices_when_resolved_then_the_policy_holds_each() -> None:
     assert found.sources["stop-grace"] == "tag trainguard:stop-grace"
 
 
-def test_given_a_policy_when_asked_with_a_rule_then_all_and_names_count() -> None:
+def test_policy_of_a_rule_respects_all_and_names() -> None:
     alerts = AlertPolicy(staged=("all",), muted=("StepOutlier",))
     assert (alerts.is_staged("BatchSize"), alerts.is_muted("StepOutlier"), alerts.is_muted("BatchSize")) == (
         True,
@@ -64,7 +63,7 @@ def test_given_a_policy_when_asked_with_a_rule_then_all_and_names_count() -> Non
     assert StopPolicy(rules=("all",)).may_stop("BatchSize")
 
 
-def test_given_one_parameter_of_two_sources_when_resolved_then_the_higher_one_counts_in_any_spelling() -> None:
+def test_higher_source_of_a_parameter_counts_in_any_spelling() -> None:
     default = read_document(
         "default", '{"LowGPUUtilization": {"threshold_p95": 50, "window": 400}, "BatchSize_patience": 7}'
     )
@@ -82,7 +81,7 @@ def test_given_one_parameter_of_two_sources_when_resolved_then_the_higher_one_co
     assert found.faults == ()
 
 
-def test_given_a_bad_value_of_the_higher_source_when_resolved_then_the_lower_one_does_not_step_in() -> None:
+def test_bad_value_of_the_higher_source_does_not_fall_back() -> None:
     default = read_document("default", f'{{"{LOW_GPU}": 50, "BatchSize_patience": 7}}')
     found = resolved(tags(**{LOW_GPU: "160"}), default)
     told = f"{LOW_GPU} is '160', expected a number from 0 to 100"
@@ -96,18 +95,18 @@ def test_given_a_bad_value_of_the_higher_source_when_resolved_then_the_lower_one
     assert plan.parameters_of("BatchSize").patience == 7
 
 
-def test_given_a_bad_value_of_the_lower_source_when_another_overrides_it_then_nothing_is_wrong() -> None:
+def test_overridden_bad_value_of_the_lower_source_is_no_fault() -> None:
     default = read_document("default", f'{{"{LOW_GPU}": 500, "alerts": {{"muted": "Nonsense"}}}}')
     assert resolved(tags(**{LOW_GPU: "60"}, muted="none"), default).faults == ()
 
 
-def test_given_a_list_for_a_parameter_below_a_bad_tag_when_resolved_then_both_are_told() -> None:
+def test_list_value_below_a_bad_tag_reports_both_faults() -> None:
     default = read_document("default", f'{{"{LOW_GPU}": [1]}}')
     found = resolved(tags(**{LOW_GPU: "160"}), default)
     assert [fault.source for fault in found.faults] == ["default", f"tag trainguard:{LOW_GPU}"]
 
 
-def test_given_several_faults_of_one_rule_when_resolved_then_each_is_told() -> None:
+def test_each_of_several_faults_of_one_rule_is_reported() -> None:
     found = resolved(tags(**{LOW_GPU: "x", "LowGPUUtilization_patience": "-1", "LowGPUUtilization_nonsense": "1"}))
     assert {fault.setting for fault in found.faults} == {
         LOW_GPU,
@@ -129,7 +128,7 @@ def test_given_several_faults_of_one_rule_when_resolved_then_each_is_told() -> N
         unusable("doc", "not there", "a document"),
     ],
 )
-def test_given_a_fault_in_what_may_stop_when_resolved_then_nothing_may(source: Source) -> None:
+def test_fault_in_what_may_stop_forbids_all_stops(source: Source) -> None:
     found = resolved(source, tags(muted="StepOutlier"))
     assert len(found.faults) == 1
     assert found.policy.stops.rules == ()
@@ -137,7 +136,7 @@ def test_given_a_fault_in_what_may_stop_when_resolved_then_nothing_may(source: S
 
 
 @pytest.mark.parametrize("source", [tags(muted="Nonsense"), tags(evaluate="maybe"), tags(quiet__hours="late")])
-def test_given_another_fault_when_resolved_then_stops_stay_as_they_are_and_alerts_are_sent(source: Source) -> None:
+def test_other_fault_leaves_stops_and_alerts_as_they_are(source: Source) -> None:
     found = resolved(source)
     assert len(found.faults) == 1
     assert found.policy == JobPolicy()
@@ -167,9 +166,7 @@ def test_given_another_fault_when_resolved_then_stops_stay_as_they_are_and_alert
         ("[]", True, False, "stack default says none"),
     ],
 )
-def test_given_a_switch_when_resolved_then_the_policy_says_whether_and_why(
-    wanted: str, asked: bool, evaluated: bool, why: str
-) -> None:
+def test_switch_sets_whether_and_why_a_job_is_evaluated(wanted: str, asked: bool, evaluated: bool, why: str) -> None:
     policy = resolved(read_document("stack default", f'{{"evaluate": {wanted}}}'), asked=asked).policy
     assert (policy.evaluated, policy.why) == (evaluated, why)
 
@@ -177,27 +174,25 @@ def test_given_a_switch_when_resolved_then_the_policy_says_whether_and_why(
 @pytest.mark.parametrize(
     ("tag", "default", "evaluated"), [("on", "off", True), ("off", "all", False), ("OFF", "tagged", False)]
 )
-def test_given_the_jobs_own_switch_when_resolved_then_it_overrides_the_stacks(
-    tag: str, default: str, evaluated: bool
-) -> None:
+def test_switch_of_the_job_overrides_that_of_the_stack(tag: str, default: str, evaluated: bool) -> None:
     policy = resolved(tags(evaluate=tag), read_document("stack default", f'{{"evaluate": "{default}"}}')).policy
     assert (policy.evaluated, policy.why) == (evaluated, f"tag trainguard:evaluate says {tag.lower()}")
 
 
 @pytest.mark.parametrize("job", ["prod", "xprod-1", "PROD-1", ""])
-def test_given_a_name_that_matches_no_pattern_when_resolved_then_the_job_is_not_evaluated(job: str) -> None:
+def test_job_name_that_matches_no_pattern_is_not_evaluated(job: str) -> None:
     found = resolved(read_document("stack default", '{"evaluate": ["prod-*"]}'), job=job, asked=False)
     assert not found.policy.evaluated
 
 
-def test_given_a_parameter_called_like_a_choice_when_resolved_then_the_choice_keeps_its_source() -> None:
+def test_choice_keeps_its_source_beside_a_parameter_of_its_name() -> None:
     stray = Source("rules", {"evaluate": "x"}, {}, {"evaluate": "rule configuration x"})
     found = resolved(stray, read_document("stack default", '{"evaluate": "off"}'))
     assert found.policy.why == "stack default says off"
     assert [fault.source for fault in found.faults] == ["rule configuration x"]
 
 
-def test_given_more_parameters_than_any_job_has_when_resolved_then_the_item_stays_small_and_the_fault_says_so() -> None:
+def test_excess_parameters_are_a_fault_and_keep_the_item_small() -> None:
     found = resolved(Source("doc", {f"BatchSize_p{number:04}": "1" for number in range(MOST_PARAMETERS + 5)}))
     assert len(found.parameters) == MOST_PARAMETERS
     assert len(found.sources) == MOST_PARAMETERS
@@ -216,7 +211,7 @@ def test_given_more_parameters_than_any_job_has_when_resolved_then_the_item_stay
     ],
     ids=["underscores", "capital", "group", "document-group", "document-name"],
 )
-def test_given_a_misspelt_setting_about_stops_when_resolved_then_it_is_a_fault_and_nothing_may_stop_the_job(
+def test_misspelt_stop_setting_is_a_fault_and_forbids_all_stops(
     source: Source,
 ) -> None:
     found = resolved(source)

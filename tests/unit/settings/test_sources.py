@@ -4,15 +4,14 @@ import json
 
 import pytest
 
-from trainguard.job_policy import AlertPolicy
-from trainguard.ports import RuleConfiguration
+from trainguard.core.job_policy import AlertPolicy
+from trainguard.core.ports import RuleConfiguration
+from trainguard.engine.settings.document import read_document
+from trainguard.engine.settings.job_settings import MOST_FAULTS, SettingFault, fault_sentences
+from trainguard.engine.settings.resolve import Source, resolve
+from trainguard.engine.settings.rule_configurations import configured
+from trainguard.engine.settings.tags import asks, settings_name, tag_source
 from trainguard.rules.parameters import overridden, parameter_faults
-from trainguard.settings.document import read_document
-from trainguard.settings.faults import MOST_FAULTS, SettingFault, fault_sentences
-from trainguard.settings.resolve import resolve
-from trainguard.settings.rule_configurations import configured
-from trainguard.settings.source import Source
-from trainguard.settings.tags import asks, settings_name, tag_source
 
 PATH = "/TrainGuard/settings/"
 LOW_GPU, PATIENCE = "LowGPUUtilization_threshold_p95", "LowGPUUtilization_patience"
@@ -26,7 +25,7 @@ def told(source: Source) -> list[str]:
     return [str(fault) for fault in resolve("job", [source], asked=True).faults]
 
 
-def test_given_tags_when_read_then_parameters_choices_and_other_peoples_tags_are_kept_apart() -> None:
+def test_parameters_choices_and_foreign_tags_are_separated() -> None:
     tags = {
         "trainguard:LowGPUUtilization_threshold_p95": "60",
         "trainguard:muted": "StepOutlier",
@@ -44,14 +43,14 @@ def test_given_tags_when_read_then_parameters_choices_and_other_peoples_tags_are
 
 
 @pytest.mark.parametrize("value", ["Allowed", "true", " allowed ", "yes"])
-def test_given_a_permission_that_is_nearly_right_when_read_then_its_owner_is_told(value: str) -> None:
+def test_almost_correct_permission_is_reported_to_its_owner(value: str) -> None:
     assert told(tag_source({"trainguard:stop-on-fire": value})) == [
         f"tag trainguard:stop-on-fire: stop-on-fire is {value!r}, expected allowed, to the letter"
     ]
 
 
 @pytest.mark.parametrize("value", ["no", "denied", "", "allowed"])
-def test_given_a_permission_that_is_clear_when_read_then_nothing_is_wrong(value: str) -> None:
+def test_clear_permission_has_no_fault(value: str) -> None:
     assert told(tag_source({"trainguard:stop-on-fire": value})) == []
 
 
@@ -59,16 +58,16 @@ def test_given_a_permission_that_is_clear_when_read_then_nothing_is_wrong(value:
     ("tags", "asked"),
     [({}, False), ({"team": "x"}, False), ({"trainguard:evaluate": "no"}, True), ({"trainguard-x": "1"}, False)],
 )
-def test_given_tags_when_any_speaks_to_trainguard_then_the_job_has_asked(tags: dict[str, str], asked: bool) -> None:
+def test_any_trainguard_tag_opts_the_job_in(tags: dict[str, str], asked: bool) -> None:
     assert asks(tags) is asked
 
 
 @pytest.mark.parametrize("value", ["llm", "/TrainGuard/settings/llm", " llm "])
-def test_given_a_named_parameter_when_read_then_it_lies_below_the_path(value: str) -> None:
+def test_named_parameter_lies_below_the_path(value: str) -> None:
     assert settings_name({"trainguard:settings": value}, PATH) == "/TrainGuard/settings/llm"
 
 
-def test_given_a_named_parameter_in_folders_when_read_then_it_may_lie_deeper() -> None:
+def test_named_parameter_may_lie_in_deeper_folders() -> None:
     assert settings_name({"trainguard:settings": "team-a/v1.2/llm_x"}, PATH) == f"{PATH}team-a/v1.2/llm_x"
     assert settings_name({}, PATH) is None
 
@@ -77,7 +76,7 @@ def test_given_a_named_parameter_in_folders_when_read_then_it_may_lie_deeper() -
     "value",
     ["", "/", "/Other/settings/llm", "llm:3", "a//b", "llm/", "a b", "é", "*", "/TrainGuard/settings/", "a" * 600],
 )
-def test_given_a_name_that_may_not_be_read_when_resolved_then_the_fault_says_where_it_may_lie(value: str) -> None:
+def test_forbidden_parameter_name_fault_says_where_it_may_lie(value: str) -> None:
     fault = settings_name({"trainguard:settings": value}, PATH)
     assert isinstance(fault, SettingFault)
     assert fault.stops
@@ -85,7 +84,7 @@ def test_given_a_name_that_may_not_be_read_when_resolved_then_the_fault_says_whe
     assert str(fault).endswith(f"below {PATH}, whole or without that")
 
 
-def test_given_a_document_when_read_then_nested_flat_and_grouped_settings_are_as_tags_say_them() -> None:
+def test_nested_flat_and_grouped_document_settings_equal_tags() -> None:
     source = document(
         {
             "LowGPUUtilization": {"threshold_p95": 60, "window_s": None},
@@ -112,14 +111,14 @@ def test_given_a_document_when_read_then_nested_flat_and_grouped_settings_are_as
     assert told(source) == []
 
 
-def test_given_a_document_with_names_of_tags_when_read_then_they_are_choices_too() -> None:
+def test_tag_names_in_a_document_are_choices_too() -> None:
     source = document({"muted": "all", "stop-dry-run": "true", "stop-x": "1"})
     assert source.choices == {"muted": "all", "stop-dry-run": "true", "stop-x": "1"}
     assert source.parameters == {}
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "7", '"all"', "null", b"\xff\xfe", '{"a": NaN}', "[" * 100_000])
-def test_given_what_is_no_document_when_read_then_all_of_it_is_ignored_and_nothing_may_stop(body: str | bytes) -> None:
+def test_invalid_document_is_ignored_whole_and_forbids_stops(body: str | bytes) -> None:
     source = read_document("SSM parameter /x", body)
     assert (source.parameters, source.choices) == ({}, {})
     assert len(source.faults) == 1
@@ -145,21 +144,19 @@ def test_given_what_is_no_document_when_read_then_all_of_it_is_ignored_and_nothi
         ),
     ],
 )
-def test_given_a_fault_in_a_document_when_told_then_it_names_source_setting_value_and_what_is_allowed(
-    content: object, expected: str
-) -> None:
+def test_document_fault_has_source_setting_value_and_valid_ones(content: object, expected: str) -> None:
     assert told(document(content)) == [expected]
 
 
 @pytest.mark.parametrize("value", [[1], {"deep": {}}, [[]]])
-def test_given_a_parameter_that_is_no_value_when_read_then_its_rule_does_not_run_on_another(value: object) -> None:
+def test_parameter_without_a_valid_value_falls_back_on_no_other(value: object) -> None:
     source = document({"LowGPUUtilization": {"patience": value}, "BatchSize_patience": 7})
     (fault,) = told(source)
     assert fault.startswith("doc: LowGPUUtilization_patience is ")
     assert source.parameters == {PATIENCE: json.dumps(value, separators=(",", ":")), "BatchSize_patience": "7"}
 
 
-def test_given_two_values_of_one_parameter_when_read_then_neither_counts() -> None:
+def test_two_values_of_one_parameter_cancel_each_other() -> None:
     source = document({"LowGPUUtilization": {"patience": 10}, PATIENCE: 20})
     assert told(source) == ["doc: LowGPUUtilization_patience is '20', expected the same as before, '10'"]
     assert source.parameters == {PATIENCE: "10 and 20"}
@@ -170,7 +167,7 @@ def rule(name: str, invoked: str | None, place: str | None = None, **parameters:
     return RuleConfiguration(name, "image", given, place)
 
 
-def test_given_managed_configurations_when_read_then_bare_parameters_get_their_rules_name() -> None:
+def test_bare_managed_parameters_get_the_name_of_their_rule() -> None:
     found = configured(
         [
             rule("single", "lowgpuutilization", threshold_p95="60", scan_interval_us="60000000"),
@@ -194,7 +191,7 @@ def test_given_managed_configurations_when_read_then_bare_parameters_get_their_r
     assert (found.elsewhere, found.places, told(found.source)) == ({}, {}, [])
 
 
-def test_given_rules_of_others_when_read_then_each_is_kept_with_the_reason() -> None:
+def test_each_foreign_rule_is_kept_with_the_reason() -> None:
     found = configured(
         [
             rule("custom", "LowGPUUtilization", source_s3_uri="s3://mine/rule.py", threshold_p95="1"),
@@ -212,12 +209,12 @@ def test_given_rules_of_others_when_read_then_each_is_kept_with_the_reason() -> 
     }
 
 
-def test_given_places_for_reports_when_read_then_they_are_kept_by_configuration() -> None:
+def test_report_locations_are_kept_by_configuration() -> None:
     found = configured([rule("a", "BatchSize", "s3://mine/a"), rule("b", "StepOutlier")], [rule("c", None, "/opt/c")])
     assert found.places == {"a": "s3://mine/a", "c": "/opt/c"}
 
 
-def test_given_configurations_that_disagree_when_read_then_neither_counts_and_both_are_named() -> None:
+def test_conflicting_configurations_are_both_named_and_unused() -> None:
     found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "20"})])
     assert found.source.parameters == {PATIENCE: "10 and 20"}
     assert found.source.origin_of(PATIENCE) == "rule configuration a and b"
@@ -226,12 +223,12 @@ def test_given_configurations_that_disagree_when_read_then_neither_counts_and_bo
     ]
 
 
-def test_given_configurations_that_agree_when_read_then_nothing_is_wrong() -> None:
+def test_agreeing_configurations_have_no_fault() -> None:
     found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "10"})])
     assert (found.source.parameters, told(found.source)) == ({PATIENCE: "10"}, [])
 
 
-def test_given_more_faults_than_are_told_when_told_then_the_rest_is_counted() -> None:
+def test_faults_beyond_the_shown_ones_are_counted() -> None:
     faults = tuple(SettingFault("doc", f"s{number}", "x", "y") for number in range(MOST_FAULTS + 3))
     told_of = fault_sentences(faults)
     assert len(told_of) == MOST_FAULTS + 1
@@ -239,7 +236,7 @@ def test_given_more_faults_than_are_told_when_told_then_the_rest_is_counted() ->
     assert fault_sentences(faults[:MOST_FAULTS])[-1] == f"doc: s{MOST_FAULTS - 1} is 'x', expected y"
 
 
-def test_given_hostile_names_and_values_when_told_then_the_sentence_is_one_short_line() -> None:
+def test_fault_with_hostile_names_is_one_short_line() -> None:
     told_of = str(SettingFault("doc", "a\nb\x1b[31m" + "n" * 900, "v\r\n" + "x" * 9_000, "y"))
     assert told_of.isprintable()
     assert len(told_of) < 400
@@ -254,14 +251,14 @@ def test_given_hostile_names_and_values_when_told_then_the_sentence_is_one_short
         ({"alerts": {"quiet_hours": ["22:00-23:00"]}, "quiet-hours": "01:00-02:00"}, "quiet-hours"),
     ],
 )
-def test_given_two_values_of_one_choice_when_read_then_neither_counts(content: dict[str, object], name: str) -> None:
+def test_two_values_of_one_choice_cancel_each_other(content: dict[str, object], name: str) -> None:
     found = resolve("job", [document(content)], asked=True)
     assert [fault.setting for fault in found.faults] == [name]
     assert found.policy.alerts == AlertPolicy()
     assert found.policy.stops.may_stop("StepOutlier") is not name.startswith("stop")
 
 
-def test_given_one_value_of_a_choice_twice_when_read_then_nothing_is_wrong() -> None:
+def test_repeated_equal_value_of_a_choice_has_no_fault() -> None:
     read = read_document("file a", b'{"stops": {"grace": "5m"}, "stop-grace": "5m"}')
     assert (read.choices, read.faults) == ({"stop-grace": "5m"}, ())
 
@@ -281,15 +278,13 @@ def test_given_one_value_of_a_choice_twice_when_read_then_nothing_is_wrong() -> 
         ("", False),
     ],
 )
-def test_given_a_tag_with_a_place_when_read_then_one_that_no_object_can_lie_in_is_a_fault(
-    place: str, is_one: bool
-) -> None:
+def test_location_tag_that_can_hold_no_object_is_a_fault(place: str, is_one: bool) -> None:
     faults = tag_source({"trainguard:profile-path": place}).faults
     assert [fault.stops for fault in faults] == ([] if is_one else [True])
 
 
 @pytest.mark.parametrize("second", [{"tensor_regex": "b"}, {}, {"tensor_regex": "a", "num_steps": "5"}])
-def test_given_one_rule_of_training_in_two_configurations_when_read_then_it_has_no_usable_settings(
+def test_training_rule_configured_twice_has_no_usable_settings(
     second: dict[str, str],
 ) -> None:
     found = configured([], [rule("A", "LossNotDecreasing", tensor_regex="a"), rule("B", "lossnotdecreasing", **second)])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.settings.tag_text import from_tag, to_tag
+from trainguard.engine.settings.tag_names import from_tag, to_tag
 
 TAKEN = re.compile(r"[\w .:/=+\-@]*")
 SIGNS = st.one_of(st.sampled_from("=2A3D* .4"), st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.text(alphabet=SIGNS))
-def test_given_any_text_when_written_into_a_tag_then_a_tag_takes_it_and_it_is_read_back(text: str) -> None:
+def test_any_text_written_into_a_tag_is_valid_and_reads_back(text: str) -> None:
     assert TAKEN.fullmatch(to_tag(text))
     assert from_tag(to_tag(text)) == text
 
@@ -21,7 +21,7 @@ def test_given_any_text_when_written_into_a_tag_then_a_tag_takes_it_and_it_is_re
 @pytest.mark.parametrize(
     ("text", "value"), [(".*relu_input", ".=2Arelu_input"), ("a=2A", "a=3D2A"), ("1=2", "1=2"), ("0.5", "0.5")]
 )
-def test_given_a_text_when_written_then_only_what_no_tag_takes_is_escaped(text: str, value: str) -> None:
+def test_only_characters_forbidden_in_a_tag_are_escaped(text: str, value: str) -> None:
     assert to_tag(text) == value
 
 

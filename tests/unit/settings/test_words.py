@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainguard.job_policy import DAYS, QuietHours
-from trainguard.settings.parsers import read_duration_s, read_flag, read_quiet_hours, read_rules
+from trainguard.core.job_policy import DAYS, QuietHours
+from trainguard.engine.settings.parsers import read_duration_s, read_flag, read_quiet_hours, read_rules
 
 WEEK = ("mon", "tue", "wed", "thu", "fri")
 
@@ -18,7 +18,7 @@ WEEK = ("mon", "tue", "wed", "thu", "fri")
         ("none", ()),
     ],
 )
-def test_given_names_of_rules_when_read_then_each_stands_once_as_it_is_spelled(text: str, rules: object) -> None:
+def test_rule_names_are_listed_once_in_their_spelling(text: str, rules: object) -> None:
     assert read_rules(text) == rules
 
 
@@ -61,7 +61,7 @@ def test_given_a_time_when_read_then_it_is_in_seconds(text: str, seconds: float)
 @pytest.mark.parametrize(
     "text", ["", "-1", "1d", "24.001h", "86401", "1e3", "nan", "inf", "1,5h", "٣m", "9" * 40, "5 m m"]
 )
-def test_given_what_is_no_time_up_to_a_day_when_read_then_it_is_refused(text: str) -> None:
+def test_duration_beyond_a_day_or_invalid_is_refused(text: str) -> None:
     assert read_duration_s(text) is None
 
 
@@ -77,13 +77,13 @@ def test_given_what_is_no_time_up_to_a_day_when_read_then_it_is_refused(text: st
         ("08:00-09:00 America/Argentina/Buenos_Aires", DAYS, "08:00", "09:00", "America/Argentina/Buenos_Aires"),
     ],
 )
-def test_given_quiet_hours_when_read_then_days_span_and_zone_are_as_said(
+def test_quiet_hours_have_the_given_days_span_and_zone(
     text: str, days: tuple[str, ...], start: str, end: str, zone: str
 ) -> None:
     assert read_quiet_hours(text) == (QuietHours(days=days, start=start, end=end, timezone=zone),)
 
 
-def test_given_several_quiet_hours_when_read_then_a_plus_parts_them() -> None:
+def test_several_quiet_hours_are_separated_by_a_plus() -> None:
     read = read_quiet_hours("mon-fri 22:00-07:00 Europe/Berlin + sat sun 00:00-24:00")
     assert read is not None
     assert [entry.days for entry in read] == [WEEK, ("sat", "sun")]
@@ -118,5 +118,5 @@ def test_given_no_quiet_hours_when_said_so_then_there_are_none() -> None:
         "22:00-23:00 \x00",
     ],
 )
-def test_given_what_is_no_quiet_hours_when_read_then_it_is_refused(text: str) -> None:
+def test_invalid_quiet_hours_are_refused(text: str) -> None:
     assert read_quiet_hours(text) is None

@@ -18,7 +18,7 @@ def window_of(state: SampleWindowState, percents: list[float], *, capacity: int 
 
 
 @pytest.mark.parametrize(("capacity", "held"), [(25, 3), (2, 2)])
-def test_given_work_of_three_samples_when_the_stream_ends_then_it_is_kept(capacity: int, held: int) -> None:
+def test_work_of_three_samples_is_kept_at_the_stream_end(capacity: int, held: int) -> None:
     window = window_of(state := SampleWindowState(), [0.0, 50.0, 60.0, 70.0], capacity=capacity)
     assert (state.first_active_at, state.kept_total, window.working_since) == (None, 0, START + 10.0)
     window.settle()
@@ -36,7 +36,7 @@ def test_given_no_work_when_the_stream_ends_then_nothing_is_kept() -> None:
     assert (state.first_active_at, state.kept_total) == (None, 0)
 
 
-def test_given_waiting_work_when_the_item_must_be_small_then_the_newest_of_it_wait() -> None:
+def test_newest_waiting_work_is_kept_in_a_small_item() -> None:
     state = SampleWindowState()
     for first in range(0, 300, 3):
         window = window_of(state, [50.25, 0.0, 0.0], first=first) if first else window_of(state, [50.25, 0.0, 0.0])
@@ -46,7 +46,7 @@ def test_given_waiting_work_when_the_item_must_be_small_then_the_newest_of_it_wa
     assert (state.first_active_at, state.kept_total) == (START, 16)
 
 
-def test_given_work_that_is_hardly_active_when_the_item_is_degraded_then_half_of_what_waits_is_held() -> None:
+def test_waiting_light_work_is_degraded_to_whole_percents() -> None:
     window = window_of(state := SampleWindowState(), [50.25, 40.75, 0.0, 0.0, 30.5])
     assert window.degrade() == "degraded_to_whole_percents"
     assert window.degrade() is None

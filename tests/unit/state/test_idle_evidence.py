@@ -26,9 +26,7 @@ def mean_of(samples: list[tuple[float, list[float]]], parts: set[float]) -> floa
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("portion", [1, 3])
-def test_given_random_samples_when_added_then_the_means_are_of_the_parts_of_twenty_minutes(
-    seed: int, portion: int
-) -> None:
+def test_means_of_random_samples_are_of_twenty_minute_parts(seed: int, portion: int) -> None:
     random = np.random.default_rng(seed)
     at, samples, quiet_since = 60.0 * seed, list[tuple[float, list[float]]](), None
     for _ in range(30):
@@ -54,7 +52,7 @@ def test_given_random_samples_when_added_then_the_means_are_of_the_parts_of_twen
             assert use.quiet_since == quiet_since
 
 
-def test_given_time_that_nobody_observed_when_forgotten_then_use_begins_anew() -> None:
+def test_unobserved_time_resets_the_recent_use() -> None:
     use = used([(600.0, [3.0]), (660.0, [4.0])], 1)
     assert (use.begun_at, use.quiet_since, use.highest_mean) == (600.0, 600.0, 3.5)
     use.forget()
@@ -64,7 +62,7 @@ def test_given_time_that_nobody_observed_when_forgotten_then_use_begins_anew() -
     assert use == RecentUse()
 
 
-def test_given_a_gpu_that_appears_when_added_then_what_was_summed_before_stays() -> None:
+def test_earlier_sums_are_kept_when_a_gpu_appears() -> None:
     use = used([(600.0, [3.0])], 1)
     use.add(np.array([660.0, 960.0]), np.array([[5.0, 80.0], [1.0, 40.0]]))
     assert [(each.part, each.sums, each.counts) for each in use.parts] == [(2, [8, 80], [2, 1]), (4, [1, 40], [1, 1])]
@@ -74,7 +72,7 @@ def test_given_a_gpu_that_appears_when_added_then_what_was_summed_before_stays()
 @pytest.mark.parametrize(
     ("seconds", "samples", "breaks"), [(10.0, 3, [(100, 10)]), (9.9, 3, []), (10.0, 2, []), (400.4, 9, [(100, 400)])]
 )
-def test_given_an_idle_run_when_it_is_over_then_ten_seconds_and_three_samples_make_a_break(
+def test_idle_run_of_ten_seconds_and_three_samples_is_a_break(
     seconds: float, samples: int, breaks: list[tuple[int, int]]
 ) -> None:
     idle = IdleTime()
@@ -85,7 +83,7 @@ def test_given_an_idle_run_when_it_is_over_then_ten_seconds_and_three_samples_ma
     assert idle.breaks_s == (seconds if breaks else 0.0)
 
 
-def test_given_many_breaks_when_they_are_over_then_the_newest_are_remembered_and_all_are_summed() -> None:
+def test_newest_breaks_are_remembered_and_all_are_summed() -> None:
     idle = IdleTime()
     for number in range(10):
         idle.add(100.0 * number, 20.0, 3, long=True, chance=False)

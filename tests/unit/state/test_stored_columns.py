@@ -4,20 +4,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from trainguard.errors import StateCodecError, StateDamagedError
+from trainguard.core.errors import StateCodecError, StateDamagedError
 from trainguard.state.codec import (
     PackedColumn,
     compress,
     decode_state,
+    empty_matrix,
     encode_state,
+    gpus_of,
     pack_column,
+    packed,
     quantise_column,
+    rule_state,
     unpack_column,
     unpack_columns,
+    unpacked,
 )
-from trainguard.state.migrations import rule_state
 from trainguard.state.sample_window import SampleWindowState
-from trainguard.state.window_columns import empty_matrix, gpus_of, packed, unpacked
 
 NAN = float("nan")
 WHOLE, HUNDREDTHS, INTEGERS, PLAIN = range(4)
@@ -42,9 +45,7 @@ STORED = [
 
 
 @pytest.mark.parametrize(("values", "kind", "data"), STORED, ids=lambda each: str(each)[:20])
-def test_given_values_when_packed_then_they_take_the_bytes_that_are_stored_and_come_back(
-    values: list[float], kind: int, data: str
-) -> None:
+def test_packed_values_have_their_stored_size_and_read_back(values: list[float], kind: int, data: str) -> None:
     column = np.array(values, dtype=np.float64)
     stored = PackedColumn(kind, bytes.fromhex(data))
 
@@ -57,9 +58,7 @@ def test_given_values_when_packed_then_they_take_the_bytes_that_are_stored_and_c
     ("kind", "size", "points"),
     [(0, 3, 3), (1, 4, 2), (1, 3, None), (2, 8, 1), (2, 12, None), (3, 7, None), (4, 8, None)],
 )
-def test_given_bytes_of_a_kind_when_read_then_they_are_whole_values_or_no_column(
-    kind: int, size: int, points: int | None
-) -> None:
+def test_bytes_of_a_kind_are_whole_values_or_no_column(kind: int, size: int, points: int | None) -> None:
     stored = msgspec.msgpack.encode([kind, bytes(size)])
     if points is None:
         with pytest.raises(msgspec.ValidationError, match=f"a column of kind {kind} and {size} bytes"):
@@ -69,7 +68,7 @@ def test_given_bytes_of_a_kind_when_read_then_they_are_whole_values_or_no_column
 
 
 @pytest.mark.parametrize("second", [[7.0, 8.0, NAN], [7.25, 8.0, NAN]], ids=["whole", "mixed"])
-def test_given_columns_of_one_kind_or_of_several_when_unpacked_then_each_is_a_row(second: list[float]) -> None:
+def test_each_unpacked_column_is_a_row(second: list[float]) -> None:
     rows = np.array([[1.0, 2.0, 3.0], second])
     found = unpack_columns([pack_column(row) for row in rows], 3)
 
@@ -79,9 +78,7 @@ def test_given_columns_of_one_kind_or_of_several_when_unpacked_then_each_is_a_ro
 @pytest.mark.parametrize(
     ("value", "whole"), [(-3.0, 0.0), (-0.2, 0.0), (0.5, 0.0), (1.5, 2.0), (99.4, 99.0), (100.0, 100.0), (101.0, 100.0)]
 )
-def test_given_a_percentage_when_quantised_then_it_is_whole_and_between_none_and_all(
-    value: float, whole: float
-) -> None:
+def test_quantised_percentage_is_whole_and_within_bounds(value: float, whole: float) -> None:
     assert quantise_column(np.array([value])).tobytes() == np.array([whole]).tobytes()
 
 
@@ -102,9 +99,7 @@ def column(points: int) -> PackedColumn:
         ([3, 3, 3, 2], None),
     ],
 )
-def test_given_columns_of_a_window_when_counted_then_two_and_two_for_each_gpu_are_alike(
-    lengths: list[int], gpus: int | None
-) -> None:
+def test_window_has_two_columns_and_two_more_per_gpu(lengths: list[int], gpus: int | None) -> None:
     if gpus is None:
         with pytest.raises(ValueError, match="expected two and two for each GPU, alike"):
             gpus_of([column(each) for each in lengths])
@@ -112,7 +107,7 @@ def test_given_columns_of_a_window_when_counted_then_two_and_two_for_each_gpu_ar
         assert gpus_of([column(each) for each in lengths]) == gpus
 
 
-def test_given_a_window_of_two_gpus_when_a_third_appears_then_its_columns_are_missing_in_what_was_packed() -> None:
+def test_third_gpu_has_no_values_in_columns_packed_before() -> None:
     matrix = np.array([[0.0, 20.0, 91.0, 92.0, 41.0, 42.0], [500.0, 21.0, 93.0, 94.0, 43.0, 44.0]])
     columns = packed(matrix)
 
@@ -123,19 +118,19 @@ def test_given_a_window_of_two_gpus_when_a_third_appears_then_its_columns_are_mi
     assert unpacked(columns, 3).tobytes() == expected.tobytes()
 
 
-def test_given_no_point_when_packed_then_there_is_no_column_and_the_matrix_has_no_row() -> None:
+def test_no_points_make_no_column_and_no_matrix_row() -> None:
     assert packed(empty_matrix(2)) == []
     assert unpacked([], 2).shape == empty_matrix(2).shape == (0, 6)
     assert len(packed(np.array([[0.0, 20.0]]))) == 2
 
 
 @pytest.mark.parametrize(("codec", "why"), [(0, "this version reads 1 to 1"), (2, "a later version wrote it")])
-def test_given_another_codec_when_decoded_then_it_is_refused_as_it_is(codec: int, why: str) -> None:
+def test_other_codec_is_refused_undecoded(codec: int, why: str) -> None:
     with pytest.raises(StateCodecError, match=why):
         decode_state("job/algo-1#system", codec, encode_state(SampleWindowState()), SampleWindowState)
 
 
-def test_given_bytes_that_unpack_to_very_many_when_decoded_then_no_more_than_64_mib_are_unpacked() -> None:
+def test_decoding_unpacks_at_most_64_mib() -> None:
     data = compress(bytes(64 * MEBIBYTE + 1))
     with pytest.raises(StateDamagedError, match=r"cut off, or larger than 67,108,864 bytes"):
         decode_state("job/algo-1#system", 1, data, SampleWindowState)
@@ -150,7 +145,7 @@ def test_a_state_of_which_a_bit_has_changed_is_damaged(place: int) -> None:
 
 
 @pytest.mark.parametrize("slots", [{}, {"Rule": None}, {"Rule": {"data": b""}}, {"Other": {"data": b"\x01"}}])
-def test_given_no_state_of_a_rule_when_it_is_migrated_then_nothing_changes(slots: dict[str, object]) -> None:
+def test_migration_without_a_rule_state_changes_nothing(slots: dict[str, object]) -> None:
     document = {"slots": dict(slots)}
     rule_state(document, "Rule", lambda state: [state])
     assert document == {"slots": slots}
@@ -159,7 +154,7 @@ def test_given_no_state_of_a_rule_when_it_is_migrated_then_nothing_changes(slots
     assert bare == {}
 
 
-def test_given_the_state_of_a_rule_when_it_is_migrated_then_it_is_what_the_change_makes_of_it() -> None:
+def test_migrated_rule_state_is_the_result_of_the_change() -> None:
     document = {"slots": {"Rule": {"data": msgspec.msgpack.encode(5), "shown": "OK"}}}
     rule_state(document, "Rule", lambda state: [state])
     assert document == {"slots": {"Rule": {"data": msgspec.msgpack.encode([5]), "shown": "OK"}}}

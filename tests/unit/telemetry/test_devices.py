@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from trainguard.telemetry.devices import DISK_WRITE, MOST_DEVICE_SERIES, POWER, device_name
-from trainguard.telemetry.system import Samples, read_system_object
+from trainguard.formats.profile.snapshots import DISK_WRITE, MOST_DEVICE_SERIES, POWER, device_name
+from trainguard.formats.profile.system import Samples, read_system_object
 
 MINUTE = 1_795_248_000
 
@@ -27,7 +27,7 @@ MANAGED = (
 )
 
 
-def test_given_further_series_when_read_then_each_device_has_its_own_in_order_of_time() -> None:
+def test_further_series_are_per_device_in_order_of_time() -> None:
     lines = [line("gpu1.PowerWatts", 300.0, second=2.0), line("gpu1.PowerWatts", 280.5), line("gpu0.PowerWatts", 70.0)]
     power = read(*MANAGED, *lines).devices.of(POWER)
     assert list(power) == ["gpu0", "gpu1"]
@@ -35,7 +35,7 @@ def test_given_further_series_when_read_then_each_device_has_its_own_in_order_of
     assert (power["gpu1"].first, power["gpu1"].last, power["gpu1"].mean) == (280.5, 300.0, 290.25)
 
 
-def test_given_further_series_when_read_then_the_managed_ones_are_as_without_them() -> None:
+def test_managed_series_are_unchanged_by_further_ones() -> None:
     further = [line("gpu0.PowerWatts", 300.0), line("gpu0.Lost", 0.0), line(DISK_WRITE, 5.0)]
     alone, beside = read(*MANAGED), read(*further, *MANAGED)
     assert beside.table == alone.table
@@ -46,7 +46,7 @@ def test_given_further_series_when_read_then_the_managed_ones_are_as_without_the
     assert beside.devices.devices == {"gpu0"}
 
 
-def test_given_an_instance_and_counts_of_xids_when_read_then_they_are_series_of_their_own() -> None:
+def test_instances_and_xid_counts_are_separate_series() -> None:
     lines = [line("gpu0.mig2.MemoryUsedBytes", 5e9), line("gpu0.XIDCount79", 1.0), line("gpu3.XIDCount31", 4.0)]
     devices = read(*lines).devices
     assert devices.devices == {"gpu0.mig2", "gpu0", "gpu3"}
@@ -60,13 +60,13 @@ def test_given_a_name_that_no_rule_reads_then_it_is_passed_over(name: str | None
 
 
 @pytest.mark.parametrize(("name", "value"), [("gpu0.SMActivityPercent", 101.5), ("gpu0.PowerWatts", -1.0)])
-def test_given_a_value_that_cannot_be_when_read_then_it_is_counted_and_left_out(name: str, value: float) -> None:
+def test_impossible_value_is_counted_and_left_out(name: str, value: float) -> None:
     samples = read(*MANAGED, line(name, value))
     assert samples.tally["values_out_of_range"] == 1
     assert samples.devices.by_metric == {}
 
 
-def test_given_more_series_than_a_node_can_have_when_read_then_the_rest_is_counted() -> None:
+def test_series_beyond_the_limit_of_a_node_are_counted() -> None:
     samples = read(*MANAGED, *(line(f"gpu{gpu}.PowerWatts", 1.0) for gpu in range(MOST_DEVICE_SERIES + 3)))
     assert samples.tally["too_many_series"] == 3
     assert len(samples.table) == 3

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support import framework_traces
-from trainguard.errors import TelemetryFormatError
-from trainguard.telemetry.columns import MAX_NAMES
-from trainguard.telemetry.events import LoaderSetup
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.profile.columns import MAX_NAMES, FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.events import LoaderSetup
 
 ORIGIN_US = 1_795_248_000_000_000
 META = {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": ORIGIN_US}}
@@ -38,7 +37,7 @@ def read(data: Any) -> Any:
     return read_framework_object("the/key", data, process="algo-1-905", end_us=ORIGIN_US + 60_000_000)
 
 
-def test_given_steps_of_two_modes_when_read_then_each_mode_is_a_batch_in_absolute_time() -> None:
+def test_each_of_two_modes_is_a_step_batch_in_absolute_time() -> None:
     events = read(body(META, step(0), step(1, "EVAL"), step(2)))
     train = next(batch for batch in events.steps if batch.mode == "Step:ModeKeys.TRAIN")
     assert train.starts_us.tolist() == [ORIGIN_US, ORIGIN_US + 1_000_000]
@@ -47,14 +46,14 @@ def test_given_steps_of_two_modes_when_read_then_each_mode_is_a_batch_in_absolut
     assert [batch.mode for batch in events.steps] == ["Step:ModeKeys.EVAL", "Step:ModeKeys.TRAIN"]
 
 
-def test_given_an_array_without_its_end_when_read_then_every_whole_event_is_used() -> None:
+def test_unterminated_array_uses_every_whole_event() -> None:
     data = body(META, step(0), step(1), closed=False) + b'{"name":"Step:ModeKeys.TRAIN","pi'
     events = read(data)
     assert events.steps[0].numbers == ("0", "1")
     assert events.tally["bad_events"] == 1
 
 
-def test_given_an_event_of_a_wrong_type_in_a_whole_array_when_read_then_it_alone_is_lost() -> None:
+def test_event_of_a_wrong_type_in_an_array_is_lost_alone() -> None:
     data = json.dumps([META, step(0), step(1, ts="soon"), step(2)]).encode()
     events = read(data)
     assert events.steps[0].numbers == ("0", "2")
@@ -74,13 +73,13 @@ def test_given_an_event_of_a_wrong_type_in_a_whole_array_when_read_then_it_alone
         step(1, ts=-1.7e308, dur=1.7e308),
     ],
 )
-def test_given_impossible_times_when_read_then_the_step_is_counted_and_left_out(bad: Any) -> None:
+def test_steps_with_impossible_times_are_counted_and_left_out(bad: Any) -> None:
     events = read(body(META, step(0), bad))
     assert events.steps[0].numbers == ("0",)
     assert events.tally["bad_events"] == 1
 
 
-def test_given_steps_without_args_when_read_then_they_still_count_as_steps() -> None:
+def test_steps_without_arguments_count_as_steps() -> None:
     bare = step(0)
     del bare["args"]
     assert read(body(META, bare)).steps[0].numbers == ("?",)
@@ -91,12 +90,12 @@ def test_given_an_empty_object_when_read_then_it_is_counted() -> None:
 
 
 @pytest.mark.parametrize("data", [b"hello", b"\xff\xfe\x00", b'{"traceEvents": 1'])
-def test_given_no_array_at_all_when_read_then_the_object_is_named(data: Any) -> None:
+def test_object_without_an_array_is_named(data: Any) -> None:
     with pytest.raises(TelemetryFormatError, match="the/key"):
         read(data)
 
 
-def test_given_metadata_whose_start_is_no_time_when_read_then_its_steps_have_none_and_are_counted() -> None:
+def test_steps_with_invalid_metadata_start_are_counted_untimed() -> None:
     for start in ("soon", 10**400, -5, None):
         meta = META | {"args": {"start_time_since_epoch_in_micros": start}}
         events = read(body(meta, step(0)))
@@ -104,19 +103,19 @@ def test_given_metadata_whose_start_is_no_time_when_read_then_its_steps_have_non
         assert events.tally["bad_events"] == 1
 
 
-def test_given_nesting_without_end_when_read_then_that_event_alone_is_lost() -> None:
+def test_endlessly_nested_event_is_lost_alone() -> None:
     data = body(META, step(0), closed=False) + b'{"args":' + b"[" * 5_000 + b"\n]"
     events = read(data)
     assert events.steps[0].numbers == ("0",)
     assert events.tally["bad_events"] == 1
 
 
-def test_given_more_events_than_a_rotation_can_have_when_read_then_the_object_is_refused() -> None:
+def test_object_with_more_events_than_a_rotation_is_refused() -> None:
     with pytest.raises(TelemetryFormatError, match="500001 records"):
         read(b"[" + b"{         }," * 500_001 + b"]")
 
 
-def test_given_events_of_several_phases_when_read_then_they_are_columns_in_absolute_time() -> None:
+def test_events_of_several_phases_are_columns_in_absolute_time() -> None:
     events = framework_traces.read(
         [
             framework_traces.event("cpu_functions", "aten::add", 1.0, 0.5, tid=7),
@@ -135,7 +134,7 @@ def test_given_events_of_several_phases_when_read_then_they_are_columns_in_absol
     assert (table.process, table.kind) == ("algo-1-905", "pythontimeline")
 
 
-def test_given_beginnings_and_ends_when_read_then_they_pair_by_phase_and_thread_innermost_first() -> None:
+def test_begins_and_ends_pair_innermost_by_phase_and_thread() -> None:
     def mark(ph: str, name: str, ts: int, **extra: Any) -> dict[str, Any]:
         return {"phase": "grad", "ph": ph, "name": name, "ts": ts, **extra}
 
@@ -159,7 +158,7 @@ def test_given_beginnings_and_ends_when_read_then_they_pair_by_phase_and_thread_
     assert events.tally["unpaired_events"] == 0
 
 
-def test_given_a_beginning_or_an_end_alone_when_read_then_it_is_counted_and_the_next_object_starts_anew() -> None:
+def test_unpaired_begin_or_end_is_counted_and_not_carried_over() -> None:
     def mark(ph: str, ts: int) -> dict[str, Any]:
         return {"phase": "grad", "ph": ph, "name": "ALLREDUCE" if ph == "B" else "", "ts": ts}
 
@@ -172,20 +171,20 @@ def test_given_a_beginning_or_an_end_alone_when_read_then_it_is_counted_and_the_
     assert second.tally["unpaired_events"] == 1
 
 
-def test_given_a_new_start_time_in_a_file_when_read_then_it_holds_for_what_follows() -> None:
+def test_new_start_time_in_a_file_applies_from_there_on() -> None:
     later = META | {"args": {"start_time_since_epoch_in_micros": ORIGIN_US + 7}}
     events = read(body(META, step(0), later, step(1)))
 
     assert (events.table.starts_us - ORIGIN_US).tolist() == [0, 500_007]
 
 
-def test_given_a_phase_that_the_file_does_not_name_when_read_then_it_is_called_as_its_event() -> None:
+def test_unnamed_phase_is_called_as_its_event() -> None:
     table = read(body(META, step(0))).table
 
     assert table.phases == ("Step:ModeKeys.TRAIN",)
 
 
-def test_given_more_names_than_a_table_holds_when_read_then_the_rest_is_other_and_counted() -> None:
+def test_names_beyond_the_table_are_other_and_counted() -> None:
     events = framework_traces.read(
         framework_traces.event("cpu_functions", f"op{number}", number, 0.5, tid=1) for number in range(MAX_NAMES + 9)
     )
@@ -197,7 +196,7 @@ def test_given_more_names_than_a_table_holds_when_read_then_the_rest_is_other_an
     assert np.count_nonzero(events.table.name_index == MAX_NAMES - 1) == 10
 
 
-def test_given_as_many_names_as_a_table_holds_when_read_then_none_is_merged() -> None:
+def test_names_that_fill_the_table_are_not_merged() -> None:
     events = framework_traces.read(
         framework_traces.event("cpu_functions", f"op{number}", number, 0.5, tid=1) for number in range(MAX_NAMES)
     )
@@ -206,7 +205,7 @@ def test_given_as_many_names_as_a_table_holds_when_read_then_none_is_merged() ->
     assert events.tally["merged_names"] == 0
 
 
-def test_given_hostile_names_and_threads_when_read_then_they_are_short_on_one_line_and_do_no_harm() -> None:
+def test_hostile_names_and_threads_are_short_and_on_one_line() -> None:
     events = framework_traces.read(
         [
             framework_traces.event("p\n" * 500, "n\x00" * 500, 1.0, 0.5, tid={"a": [1]}),
@@ -219,7 +218,7 @@ def test_given_hostile_names_and_threads_when_read_then_they_are_short_on_one_li
     assert all(len(name) <= 64 and name.isprintable() for name in (*events.table.names, *events.table.phases))
 
 
-def test_given_data_loaders_when_read_then_their_set_up_and_their_workers_are_told() -> None:
+def test_data_loaders_have_their_set_up_and_workers() -> None:
     events = framework_traces.read(
         [
             framework_traces.event("DataLoaderIterInitialize", "i", 0.0, 0.1, pid=905, num_workers=4, pin_memory=True),
@@ -244,7 +243,7 @@ def read_tf(data: bytes) -> FrameworkEvents:
     return read_tf_trace("the/trace", data, process="algo-1-trace", start_us=ORIGIN_US, end_us=ORIGIN_US + 1_000)
 
 
-def test_given_a_tensorflow_trace_when_read_then_its_times_are_relative_to_the_metadatas_start() -> None:
+def test_tensorflow_times_are_relative_to_the_metadata_start() -> None:
     kernel = {"ph": "X", "pid": 1, "tid": 14, "ts": 12.7, "dur": 3.2, "name": "MatMul"}
     late = {"ph": "X", "pid": 1, "tid": 14, "ts": 2_000_000.0, "dur": 3.0, "name": "MatMul"}
 
@@ -256,7 +255,7 @@ def test_given_a_tensorflow_trace_when_read_then_its_times_are_relative_to_the_m
     assert events.tally["bad_events"] == 1
 
 
-def test_given_a_truncated_tensorflow_trace_when_read_then_whole_lines_are_used() -> None:
+def test_truncated_tensorflow_trace_uses_whole_lines() -> None:
     lines = [json.dumps({"ph": "X", "pid": 1, "ts": at, "dur": 2, "name": "MatMul"}) for at in (1, 5, 9)]
     text = '{"displayTimeUnit":"ns","metadata":{"a":1},"traceEvents":[\n' + ",\n".join(lines)
 
@@ -266,7 +265,7 @@ def test_given_a_truncated_tensorflow_trace_when_read_then_whole_lines_are_used(
     assert events.tally["bad_events"] == 1
 
 
-def test_given_one_bad_event_in_a_whole_tensorflow_trace_when_read_then_it_alone_is_lost() -> None:
+def test_bad_event_in_a_tensorflow_trace_is_lost_alone() -> None:
     good = {"ph": "X", "pid": 1, "ts": 1, "dur": 2, "name": "MatMul"}
 
     events = read_tf(tf_trace(good, good | {"ts": "soon"}, good | {"ts": 6}))

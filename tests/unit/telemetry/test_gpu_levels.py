@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.state.gpu_levels import GpuLevels
+from trainguard.state.time_grid import GpuLevels
 
 STEP_MS = 15_000
 OPEN_MS = 7_000

@@ -50,7 +50,7 @@ def test_given_half_an_hour_when_added_then_steps_are_short() -> None:
     assert (use.grid.edges[0], use.grid.width_s) == (0.0, 30.0)
 
 
-def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_sums() -> None:
+def test_steps_of_a_month_are_few_and_keep_their_sums() -> None:
     use = timed(regular(1_500, 1_800.0), np.array([100.0] * 1_000 + [0.0] * 500), every_s=1_800.0)
 
     assert use.levels.means().shape[0] <= MOST_STEPS
@@ -59,7 +59,7 @@ def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_sums() -
 
 
 @pytest.mark.parametrize("every_s", [0.1, 0.5, 1.0, 10.0, 15.0, 30.0, 60.0])
-def test_given_any_interval_when_added_then_busy_time_is_the_mean(every_s: float) -> None:
+def test_busy_time_is_the_mean_at_any_interval(every_s: float) -> None:
     count = max(int(1_200 / every_s), 30)
     percents = np.random.default_rng(7).uniform(2.0, 100.0, (count, 3)).round(2)
 
@@ -78,26 +78,26 @@ def test_rounding_short_samples_to_milliseconds_does_not_add_up() -> None:
     assert busy == pytest.approx(900.0 * 0.2, abs=2e-3)
 
 
-def test_given_an_interval_that_changes_when_added_then_no_time_is_lost() -> None:
+def test_changing_interval_loses_no_time() -> None:
     times = [*regular(60, 1.0), *regular(30, 60.0, START + 60.0), *regular(100, 0.5, START + 1_860.0)]
 
     assert sums(timed(times, np.full(190, 50.0), every_s=1.0), 0.5) == pytest.approx([1_910.0, 955.0, 0.0])
 
 
-def test_given_gaps_when_added_then_only_the_usual_distance_is_sampled() -> None:
+def test_only_the_usual_distance_is_sampled_across_gaps() -> None:
     bursts = [START + 60.0 * minute + 1.0 * second for minute in range(10) for second in range(30)]
 
     assert sums(timed(bursts, np.full(300, 80.0), every_s=1.0), 1.0) == pytest.approx([300.0, 240.0, 0.0])
 
 
-def test_given_samplers_that_take_turns_when_added_then_no_gpu_is_missing() -> None:
+def test_alternating_samplers_leave_no_gpu_missing() -> None:
     percents = np.full((100, 2), np.nan)
     percents[::2, 0], percents[1::2, 1] = 60.0, 20.0
 
     assert sums(timed(regular(100, 5.0), percents, every_s=5.0), 5.0)[0] == pytest.approx(1_000.0, abs=10.0)
 
 
-def test_given_a_job_that_begins_to_work_when_marked_then_what_was_before_is_exact() -> None:
+def test_time_before_the_first_work_is_exact() -> None:
     percents = np.array([0.0] * 13 + [70.0] * 40 + [0.0] * 7)
     use = timed(regular(60, 30.0), percents, every_s=30.0, since=START + 13 * 30.0).finished(30.0)
 
@@ -107,7 +107,7 @@ def test_given_a_job_that_begins_to_work_when_marked_then_what_was_before_is_exa
     assert (use.end.at_ms, use.end.sums) == (round((START + 53 * 30.0) * 1_000), [1_590_000, 840_000, 390_000])
 
 
-def test_given_no_sample_of_a_gpu_when_added_then_there_is_no_step() -> None:
+def test_gpu_without_samples_makes_no_step() -> None:
     use = timed(regular(5, 60.0), np.full(5, np.nan))
 
     assert use.sums().shape == (3, 0)
@@ -162,7 +162,7 @@ def test_levels_of_a_long_job_are_true_to_a_percent(hours: float) -> None:
     assert 100.0 * busy[3:12] / use.sums()[0][3:12] == pytest.approx(in_steps, abs=1.0 if hours > 1.0 else 3.0)
 
 
-def test_given_a_sample_once_more_when_added_then_its_time_counts_once() -> None:
+def test_repeated_sample_counts_its_time_once() -> None:
     times = [*regular(20, 1.0), *regular(20, 1.0), *regular(20, 1.0, START + 20.0)]
 
     assert sums(timed(times, np.full(60, 40.0), every_s=1.0), 1.0)[0] == pytest.approx(40.0)
@@ -187,7 +187,7 @@ def test_given_any_portions_when_added_then_the_time_is_the_same(
 
 
 @given(st.lists(st.floats(0.1, 60.0), min_size=2, max_size=100))
-def test_given_irregular_samples_when_added_then_all_the_time_between_is_sampled(distances: list[float]) -> None:
+def test_all_time_between_irregular_samples_is_sampled(distances: list[float]) -> None:
     times = START + np.cumsum(distances)
 
     assert sums(timed(times.tolist(), np.full(len(times), 30.0)))[0] == pytest.approx(
@@ -212,7 +212,7 @@ def test_given_irregular_samples_when_added_then_all_the_time_between_is_sampled
         [[0, 1, []], [[], [[], []]], [], 0, 0, [5], [[1, 2, 3]]],
     ],
 )
-def test_given_stored_parts_that_do_not_fit_when_read_then_they_are_refused(stored: object) -> None:
+def test_stored_parts_that_do_not_fit_are_refused(stored: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(stored, GpuTime)
 

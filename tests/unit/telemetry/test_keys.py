@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from trainguard.errors import ForeignKeyError
-from trainguard.layout import EndKey, ProfileRoot, parse_job_file_key
-from trainguard.telemetry.keys import FrameworkKey, SystemKey, TraceKey, parse_key, parse_trace_key, system_key
+from trainguard.core.errors import ForeignKeyError
+from trainguard.core.layout import EndKey, ProfileRoot, parse_job_file_key
+from trainguard.formats.profile.keys import FrameworkKey, SystemKey, TraceKey, parse_key, parse_trace_key, system_key
 
 SYSTEM = "team-a/runs/bert-large-1/profiler-output/system/incremental/2026112108/1795248000.algo-12.json"
 FRAMEWORK = "bert/profiler-output/framework/pevents/2026112108/1795248012345678_905-algo-3_pythontimeline.json"
 
 
-def test_given_a_system_key_when_parsed_then_job_node_and_minute_are_read() -> None:
+def test_system_key_has_job_node_and_minute() -> None:
     assert parse_key(SYSTEM) == SystemKey(ProfileRoot("team-a/runs/", "bert-large-1"), "algo-12", 1795248000)
 
 
-def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind() -> None:
+def test_framework_key_has_a_lane_of_process_and_kind() -> None:
     parsed = parse_key(FRAMEWORK)
     assert isinstance(parsed, FrameworkKey)
     assert (parsed.node, parsed.process, parsed.end_us, parsed.partition) == (
@@ -35,7 +35,7 @@ def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind(
         ("1589930991000000_4487_0000_pythontimeline", "4487"),
     ],
 )
-def test_given_hosts_that_are_no_algo_when_parsed_then_they_are_nodes_too(name: Any, node: Any) -> None:
+def test_hosts_other_than_algo_are_nodes_too(name: Any, node: Any) -> None:
     parsed = parse_key(f"job/profiler-output/framework/pevents/2020070206/{name}.json")
     assert isinstance(parsed, FrameworkKey)
     assert parsed.node == node
@@ -56,9 +56,7 @@ STEP_FOLDER = "job/profiler-output/framework/tensorflow/detailed_profiling/20200
         ("8c859046be41.ant.example.com", "8c859046be41.ant.example.com", "trace"),
     ],
 )
-def test_given_the_metadata_of_a_tensorflow_trace_when_parsed_then_it_stands_for_the_trace(
-    name: str, node: str, process: str
-) -> None:
+def test_tensorflow_metadata_key_represents_its_trace(name: str, node: str, process: str) -> None:
     parsed = parse_key(f"{STEP_FOLDER}{name}_1596659864545103_1596659864854168.metadata")
 
     assert parsed == FrameworkKey(
@@ -67,7 +65,7 @@ def test_given_the_metadata_of_a_tensorflow_trace_when_parsed_then_it_stands_for
     assert parsed.partition == f"{process}/tf_trace"
 
 
-def test_given_a_tensorflow_trace_when_its_key_is_read_then_run_and_host_are_known() -> None:
+def test_tensorflow_trace_key_has_run_and_host() -> None:
     key = f"{STEP_FOLDER}plugins/profile/2020_08_05_21_37_44/algo-2.trace.json.gz"
 
     assert parse_trace_key(key) == TraceKey("2020_08_05_21_37_44", "algo-2", STEP_FOLDER, key)
@@ -86,7 +84,7 @@ def test_given_a_tensorflow_trace_when_its_key_is_read_then_run_and_host_are_kno
         "plugins/profile/2020_08_05_21_37_44/algo-2.trace.json.gz",
     ],
 )
-def test_given_a_metadata_key_without_usable_times_when_parsed_then_it_is_refused(name: str) -> None:
+def test_metadata_key_without_usable_times_is_refused(name: str) -> None:
     with pytest.raises(ForeignKeyError):
         parse_key(f"{STEP_FOLDER}{name}")
 
@@ -117,18 +115,18 @@ def test_given_a_metadata_key_without_usable_times_when_parsed_then_it_is_refuse
         "",
     ],
 )
-def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_reason(key: Any) -> None:
+def test_foreign_or_hostile_key_is_refused_with_a_reason(key: Any) -> None:
     with pytest.raises(ForeignKeyError) as refused:
         parse_key(key)
     assert refused.value.reason
 
 
 @pytest.mark.parametrize("prefix", ["x\n\nURGENT: sign in/", "\u202e/", "a\x7f/", "\ufeff/"])
-def test_given_a_job_file_under_a_hostile_prefix_when_its_key_is_read_then_it_is_nobodys(prefix: str) -> None:
+def test_job_file_key_under_a_hostile_prefix_is_of_no_job(prefix: str) -> None:
     assert parse_job_file_key(f"{prefix}job/job.json") is None
     assert parse_job_file_key("team \u00fc/job/job.json") == ProfileRoot("team \u00fc/", "job")
 
 
-def test_given_a_minute_when_its_key_is_made_then_parsing_gives_it_back() -> None:
+def test_key_made_for_a_minute_parses_back() -> None:
     root = ProfileRoot("p/", "job")
     assert parse_key(system_key(root, "algo-1", 1795248060)) == SystemKey(root, "algo-1", 1795248060)

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import EventTable, StepBatch
+from trainguard.formats.profile.snapshots import IntArray
 from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
 from trainguard.state.time_grid import MOST_STEPS
-from trainguard.telemetry.events import EventTable
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import IntArray
-from trainguard.telemetry.steps import StepBatch
 
 START_US = 1_700_000_000_000_000
 Stretch = tuple[str, float, float]
@@ -46,7 +45,7 @@ def seconds(time: StepTime) -> list[float]:
     return [float(time.grid.column(column).sum()) / 1_000 for column in (DATA, CHECKPOINT, EVALUATION, TRAIN)]
 
 
-def test_given_events_that_overlap_when_folded_then_each_moment_counts_once() -> None:
+def test_each_moment_of_overlapping_events_counts_once() -> None:
     time = StepTime()
     time.fold(
         an_object(
@@ -84,7 +83,7 @@ objects = st.lists(st.tuples(st.lists(stretches, min_size=1, max_size=12), st.in
 
 
 @given(objects, st.randoms(use_true_random=False))
-def test_given_objects_in_any_order_when_folded_then_the_time_is_the_same(objects, random) -> None:  # type: ignore[no-untyped-def]
+def test_time_does_not_depend_on_the_object_order(objects, random) -> None:  # type: ignore[no-untyped-def]
     def folded(order: list[tuple[list[Stretch], int]]) -> StepTime:
         time = StepTime()
         for each, process in order:
@@ -98,6 +97,6 @@ def test_given_objects_in_any_order_when_folded_then_the_time_is_the_same(object
 
 
 @pytest.mark.parametrize("stored", [[[0, 1, [[1]]]], [[0, 1, []], {"a": [0]}], [[0, 1, []], {"a": ["x", 1]}]])
-def test_given_stored_parts_that_do_not_fit_when_read_then_they_are_refused(stored: object) -> None:
+def test_stored_parts_that_do_not_fit_are_refused(stored: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(stored, StepTime)

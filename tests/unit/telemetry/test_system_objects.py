@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.telemetry import unpack
-from trainguard.telemetry.system import read_system_object
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.profile import unpack
+from trainguard.formats.profile.system import read_system_object
 
 MINUTE = 1_795_248_000
 
@@ -30,7 +30,7 @@ def read(body: Any, node: Any = "algo-1") -> Any:
     return read_system_object("the/key", body, node=node, minute=MINUTE)
 
 
-def test_given_lines_in_any_order_when_read_then_the_series_have_one_order() -> None:
+def test_series_order_does_not_depend_on_the_line_order() -> None:
     lines = [line(name="gpu10"), line(name="gpu2"), line(dimension="CPUUtilization", name="cpu0")]
     forward, backward = read(b"".join(lines)), read(b"".join(reversed(lines)))
     assert forward.table == backward.table
@@ -57,9 +57,7 @@ def test_given_lines_in_any_order_when_read_then_the_series_have_one_order() -> 
         (b"".join(line(name=f"gpu{number}") for number in range(1, 70)), "too_many_series", 6),
     ],
 )
-def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_counted(
-    bad: Any, name: Any, amount: Any
-) -> None:
+def test_bad_line_is_lost_alone_and_counted(bad: Any, name: Any, amount: Any) -> None:
     samples = read(line() + line(second=2.0) + bad)
     good = samples.values[samples.series == 0]
     assert samples.tally[name] == amount
@@ -67,12 +65,12 @@ def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_
 
 
 @pytest.mark.parametrize("body", [b"\x00\x01garbage", b'{"Type":"gpu"}\n' * 3, line()[:-20]])
-def test_given_an_object_without_a_readable_line_when_read_then_it_counts_as_unread(body: bytes) -> None:
+def test_object_without_a_readable_line_counts_as_unread(body: bytes) -> None:
     assert read(body).tally["bad_objects"] == 1
     assert read(line() + body).tally["bad_objects"] == 0
 
 
-def test_given_an_unknown_dimension_when_read_then_the_other_lines_are_read_as_without_it() -> None:
+def test_unknown_dimension_does_not_affect_other_lines() -> None:
     good = (
         line()
         + line(dimension="CPUUtilization", name="cpu3", value=7.25)
@@ -85,24 +83,24 @@ def test_given_an_unknown_dimension_when_read_then_the_other_lines_are_read_as_w
     assert (alone.tally, beside.tally) == ({"lines": 3}, {"lines": 4, "unknown_dimensions": 1})
 
 
-def test_given_lines_of_another_node_when_read_then_its_devices_are_no_series() -> None:
+def test_lines_of_another_node_add_no_series() -> None:
     samples = read(line(name="gpu7", node="algo-2") + line() + line(name="gpu7", node="algo-2", second=999.0))
 
     assert [series.name for series in samples.table] == ["gpu0"]
     assert samples.tally == {"lines": 3, "wrong_node": 2}
 
 
-def test_given_dimensions_that_no_rule_reads_when_read_then_nothing_is_counted_against_the_object() -> None:
+def test_dimensions_that_no_rule_reads_are_not_counted_as_faults() -> None:
     samples = read(line() + line(dimension="Platform", name="ReceiveBytesPerSecond", value=1e9) + line(dimension=""))
     assert samples.tally == {"lines": 3}
     assert samples.values.size == 1
 
 
-def test_given_a_value_just_over_100_when_read_then_it_is_rounding_and_clipped() -> None:
+def test_value_just_over_100_is_clipped_as_rounding() -> None:
     assert read(line(value=100.6)).values.tolist() == [100.0]
 
 
-def test_given_integer_values_and_a_missing_final_newline_when_read_then_they_are_fine() -> None:
+def test_integers_and_a_missing_final_newline_are_accepted() -> None:
     assert read(line(value=7).rstrip(b"\n")).values.tolist() == [7.0]
 
 
@@ -112,7 +110,7 @@ def test_given_a_gzip_stream_when_read_then_its_lines_are_used() -> None:
     assert samples.tally["gzip_objects"] == 1
 
 
-def test_given_a_truncated_gzip_stream_when_read_then_what_is_whole_is_used_and_it_is_counted() -> None:
+def test_truncated_gzip_is_counted_and_its_whole_part_used() -> None:
     rng = np.random.default_rng(0)
     body = b"".join(line(value=float(value)) for value in rng.uniform(0, 100, 500))
     samples = read(gzip.compress(body)[:-2_000])
@@ -120,7 +118,7 @@ def test_given_a_truncated_gzip_stream_when_read_then_what_is_whole_is_used_and_
     assert 0 < samples.values.size < 500
 
 
-def test_given_a_broken_gzip_stream_when_read_then_the_object_is_named() -> None:
+def test_object_with_a_broken_gzip_stream_is_named() -> None:
     with pytest.raises(TelemetryFormatError, match=r"the/key.*broken gzip"):
         read(b"\x1f\x8b" + b"rubbish" * 9)
 
@@ -132,7 +130,7 @@ def test_given_an_empty_object_when_read_then_it_is_counted(body: Any) -> None:
     assert samples.values.size == 0
 
 
-def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refused(monkeypatch: Any) -> None:
+def test_more_bytes_than_a_node_minute_can_have_are_refused(monkeypatch: Any) -> None:
     monkeypatch.setattr(unpack, "MAX_OBJECT_BYTES", 1_000)
     with pytest.raises(TelemetryFormatError, match="larger than 1000 bytes"):
         read(line() * 20)
@@ -140,26 +138,26 @@ def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refus
         read(gzip.compress(line() * 20))
 
 
-def test_given_a_million_lines_when_read_then_the_object_is_refused_before_they_fill_the_memory() -> None:
+def test_million_lines_are_refused_before_filling_the_memory() -> None:
     with pytest.raises(TelemetryFormatError, match="1000000 records"):
         read(b"{      }\n" * 1_000_000)
 
 
-def test_given_as_many_worthless_lines_as_are_allowed_when_read_then_all_are_counted() -> None:
+def test_maximum_number_of_worthless_lines_is_counted() -> None:
     assert read(b"{      }\n" * 500_000).tally["bad_lines"] == 500_000
 
 
-def test_given_nesting_without_end_when_read_then_that_line_alone_is_lost() -> None:
+def test_endlessly_nested_line_is_lost_alone() -> None:
     samples = read(line() + b'{"x":' + b"[" * 5_000 + b"\n" + line(second=2.0))
     assert samples.tally["bad_lines"] == 1
     assert samples.values.size == 2
 
 
-def test_given_a_device_name_with_line_breaks_when_read_then_it_stays_on_one_line() -> None:
+def test_device_name_with_line_breaks_stays_on_one_line() -> None:
     assert read(line(name="gpu0\n\nAction: none")).table[0].name == "gpu0??Action: none"
 
 
-def test_given_network_traffic_and_host_memory_when_read_then_bytes_are_kept_as_they_are_and_percents_bounded() -> None:
+def test_network_bytes_are_kept_and_host_percents_bounded() -> None:
     text = (
         line(dimension="Algorithm", name="ReceiveBytesPerSecond", value=1e9)
         + line(dimension="Algorithm", name="TransmitBytesPerSecond", value=-1.0)

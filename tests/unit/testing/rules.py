@@ -5,11 +5,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.framework import FrameworkEvents
 
 
 class Limit(RuleParameters, frozen=True, kw_only=True):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainguard.errors import SyntheticJobError
-from trainguard.layout import EndKey
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
-from trainguard.telemetry.system import Samples, read_system_object
+from trainguard.core.errors import SyntheticJobError
+from trainguard.core.layout import EndKey
+from trainguard.formats.profile.columns import read_framework_object
+from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
+from trainguard.formats.profile.system import Samples, read_system_object
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.testing import SyntheticJob, run_rule, write_profile
 from trainguard.testing.objects import objects_of
 
@@ -37,7 +37,7 @@ def series(job: SyntheticJob, kind: str, name: str, *, node: str = "algo-1") -> 
     return np.concatenate(found)
 
 
-def test_given_a_job_when_written_then_each_node_has_its_minutes_and_all_its_series_are_read() -> None:
+def test_written_job_has_all_minutes_and_series_of_each_node() -> None:
     job = SyntheticJob(nodes=2, gpus=3, cores=5, minutes=4)
     for node in job.node_names:
         read = samples(job, node=node)
@@ -50,14 +50,14 @@ def test_given_a_job_when_written_then_each_node_has_its_minutes_and_all_its_ser
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 1.0, 5.0, 60.0])
-def test_given_an_interval_when_written_then_the_snapshots_lie_that_far_apart(interval_s: float) -> None:
+def test_snapshots_lie_an_interval_apart(interval_s: float) -> None:
     job = SyntheticJob(minutes=3, interval_s=interval_s)
     times = series(job, "gpu", "gpu1")[:, 0]
     assert times == pytest.approx(job.times_s)
     assert len(times) == job.snapshots == 180 / interval_s
 
 
-def test_given_changes_when_written_then_the_last_one_counts_where_it_holds() -> None:
+def test_last_of_several_changes_counts_where_it_holds() -> None:
     job = (
         SyntheticJob(nodes=2, minutes=2)
         .with_series("gpu_utilization", 30.0)
@@ -74,7 +74,7 @@ def test_given_changes_when_written_then_the_last_one_counts_where_it_holds() ->
     assert "host_memory" not in {known.kind for known in samples(job)[1].table}
 
 
-def test_given_an_outage_when_written_then_the_node_has_neither_samples_nor_events_in_it() -> None:
+def test_outage_leaves_neither_samples_nor_events_of_the_node() -> None:
     job = SyntheticJob(nodes=2, minutes=4).with_steps(1.0).with_outage("algo-1", start_s=60.0, end_s=185.0)
     times = series(job, "gpu", "gpu0")[:, 0]
     assert not [time for time in times.tolist() if 60.0 <= time < 185.0]
@@ -102,7 +102,7 @@ def steps(job: SyntheticJob) -> list[tuple[str, float, float]]:
     return found
 
 
-def test_given_steps_when_written_then_they_follow_one_another_until_the_end() -> None:
+def test_steps_follow_one_another_until_the_end() -> None:
     job = SyntheticJob(nodes=2, minutes=3).with_steps(2.0, pause_s=0.5, start_s=10.0)
     assert len(steps(job)) == 2 * 68
     assert ("algo-2", 10.0, 2.0) in steps(job)
@@ -113,7 +113,7 @@ def test_given_steps_when_written_then_they_follow_one_another_until_the_end() -
     assert [took for _, _, took in steps(counted)] == [float(each) for each in range(1, 11)]
 
 
-def test_given_an_event_when_written_then_its_phase_name_and_arguments_are_read() -> None:
+def test_event_has_its_phase_name_and_arguments() -> None:
     job = SyntheticJob(minutes=2).with_event("Loader", "next", 61.0, 0.25, process=7, kind="model_timeline", tid=3)
     (item,) = (item for item in objects_of(job, "job") if "framework" in item.key)
     key = parse_key(item.key)
@@ -135,9 +135,7 @@ def test_given_an_event_when_written_then_its_phase_name_and_arguments_are_read(
         ({"nodes": 100, "gpus": 8, "cores": 96, "minutes": 60}, "samples of the job is 15,120,000"),
     ],
 )
-def test_given_a_job_that_cannot_be_when_made_then_the_error_names_the_field_and_what_would_be_right(
-    fields: dict[str, Any], told: str
-) -> None:
+def test_impossible_job_error_names_the_field_and_a_valid_value(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(SyntheticJobError) as caught:
         SyntheticJob(**fields)
     assert told.replace(",", "") in str(caught.value).replace(",", "")
@@ -157,14 +155,14 @@ def test_given_a_job_that_cannot_be_when_made_then_the_error_names_the_field_and
         ({"end_s": 121.0}, "within the job's 120"),
     ],
 )
-def test_given_a_change_that_cannot_be_when_made_then_the_error_names_it(given: dict[str, Any], told: str) -> None:
+def test_impossible_change_is_named_in_the_error(given: dict[str, Any], told: str) -> None:
     change: dict[str, Any] = {"series": "gpu_utilization", "values": 50.0} | given
     with pytest.raises(SyntheticJobError) as caught:
         SyntheticJob(nodes=2, minutes=2).with_series(**change)
     assert told in str(caught.value)
 
 
-def test_given_steps_events_or_outages_that_cannot_be_when_made_then_the_error_names_them() -> None:
+def test_impossible_steps_events_or_outages_are_named() -> None:
     job = SyntheticJob(minutes=2)
     with pytest.raises(SyntheticJobError, match=r"duration_s is 0\.0, expected seconds from 0"):
         job.with_steps(0.0, pause_s=0.0)
@@ -180,12 +178,12 @@ def test_given_steps_events_or_outages_that_cannot_be_when_made_then_the_error_n
         job.with_outage("algo-1", start_s=5.0, end_s=5.0)
 
 
-def test_given_a_healthy_job_when_judged_by_trainguards_own_rule_then_it_is_quiet() -> None:
+def test_healthy_job_is_quiet_under_the_built_in_rule() -> None:
     outcome = run_rule(LowGPUUtilization(), SyntheticJob(minutes=20), {"patience": 60})
     assert outcome.assert_not_fired().row.status.value == "OK"
 
 
-def test_given_a_folder_when_written_then_the_profile_lies_there_as_a_job_would_leave_it(tmp_path: Path) -> None:
+def test_profile_in_a_folder_lies_as_a_job_would_leave_it(tmp_path: Path) -> None:
     job = SyntheticJob(nodes=2, minutes=3).with_steps(1.0)
     folder = write_profile(job, tmp_path / "runs" / "my-job")
     assert folder == tmp_path / "runs" / "my-job"

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from tests.unit.testing.rules import FewNodes, Forgetful, HotCpu, Limit, Loaders, Raising, SlowSteps
+from trainguard.core.errors import RuleConfigError, RuleLoadError, SyntheticRunError
+from trainguard.core.finding import Severity
+from trainguard.core.records import AlertKind, Status
 from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.errors import RuleConfigError, RuleLoadError, SyntheticRunError
-from trainguard.finding import Severity
-from trainguard.records import AlertKind, Status
 from trainguard.rules.extension import AnyRule
 from trainguard.testing import SyntheticJob, run_rule
 
@@ -18,9 +18,7 @@ JOB = SyntheticJob(nodes=2, minutes=10)
 HOT = JOB.with_series("cpu", 95.0, node="algo-2", start_s=180.0, end_s=240.0)
 
 
-def test_given_a_condition_on_one_node_when_run_then_that_node_fires_and_the_alerts_say_when_it_began_and_ended() -> (
-    None
-):
+def test_firing_node_has_alerts_with_begin_and_end() -> None:
     outcome = run_rule(HotCpu(), HOT)
     outcome.assert_fired(times=1).assert_fired(node="algo-2", times=1).assert_not_fired(node="algo-1")
     outcome.assert_status(Status.OK, node="algo-2")
@@ -36,7 +34,7 @@ def test_given_a_condition_on_one_node_when_run_then_that_node_fires_and_the_ale
     assert outcome.row.times_fired == 1
 
 
-def test_given_parameters_when_run_then_they_are_in_force_and_read_as_settings_are() -> None:
+def test_run_parameters_are_in_force_and_read_as_settings() -> None:
     assert run_rule(HotCpu(), HOT, {"threshold": 95}).row.parameters["threshold"] == 95.0
     run_rule(HotCpu(), HOT, {"threshold": "95"}).assert_not_fired()
     run_rule(HotCpu(), HOT, Limit(threshold=94.9)).assert_fired()
@@ -58,7 +56,7 @@ def test_given_parameters_when_run_then_they_are_in_force_and_read_as_settings_a
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_given_a_rule_of_another_kind_when_run_then_it_sees_what_its_kind_sees(
+def test_rule_of_another_kind_sees_what_its_kind_sees(
     rule: AnyRule, job: SyntheticJob, threshold: float, fires: bool
 ) -> None:
     outcome = run_rule(rule, job, {"threshold": threshold})
@@ -67,7 +65,7 @@ def test_given_a_rule_of_another_kind_when_run_then_it_sees_what_its_kind_sees(
     assert outcome.fired is fires
 
 
-def test_given_a_job_that_goes_on_when_run_then_its_rows_are_those_of_a_running_job() -> None:
+def test_ongoing_job_has_the_rows_of_a_running_job() -> None:
     assert run_rule(HotCpu(), HOT, ended=False).row.expires_at is None
     assert run_rule(HotCpu(), HOT).row.expires_at is not None
     silent = JOB.with_series("cpu", math.nan)
@@ -75,7 +73,7 @@ def test_given_a_job_that_goes_on_when_run_then_its_rows_are_those_of_a_running_
     assert waiting.row.status in {Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE}
 
 
-def test_given_a_rule_that_raises_when_run_then_every_check_says_so_and_shows_its_traceback() -> None:
+def test_every_check_of_a_raising_rule_shows_its_traceback() -> None:
     outcome = run_rule(Raising(), HOT)
     (raised,) = outcome.raised
     assert isinstance(raised, LookupError)
@@ -94,14 +92,16 @@ def test_given_a_rule_that_raises_when_run_then_every_check_says_so_and_shows_it
         outcome.assert_error("another")
 
 
-def test_given_a_rule_that_is_fine_when_an_error_is_expected_then_the_check_fails_and_says_what_it_said() -> None:
-    with pytest.raises(AssertionError, match=r"not in ERROR for 'x'; it has no error. It says of the job: OK, .*at 35"):
+def test_expected_error_fails_on_a_good_rule_and_shows_its_words() -> None:
+    with pytest.raises(AssertionError, match=r"not in ERROR for 'x'; it has no error. .* about the job: OK, .*at 35"):
         run_rule(HotCpu(), JOB).assert_error("x")
 
 
-def test_given_a_check_that_fails_when_read_then_it_says_what_each_row_says() -> None:
+def test_failed_check_shows_the_text_of_each_row() -> None:
     outcome = run_rule(HotCpu(), HOT)
-    with pytest.raises(AssertionError, match=r"HotCpu did not fire on algo-1\. .* Of algo-1: OK, cpu of algo-1 at 35"):
+    with pytest.raises(
+        AssertionError, match=r"HotCpu did not fire on algo-1\. .*About algo-1: OK, cpu of algo-1 at 35"
+    ):
         outcome.assert_fired(node="algo-1")
     with pytest.raises(AssertionError, match="HotCpu fired 1 times, not 2"):
         outcome.assert_fired(times=2)
@@ -113,7 +113,7 @@ def test_given_a_check_that_fails_when_read_then_it_says_what_each_row_says() ->
         outcome.row_of("algo-7")
 
 
-def test_given_a_rule_that_keeps_what_it_saw_in_itself_when_run_then_it_is_lost_as_in_another_function() -> None:
+def test_state_kept_in_the_rule_itself_is_lost() -> None:
     run_rule(Forgetful(), JOB, {"threshold": 5}).assert_not_fired()
 
 
@@ -127,14 +127,12 @@ class NoState(HotCpu):
 
 
 @pytest.mark.parametrize(("rule", "told"), [(Unhashable(), "name is 'no name'"), (NoState(), "state_type is")])
-def test_given_a_rule_that_breaks_the_protocol_when_run_then_the_error_names_what_is_wrong(
-    rule: AnyRule, told: str
-) -> None:
+def test_rule_that_breaks_the_protocol_is_named_in_the_error(rule: AnyRule, told: str) -> None:
     with pytest.raises(RuleLoadError, match=told):
         run_rule(rule, JOB)
 
 
-def test_given_a_rule_with_slots_or_fields_of_its_own_when_run_then_it_runs() -> None:
+def test_rule_with_its_own_slots_or_fields_runs() -> None:
     class Slotted(HotCpu):
         __slots__ = ("factor",)
 
@@ -144,7 +142,7 @@ def test_given_a_rule_with_slots_or_fields_of_its_own_when_run_then_it_runs() ->
     run_rule(Slotted(), HOT).assert_fired()
 
 
-def test_given_a_defect_of_the_engine_when_run_then_it_is_not_taken_for_a_verdict(
+def test_engine_error_is_not_taken_for_a_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: Any) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
-from trainguard.telemetry.system import Samples, Series
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.series import TimeAxis
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.system import Samples, Series
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import TimeAxis
 
 START = 1_795_248_000
 TRAIN, EVAL, PREDICT = (f"Step:ModeKeys.{mode}" for mode in ("TRAIN", "EVAL", "PREDICT"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainguard.timeline.axis import (
+from trainguard.report.timeline.axis import (
     BUCKETS_S,
     FINER,
     FINER_CELLS,
@@ -29,9 +29,7 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
         (0.5, 0, 128, 5),
     ],
 )
-def test_given_a_job_when_its_axis_is_chosen_then_a_bucket_is_as_fine_as_there_is_room(
-    hours: float, gpus: int, nodes: int, bucket_s: int
-) -> None:
+def test_bucket_is_as_fine_as_there_is_room(hours: float, gpus: int, nodes: int, bucket_s: int) -> None:
     axis = shown_axis(axis_for(START, START + hours * HOUR_S, gpus, nodes), gpus, nodes)
     assert axis.bucket_s == bucket_s
     assert axis.buckets <= MAX_BUCKETS
@@ -49,7 +47,7 @@ def test_given_a_job_when_its_axis_is_chosen_then_a_bucket_is_as_fine_as_there_i
         (72.0, 1_024, 128, 300),
     ],
 )
-def test_given_a_job_when_it_is_digested_then_in_buckets_that_divide_those_shown_and_are_no_more_than_there_is_room_for(
+def test_digest_buckets_divide_the_shown_ones_within_the_room(
     hours: float, gpus: int, nodes: int, bucket_s: int
 ) -> None:
     axis = axis_for(START, START + hours * HOUR_S, gpus, nodes)
@@ -61,7 +59,7 @@ def test_given_a_job_when_it_is_digested_then_in_buckets_that_divide_those_shown
     assert axis.buckets * (gpus + NODE_CELLS * nodes) <= FINER_CELLS * MAX_CELLS
 
 
-def test_given_more_gpus_than_were_expected_when_the_job_is_shown_then_its_buckets_join_those_of_the_digest() -> None:
+def test_unexpected_gpus_join_buckets_of_the_digest() -> None:
     axis = axis_for(START, START + 6 * HOUR_S, 8)
     shown = shown_axis(axis, 1_024, 128)
     assert shown.buckets * (1_024 + NODE_CELLS * 128) <= MAX_CELLS
@@ -71,7 +69,7 @@ def test_given_more_gpus_than_were_expected_when_the_job_is_shown_then_its_bucke
     assert shown.start + shown.buckets * shown.bucket_s >= end
 
 
-def test_given_an_axis_when_looked_at_then_it_begins_on_the_grid_and_holds_both_ends() -> None:
+def test_axis_begins_on_the_grid_and_includes_both_ends() -> None:
     axis = shown_axis(axis_for(START, START + HOUR_S, 8), 8)
     assert axis.start % axis.bucket_s == 0
     assert axis.start <= START < axis.start + axis.bucket_s
@@ -80,19 +78,17 @@ def test_given_an_axis_when_looked_at_then_it_begins_on_the_grid_and_holds_both_
 
 
 @pytest.mark.parametrize(("interval_s", "bucket_s"), [(0.1, 1), (0.5, 1), (1.0, 2), (5.0, 10), (60.0, 120)])
-def test_given_a_sampling_interval_when_the_axis_is_chosen_then_a_bucket_holds_two_samples(
-    interval_s: float, bucket_s: int
-) -> None:
+def test_bucket_holds_two_samples(interval_s: float, bucket_s: int) -> None:
     assert axis_for(START, START + 600, 8, interval_s=interval_s).bucket_s == bucket_s
 
 
-def test_given_the_lengths_of_buckets_when_days_are_cut_then_they_begin_on_the_grid() -> None:
+def test_bucket_lengths_divide_days_on_the_grid() -> None:
     assert all(DAY_S % bucket_s == 0 for bucket_s in BUCKETS_S)
 
 
 @pytest.mark.parametrize("years", [10, 250])
 @pytest.mark.parametrize("gpus", [1, 10_000, 10_000_000])
-def test_given_hostile_times_or_sizes_when_the_axis_is_chosen_then_it_is_bounded(years: int, gpus: int) -> None:
+def test_axis_of_hostile_times_or_sizes_is_bounded(years: int, gpus: int) -> None:
     end = START + years * 365 * DAY_S
     axis = axis_for(START, end, gpus)
     assert axis.buckets <= max(2, min(MAX_BUCKETS, MAX_CELLS // gpus))
@@ -100,6 +96,6 @@ def test_given_hostile_times_or_sizes_when_the_axis_is_chosen_then_it_is_bounded
     assert axis.bucket_s % DAY_S == 0
 
 
-def test_given_an_end_before_the_start_when_the_axis_is_chosen_then_it_has_the_starts_bucket() -> None:
+def test_end_before_the_start_has_the_bucket_of_the_start() -> None:
     axis = axis_for(START, START - 100, 8)
     assert (axis.buckets, axis.bucket_s) == (1, 1)

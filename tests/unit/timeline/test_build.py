@@ -1,21 +1,20 @@
-"""Digests to what a report shows: rounding, gaps, the part of the axis, what is thinned and what is said of it."""
+"""Digests to what a report shows: rounding, gaps, the part of the axis, what is thinned and what is said about it."""
 
 import pytest
 
 from tests.unit.timeline.samples import EVAL, START, Row, axis, digest, samples, steps
-from trainguard.errors import TimelinePartError
-from trainguard.timeline.build import GPUS_WITH_BANDS, build_timelines
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.series import Mark, Timelines
-from trainguard.timeline.step_series import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
-from trainguard.timeline.steps import KEPT_SLOWEST
+from trainguard.core.errors import TimelinePartError
+from trainguard.report.timeline.build import GPUS_WITH_BANDS, build_timelines
+from trainguard.report.timeline.digest import KEPT_SLOWEST, NodeDigest
+from trainguard.report.timeline.series import Mark, Timelines
+from trainguard.report.timeline.shown import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
 
 
 def build(*digests: NodeDigest, started_at: float | None = None, ended_at: float | None = None) -> Timelines:
     return build_timelines(digests, marks=[], started_at=started_at, ended_at=ended_at)
 
 
-def test_given_a_node_when_built_then_every_series_is_shown_with_none_where_nothing_was_collected() -> None:
+def test_every_series_of_a_node_has_none_where_not_collected() -> None:
     rows: list[Row] = []
     for at, value in ((1.0, 10.0), (2.0, 20.24), (25.0, 60.0)):
         rows += [(at, kind, "gpu0", value) for kind in ("gpu", "gpu_memory", "host_memory")]
@@ -33,24 +32,24 @@ def test_given_a_node_when_built_then_every_series_is_shown_with_none_where_noth
     assert node.io_wait.mean == gpu.utilization.mean
 
 
-def test_given_a_metric_that_was_not_collected_when_built_then_it_is_none() -> None:
+def test_metric_that_was_not_collected_is_none() -> None:
     (node,) = build(digest(samples([(1.0, "gpu", "gpu0", 5.0)]))).nodes
     assert (node.cpu, node.io_wait, node.host_memory, node.network, node.gpus[0].memory) == (None,) * 5
 
 
-def test_given_two_network_devices_when_built_then_their_means_are_added() -> None:
+def test_means_of_two_network_devices_are_added() -> None:
     rows: list[Row] = [(1.0, "network", "in", 1e9), (2.0, "network", "in", 3e9), (2.0, "network", "out", 500.0)]
     (node,) = build(digest(samples([*rows, (15.0, "network", "out", 7.0), (35.0, "network", "in", 0.0)]))).nodes
     assert node.network is not None
     assert node.network.mean == [2_000_000_500, 7, None, 0]
 
 
-def test_given_empty_buckets_at_both_ends_when_built_then_the_axis_is_cut_to_what_is_used() -> None:
+def test_axis_is_cut_by_empty_buckets_at_both_ends() -> None:
     shown = build(digest(samples([(31.0, "gpu", "gpu0", 5.0), (52.0, "gpu", "gpu0", 5.0)])))
     assert (shown.axis.start, shown.axis.bucket_s, shown.axis.buckets) == (START + 30.0, 10.0, 3)
 
 
-def test_given_the_jobs_start_and_end_when_built_then_the_axis_reaches_from_one_to_the_other() -> None:
+def test_axis_reaches_from_job_start_to_job_end() -> None:
     node = digest(samples([(31.0, "gpu", "gpu0", 5.0)]))
     shown = build(node, started_at=START + 12.0, ended_at=START + 79.0)
     assert (shown.axis.start, shown.axis.buckets) == (START + 10.0, 7)
@@ -59,13 +58,13 @@ def test_given_the_jobs_start_and_end_when_built_then_the_axis_reaches_from_one_
     assert (beyond.axis.start, beyond.axis.buckets) == (START, 10)
 
 
-def test_given_nothing_when_built_then_the_axis_stays_and_the_node_is_empty() -> None:
+def test_empty_node_keeps_the_axis() -> None:
     shown = build(digest())
     assert shown.axis == axis()
     assert (shown.nodes[0].gpus, shown.steps, shown.phases, shown.left_out) == ([], [], [], [])
 
 
-def test_given_parts_of_nodes_in_any_order_when_built_then_each_node_is_whole_and_algo_2_before_algo_10() -> None:
+def test_node_parts_are_joined_with_algo_2_before_algo_10() -> None:
     parts = [
         digest(samples([(second, "gpu", "gpu0", 10.0 + second)]), node=node)
         for second in (3.0, 1.0)
@@ -78,7 +77,7 @@ def test_given_parts_of_nodes_in_any_order_when_built_then_each_node_is_whole_an
     assert [part.encode() for part in parts] == before
 
 
-def test_given_steps_when_built_then_durations_are_seconds_and_the_slowest_are_in_order_of_time() -> None:
+def test_step_durations_are_seconds_and_slowest_in_time_order() -> None:
     job = digest(steps([1.0, 2.0, 15.0], [0.5, 0.25, 2.0]), steps([3.0], [1.0], mode=EVAL))
     (evaluation, train) = build(job).steps
     assert (train.node, train.process, train.steps) == ("algo-1", "algo-1-100", 3)
@@ -97,7 +96,7 @@ def test_given_fires_when_built_then_their_marks_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("gpus", [GPUS_WITH_BANDS, GPUS_WITH_BANDS + 1])
-def test_given_many_gpus_when_built_then_the_least_busy_ones_keep_their_band_and_all_their_mean(gpus: int) -> None:
+def test_least_busy_gpus_keep_their_band_and_all_their_mean(gpus: int) -> None:
     rows = [(1.0, "gpu", f"gpu{number}", 99.0 - number) for number in range(gpus)]
     shown = build(digest(samples(rows[:20])), digest(samples(rows[20:]), node="algo-2"))
     listed = [gpu for node in shown.nodes for gpu in node.gpus]
@@ -108,7 +107,7 @@ def test_given_many_gpus_when_built_then_the_least_busy_ones_keep_their_band_and
     assert bool(shown.left_out) is (gpus > GPUS_WITH_BANDS)
 
 
-def test_given_many_processes_when_built_then_those_that_lost_most_time_are_shown_and_the_others_named() -> None:
+def test_processes_that_lost_most_are_shown_and_others_named() -> None:
     even = [digest(steps([1.0, 2.0], [0.5, 0.5], process=f"p{rank:02}"), node=f"algo-{rank}") for rank in range(40)]
     spike = digest(steps([1.0, 12.0], [0.5, 0.9], process="spike"), node="spike")
     slow = digest(steps([1.0, 2.0], [0.6, 0.6], process="slow"), node="slow")
@@ -122,7 +121,7 @@ def test_given_many_processes_when_built_then_those_that_lost_most_time_are_show
     assert sentence.endswith("left out: busy, p30, p31, p32, p33, p34, p35, p36, p37, p38, p39.")
 
 
-def test_given_many_series_when_built_then_fewer_slow_steps_are_shown_of_each() -> None:
+def test_fewer_slow_steps_per_series_are_shown_of_many() -> None:
     starts, durations = [index / 10 for index in range(300)], [1.0 + index for index in range(300)]
     alone = build(digest(steps(starts, durations))).steps
     crowd = build(digest(*(steps(starts, durations, process=f"p{rank}") for rank in range(25)))).steps
@@ -132,7 +131,7 @@ def test_given_many_series_when_built_then_fewer_slow_steps_are_shown_of_each() 
     assert SLOWEST_OF_ALL // 25 > FEWEST_SLOWEST
 
 
-def test_given_what_has_no_place_when_built_then_it_is_said_how_much_on_which_nodes() -> None:
+def test_omitted_data_is_stated_with_amount_and_nodes() -> None:
     crowded = digest(samples((1.0, "gpu", f"gpu{number}", 5.0) for number in range(66)))
     early = [digest(samples([(-5.0, "gpu", "gpu0", 5.0)]), node=f"algo-{number}") for number in range(2, 9)]
     shown = build(crowded, *early)
@@ -140,14 +139,14 @@ def test_given_what_has_no_place_when_built_then_it_is_said_how_much_on_which_no
     assert "2 samples or steps on algo-1 are of more devices" in shown.left_out[2]
 
 
-def test_given_more_phases_than_can_be_shown_when_built_then_it_is_said() -> None:
+def test_phases_beyond_the_limit_are_noted() -> None:
     long = axis(1_000, 1)
     training = steps(list(range(0, 1_000, 2)), [0.5] * 500)
     shown = build(digest(training, steps(list(range(1, 1_000, 2)), [0.4] * 500, mode=EVAL), on=long))
     assert shown.left_out == ["Phases are shown in steps of 2 s: there are more than can be shown."]
 
 
-def test_given_no_digest_or_two_axes_when_built_then_it_is_refused() -> None:
+def test_no_digest_or_two_axes_are_refused() -> None:
     with pytest.raises(TimelinePartError, match="at least one"):
         build()
     with pytest.raises(TimelinePartError, match=r"algo-2.*buckets=11"):

@@ -1,14 +1,14 @@
-"""Parts of a job in finer buckets: all of it where there is room, else what is around the gravest episodes."""
+"""Parts of a job in finer buckets: all of it where there is room, else what is around the most severe episodes."""
 
 import numpy as np
 import pytest
 
 from tests.unit.timeline.samples import START, axis, digest, samples, steps
-from trainguard.telemetry.system import Samples, Series
-from trainguard.timeline.build import build_timelines
-from trainguard.timeline.detail import FEWEST_BUCKETS, MAX_PAGE_BYTES
-from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.series import Mark, TimeAxis, Timelines
+from trainguard.formats.profile.system import Samples, Series
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.detail import FEWEST_BUCKETS, MAX_PAGE_BYTES
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import Mark, TimeAxis, Timelines
 
 FINE = TimeAxis(start=float(START), bucket_s=5.0, buckets=17_280)
 """A day in buckets of 5 s; a report shows it in buckets of 30 s."""
@@ -38,11 +38,11 @@ def many(nodes: int = 28) -> list[NodeDigest]:
     return [day_of(64, node=f"algo-{number}", on=on) for number in range(nodes)]
 
 
-def test_given_a_job_that_is_shown_as_finely_as_it_was_digested_when_built_then_there_is_no_detail() -> None:
+def test_job_shown_at_digest_resolution_has_no_detail() -> None:
     assert build(digest(samples([(1.0, "gpu", "gpu0", 5.0)]))).detail == []
 
 
-def test_given_a_day_of_few_gpus_when_built_then_all_of_it_is_there_in_finer_buckets() -> None:
+def test_day_of_few_gpus_is_wholly_shown_in_finer_buckets() -> None:
     shown = build(day_of(4))
     (detail,) = shown.detail
     assert (shown.axis.bucket_s, shown.axis.buckets) == (30.0, 2_880)
@@ -51,7 +51,7 @@ def test_given_a_day_of_few_gpus_when_built_then_all_of_it_is_there_in_finer_buc
     assert shown.nodes[0].gpus[3].utilization.mean[:2] == [2.5, 8.5]
 
 
-def test_given_joined_buckets_when_built_then_their_lowest_and_highest_are_those_of_the_finer_ones() -> None:
+def test_joined_buckets_have_the_extremes_of_the_finer_ones() -> None:
     rows = [(1.0, "gpu", "gpu0", 10.0), (6.0, "gpu", "gpu0", 90.0), (31.0, "gpu", "gpu0", 40.0)]
     shown = build(digest(samples(rows), steps([1.0, 8.0], [0.5, 2.0]), on=FINE), day_of(1, node="algo-2"))
     band = shown.nodes[0].gpus[0].utilization
@@ -62,7 +62,7 @@ def test_given_joined_buckets_when_built_then_their_lowest_and_highest_are_those
     assert (timeline.mean_s[0], timeline.low_s[0], timeline.high_s[0], timeline.mean_s[1]) == (1.25, 0.5, 2.0, None)
 
 
-def test_given_a_large_job_with_episodes_when_built_then_each_is_shown_finely_from_before_its_onset_on() -> None:
+def test_episodes_of_a_large_job_are_detailed_from_before_onset() -> None:
     hour = 3_600.0
     shown = build(*many(), marks=[episode(2 * hour, 2.5 * hour), episode(12 * hour, 13 * hour)])
     spans = [(each.axis.start - START, each.axis.buckets * each.axis.bucket_s) for each in shown.detail]
@@ -74,7 +74,7 @@ def test_given_a_large_job_with_episodes_when_built_then_each_is_shown_finely_fr
     assert page_bytes(shown) <= MAX_PAGE_BYTES
 
 
-def test_given_an_episode_that_is_longer_than_there_is_room_for_when_built_then_its_onset_is_shown_finely() -> None:
+def test_too_long_episode_is_detailed_at_its_onset() -> None:
     shown = build(*many(), marks=[episode(3_600.0, None)])
     (detail,) = shown.detail
     assert detail.axis.start < START + 3_600.0 - 60.0
@@ -82,7 +82,7 @@ def test_given_an_episode_that_is_longer_than_there_is_room_for_when_built_then_
     assert page_bytes(shown) <= MAX_PAGE_BYTES
 
 
-def test_given_more_episodes_than_there_is_room_for_when_built_then_the_gravest_are_shown_finely() -> None:
+def test_most_severe_episodes_are_detailed_beyond_the_room() -> None:
     low = [episode(600.0 * number, 600.0 * number + 60.0, "low") for number in range(100)]
     shown = build(*many(), marks=[*low, episode(80_000.0, 80_060.0, "critical")])
     assert any(each.axis.start <= START + 80_000.0 for each in shown.detail)
@@ -90,18 +90,18 @@ def test_given_more_episodes_than_there_is_room_for_when_built_then_the_gravest_
     assert page_bytes(shown) <= MAX_PAGE_BYTES
 
 
-def test_given_a_large_job_without_an_episode_when_built_then_there_is_no_detail() -> None:
+def test_large_job_without_an_episode_has_no_detail() -> None:
     assert build(*many()).detail == []
 
 
 @pytest.mark.parametrize("start", [-1e6, 1e9])
-def test_given_an_episode_outside_the_job_when_built_then_nothing_is_shown_outside(start: float) -> None:
+def test_episode_outside_the_job_shows_nothing_outside(start: float) -> None:
     shown = build(*many(), marks=[episode(start, start + 60.0)])
     assert all(each.axis.start >= START for each in shown.detail)
     assert all(each.axis.start + each.axis.buckets * each.axis.bucket_s <= START + 86_400.0 for each in shown.detail)
 
 
-def test_given_two_parts_of_a_nodes_day_when_built_then_the_joined_axis_begins_before_the_digests_if_need_be() -> None:
+def test_joined_axis_may_begin_before_that_of_the_digest() -> None:
     late = TimeAxis(start=START + 25.0, bucket_s=5.0, buckets=17_280)
     shown = build(day_of(4, on=late))
     assert shown.axis.start == START
@@ -121,7 +121,7 @@ def page_bytes(timelines: Timelines) -> float:
     return sum(lines) * 4 / 3
 
 
-def test_given_an_axis_when_a_digest_is_joined_to_it_then_nothing_is_lost() -> None:
+def test_joining_a_digest_to_an_axis_loses_nothing() -> None:
     fine = digest(samples([(at, "gpu", "gpu0", at) for at in (0.5, 1.0, 12.0, 59.0)]), on=axis(60, 1))
     joined = fine.joined(axis(6, 10))
     assert joined.tables["gpu"].counts.tolist() == [[2, 1, 0, 0, 0, 1]]

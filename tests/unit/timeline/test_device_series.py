@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.unit.timeline.samples import START, axis
+from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
+from trainguard.formats.profile.system import Samples, Series
 from trainguard.report.html.islands import timelines_island
-from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
-from trainguard.telemetry.system import Samples, Series
-from trainguard.timeline import device_series
-from trainguard.timeline.build import build_timelines
-from trainguard.timeline.digest import NodeDigest, decode_digest
-from trainguard.timeline.series import TimeAxis, Timelines
+from trainguard.report.timeline import shown as device_series
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.digest import NodeDigest, decode_digest
+from trainguard.report.timeline.series import TimeAxis, Timelines
 
 GB = 1e9
 
@@ -53,7 +53,7 @@ ALL = {
 }
 
 
-def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_series_in_their_units() -> None:
+def test_each_gpu_has_its_further_series_in_their_units() -> None:
     [node] = built(minute(0, 2, **ALL)).nodes
     shown = {(each.kind, each.gpu): set(each.band.mean) for each in node.devices}
     assert {gpu for _, gpu in shown} == {"gpu0", "gpu1"}
@@ -71,7 +71,7 @@ def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_seri
     }
 
 
-def test_given_a_partitioned_gpu_when_built_then_its_instances_have_series_of_their_own() -> None:
+def test_instances_of_a_partitioned_gpu_have_their_own_series() -> None:
     times = np.array([START + 1.0, START + 11.0])
     further = {
         metric: {f"gpu0.mig{number}": DeviceSeries(times, np.full(2, value)) for number in (0, 1)}
@@ -88,11 +88,11 @@ def test_given_a_managed_profile_when_built_then_there_is_none() -> None:
     assert built(minute(0)).nodes[0].devices == []
 
 
-def test_given_memory_of_unknown_size_when_built_then_its_share_is_left_out() -> None:
+def test_share_of_memory_of_unknown_size_is_left_out() -> None:
     assert built(minute(0, MemoryUsedBytes=20 * GB)).nodes[0].devices == []
 
 
-def test_given_objects_in_any_order_when_merged_then_the_digest_is_the_same() -> None:
+def test_merged_digest_does_not_depend_on_the_object_order() -> None:
     parts = [minute(0, PowerWatts=100.0), minute(60, PowerWatts=300.0)]
     one, other = NodeDigest("algo-1", axis(12)), NodeDigest("algo-1", axis(12))
     for each in parts:
@@ -106,7 +106,7 @@ def test_given_objects_in_any_order_when_merged_then_the_digest_is_the_same() ->
     assert power.band.mean == [100.0] * 6 + [300.0] * 6
 
 
-def test_given_little_room_when_built_then_a_kind_is_the_mean_of_the_node_and_then_left_out(
+def test_little_room_averages_a_kind_per_node_and_then_omits_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     full = minute(0, SMActivityPercent=40.0, PowerWatts=300.0)
@@ -123,7 +123,7 @@ def test_given_little_room_when_built_then_a_kind_is_the_mean_of_the_node_and_th
     assert built(full).nodes[0].devices == []
 
 
-def test_given_a_finer_digest_when_built_then_the_further_series_are_finer_on_zoom() -> None:
+def test_further_series_are_finer_on_zoom_with_a_finer_digest() -> None:
     long = [minute(60.0 * number, PowerWatts=100.0 + number) for number in range(600)]
     found = built(*long, on=TimeAxis(start=float(START), bucket_s=10.0, buckets=3_600))
     [detail] = found.detail
@@ -132,7 +132,7 @@ def test_given_a_finer_digest_when_built_then_the_further_series_are_finer_on_zo
     assert len(detail.nodes[0].devices[0].band.mean) == detail.axis.buckets
 
 
-def test_given_the_pages_data_when_read_then_percent_takes_a_byte_and_other_units_four() -> None:
+def test_page_data_takes_one_byte_for_percent_and_four_otherwise() -> None:
     text = timelines_island(built(minute(0, SMActivityPercent=40.0, PowerWatts=300.0)))
     assert '{"kind":"sm_activity","name":"gpu0","band":{"mean":"UFBQUFBQ"}}' in text
     assert '{"kind":"power","name":"gpu0","band":{"mean":"' in text

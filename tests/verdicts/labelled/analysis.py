@@ -1,19 +1,19 @@
 """The product as a user runs it: `trainguard analyze FOLDER --json`, in this process."""
 
-import contextlib
-import io
 import json
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from tests.claims.check import Checked, checked
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.machines import price_table
 from tests.verdicts.labelled.profile_files import start_of, write_job
 from tests.verdicts.labelled.reported import Reported, read_report
-from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
+from trainguard.cli.main import app
 
 
 def analyzed(job: Job) -> tuple[Reported, Checked]:
@@ -39,14 +39,11 @@ def report_of(job: Job, *, until_min: float | None = None) -> dict[str, Any]:
 def _report(job: Job, folder: Path, place: Path) -> dict[str, Any]:
     prices, out = place / "prices.json", place / "out"
     prices.write_text(json.dumps(price_table()))
-    request = AnalyzeRequest(
-        source=str(folder), out=out, instance_type=job.machine.instance_type, prices=prices, as_json=True
-    )
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = analyze_command(request)
-    if code not in {0, 3}:  # 3: nothing could be evaluated
-        raise RuntimeError(f"{job.name}: analyze ended with {code}: {said.getvalue()}")
+    words = ["analyze", str(folder), "--out", str(out), "--prices", str(prices), "--json"]
+    words += [] if job.machine.instance_type is None else ["--instance-type", job.machine.instance_type]
+    done = CliRunner().invoke(app, words)
+    if done.exit_code not in {0, 3}:  # 3: nothing could be evaluated
+        raise RuntimeError(f"{job.name}: analyze ended with {done.exit_code}: {done.output}")
     report: dict[str, Any] = json.loads((out / "report.json").read_text())
     return report
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a finding says of a fault: what, what is true, what was said, and whether they agree."""
+    """One thing that a finding says about a fault: what, what is true, what was said, and whether they agree."""
 
     what: str
     true: str

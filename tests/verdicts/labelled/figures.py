@@ -75,19 +75,19 @@ class Figures:
 
     @property
     def planted_first(self) -> Share:
-        """In how many jobs whose gravest fault was found it stands first."""
+        """In how many jobs whose most severe fault was found it stands first."""
         judged = [job.first_is_right for job in self.jobs if job.first_is_right is not None]
         return Share(sum(judged), len(judged))
 
     @property
     def pairs(self) -> list[tuple[JobScore, JobScore]]:
-        """The pairs of jobs, the graver first, whose order everyone agrees on."""
+        """The pairs of jobs, the more severe first, whose order everyone agrees on."""
         single = [job for job in self.jobs if len(job.faults) == 1 and job.faults[0].found]
-        return [(one, other) for one, other in permutations(single, 2) if _graver(one, other)]
+        return [(one, other) for one, other in permutations(single, 2) if _is_more_severe(one, other)]
 
     @property
     def out_of_order(self) -> list[tuple[JobScore, JobScore]]:
-        """The pairs in which the graver job has the lower score."""
+        """The pairs in which the more severe job has the lower score."""
         return [(one, other) for one, other in self.pairs if _score(one) + goals.SCORE_WITHIN < _score(other)]
 
     @property
@@ -120,15 +120,15 @@ def _score(job: JobScore) -> float:
     return job.faults[0].score or 0.0
 
 
-def _graver(one: JobScore, other: JobScore) -> bool:
-    """Return whether everyone agrees that the one job's fault is graver than the other's."""
+def _is_more_severe(one: JobScore, other: JobScore) -> bool:
+    """Return whether everyone agrees that the one job's fault is more severe than the other's."""
     first, second = one.job.faults[0], other.job.faults[0]
     if first.fails_in_h is not None and second.fails_in_h is not None:
-        return goals.GRAVER_BY * first.fails_in_h <= second.fails_in_h
+        return goals.MORE_SEVERE_BY * first.fails_in_h <= second.fails_in_h
     if first.fails_in_h is not None:
         small = second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
         return small and first.fails_in_h <= goals.FAILS_SOON_H
     if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
-    return least - most >= (goals.GRAVER_BY_SHARE if most else goals.GRAVER_THAN_A_RISK)
+    return least - most >= (goals.MORE_SEVERE_BY_SHARE if most else goals.MORE_SEVERE_THAN_A_RISK)

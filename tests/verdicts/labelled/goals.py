@@ -35,14 +35,14 @@ LEDGER_WITHIN = 0.01
 LEDGER_SAMPLES = 10
 """How far a bucket of the ledger may be from the truth, as a share of the paid time, and by so many samples on top."""
 
-GRAVER_BY = 2.0
-"""How many times as long another job may last before it fails that everyone agrees which is graver."""
+MORE_SEVERE_BY = 2.0
+"""How many times as long another job may last before it fails that everyone agrees which is more severe."""
 
-GRAVER_BY_SHARE = 0.08
-"""How much more of the paid time one job must lose than another that everyone agrees which is graver."""
+MORE_SEVERE_BY_SHARE = 0.08
+"""How much more of the paid time one job must lose than another that everyone agrees which is more severe."""
 
-GRAVER_THAN_A_RISK = 0.25
-"""How much of the paid time a job must lose to be graver than one at a risk of which nobody knows when it comes true.
+MORE_SEVERE_THAN_A_RISK = 0.25
+"""The share of the paid time that a job must lose to be more severe than one at a risk of unknown time.
 
 A GPU with uncorrectable ECC errors has cost nothing yet, and may end the job at any time.
 """
@@ -52,7 +52,7 @@ SCORE_WITHIN = 1.0
 
 FAILS_SOON_H = 1.0
 SMALL_LOSS = 0.10
-"""A fault that ends the job within so many hours is graver than one that costs at most this share of the paid time."""
+"""A fault that ends the job within these hours is more severe than one that costs at most this share of the time."""
 
-GRAVER_COST = 1.5
+MORE_SEVERE_COST = 1.5
 """How many times as much a fault must have cost as another of the same job to come before it."""

@@ -28,7 +28,7 @@ ENDLESS = frozenset({"hung collective", "lost GPU"})
 def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:
     """Check each bucket to within one point of the paid time.
 
-    Nothing is checked of a job whose utilization is not sampled, or of which nobody knows when it was paid for.
+    Nothing is checked of a job whose utilization is not sampled, or of which the paid time is unknown.
     """
     if not job.machine.gpus or (job.collected is not None and job.collected.mig) or job.flaws.clock_jump is not None:
         return

@@ -7,7 +7,7 @@ from tests.verdicts.labelled.reported import Episode, Finding
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When something held, epoch seconds; ``within_s`` is how far what is said of it may be off."""
+    """When something held, epoch seconds; ``within_s`` is how far what is said about it may be off."""
 
     begin: float
     end: float

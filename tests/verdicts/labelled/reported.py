@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainguard.finding import Fact
+from trainguard.core.finding import Fact
 
 _GPU = re.compile(r"gpu\d+")
 
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report: its findings, the gravest first, its verdict, and the ledger: the share, 0 to 1, of each bucket.
+    """A report: its findings, the most severe first, its verdict, and the ledger: the share, 0 to 1, of each bucket.
 
     ``rule`` is what the verdict says to change first, ``causes`` are all findings that nothing explains. ``lost`` is
     the share, 0 to 1, of the paid time that was no compute.

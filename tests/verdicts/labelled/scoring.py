@@ -39,16 +39,16 @@ class FaultScore:
 
     @property
     def found(self) -> bool:
-        """Whether some finding shows it, by an episode that shows no graver fault of the job."""
+        """Whether some finding shows it, by an episode that shows no more severe fault of the job."""
         return self.rule is not None
 
 
 @dataclass(frozen=True, slots=True)
 class JobScore:
-    """What a report says of a labelled job.
+    """What a report says about a labelled job.
 
     ``first`` is the rule that the verdict says to change first, None where nothing fired; ``first_is_right`` is None of
-    a job without fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that
+    a job without fault, and one whose most severe fault was missed. ``unexplained`` are findings beside a fault that
     it does not explain; ``together`` are the checks of several faults, ``ledger`` those of the ledger.
     ``claims`` is what was held against the raw data.
     """
@@ -103,21 +103,21 @@ def scored(job: Job, report: Reported) -> JobScore:
 
 
 def _together(job: Job, faults: Sequence[FaultScore], report: Reported) -> Iterator[Check]:
-    """Check several faults of one job: the finding of the graver comes first, and the job's cost is that of all."""
+    """Check several faults of one job: the most severe finding comes first, and the job's cost is that of all."""
     if len(job.faults) > 1 and all(fault.found for fault in faults):
         least, most = (sum(fault.wasted[of] for fault in job.faults) for of in (0, 1))
         yield from _loss("job's loss", job, (least, most), report.claimed)
     shown = [(label, fault) for label, fault in zip(job.faults, faults, strict=True) if fault.found]
-    for (graver, first), (other, second) in combinations(shown, 2):
-        if graver.wasted[0] >= goals.GRAVER_COST * other.wasted[1] > 0.0:
-            true, said = f"{graver.kind} before {other.kind}", f"{second.rule} before {first.rule}"
+    for (more_severe, first), (other, second) in combinations(shown, 2):
+        if more_severe.wasted[0] >= goals.MORE_SEVERE_COST * other.wasted[1] > 0.0:
+            true, said = f"{more_severe.kind} before {other.kind}", f"{second.rule} before {first.rule}"
             yield Check("order", true, said, (first.place or 0) <= (second.place or 0))
 
 
 def _fault_score(
     job: Job, fault: Fault, report: Reported, taken: Sequence[tuple[int | None, Episode | None]]
 ) -> FaultScore:
-    """Return what became of a fault; ``taken`` are the episodes that show graver ones: one verdict is not two."""
+    """Return what became of a fault; ``taken`` are the episodes that show more severe ones: one verdict is not two."""
     shown = [
         (place, finding, episode)
         for place, finding in enumerate(report.findings)
@@ -158,7 +158,7 @@ def _times(job: Job, fault: Fault, episode: Episode) -> list[Check]:
 
 
 def _look(fault: Fault, finding: Finding) -> list[Check]:
-    """Check the kind of a finding: it says what the engineer is told to do."""
+    """Check the kind of a finding: the engineer's advice depends on it."""
     true = fault.looks.get(finding.rule)
     if true is None:
         return []

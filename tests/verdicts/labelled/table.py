@@ -34,7 +34,7 @@ def _rows(figures: Figures) -> Iterator[str]:
 
 
 def _classes(figures: Figures) -> Iterator[str]:
-    yield "class, and how many of its jobs are right in everything that is said of them"
+    yield "class, and how many of its jobs are right in everything that is said about them"
     jobs = Counter(score.job.group for score in figures.jobs)
     right = Counter(score.job.group for score in figures.jobs if score.is_right)
     for group, count in jobs.items():
@@ -58,7 +58,7 @@ def _failures(figures: Figures) -> Iterator[str]:
     pairs = figures.out_of_order
     for one, other in pairs:
         scores = f"{one.faults[0].score:.1f} < {other.faults[0].score:.1f}"
-        yield f"{one.job.name}: graver than {other.job.name}, but {scores}"
+        yield f"{one.job.name}: more severe than {other.job.name}, but {scores}"
 
 
 def _of_job(job: JobScore) -> Iterator[str]:

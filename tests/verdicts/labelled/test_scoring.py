@@ -112,7 +112,7 @@ def test_the_ledger_is_held_against_the_samples() -> None:
     assert not _score(job=healthy, level="unknown").is_right
 
 
-def test_a_finding_of_another_time_or_rule_does_not_show_the_fault() -> None:
+def test_finding_of_another_time_or_rule_misses_the_fault() -> None:
     assert not _score(_finding(episodes=[_episode(2, 20)])).faults[0].found
     other = _score(_finding("GPUMemoryIncrease"))
     assert not other.faults[0].found
@@ -196,7 +196,7 @@ def test_a_leak_that_fails_sooner_is_graver() -> None:
     assert Figures([soon, late], []).out_of_order == [(soon, late)]
 
 
-def test_a_leak_that_ends_the_job_soon_is_graver_than_a_small_loss() -> None:
+def test_leak_that_soon_ends_the_job_outranks_a_small_loss() -> None:
     leak = replace(LEAKING, faults=(Fault(kind="leak", onset_min=10, fails_in_h=0.5),))
     small = replace(JOB, faults=(replace(HANG, wasted_min=8),))
     soon, loss = _score(_finding("GPUMemoryIncrease", score=5.0), job=leak), _score(_finding(score=8.0), job=small)

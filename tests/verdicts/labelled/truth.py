@@ -1,4 +1,4 @@
-"""What a good engineer would say of a planted fault: the label that verdicts are held against."""
+"""What a good engineer would say about a planted fault: the label that verdicts are held against."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Looks = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of fault and what may be said of it.
+    """A kind of fault and what may be said about it.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ KINDS = {
     "broken GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("ecc", "rows", "xid")),
     "lost GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("lost", "vanished", "unanswered", "xid")),
     "throttled GPU": _kind(HEALTH, symptoms=(STRAGGLER, BALANCE), GPUHealth=("heat", "slowdown", "power_limit")),
-    "hollow GPUs": _kind(LOW, BATCH, LowGPUUtilization=("low_activity", "instances_low")),
+    "low SM activity": _kind(LOW, BATCH, LowGPUUtilization=("low_activity", "instances_low")),
     "straggler": _kind(STRAGGLER, symptoms=(BALANCE, LOW)),
     "memory leak": _kind(MEMORY, GPUMemoryIncrease=("leak",)),
     "heavy checkpoints": _kind(LOW, IO, STEPS, LowGPUUtilization=("pauses", "idle_in_part", "fluctuates")),
@@ -132,7 +132,7 @@ class Fault:
 
     @property
     def label(self) -> Kind:
-        """What may be said of its kind."""
+        """What may be said about its kind."""
         return KINDS[self.kind]
 
     @property

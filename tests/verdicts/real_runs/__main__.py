@@ -1,6 +1,6 @@
-"""``python -m tests.verdicts.real_runs``: what the product says of each run beside what a person sees, and counts.
+"""``python -m tests.verdicts.real_runs``: what the product says about each run beside what a person sees, and counts.
 
-``--write`` writes the table of docs/real-runs.md. ``--profiles FOLDER`` writes the runs as profiles and judges nothing.
+``--write`` writes the table of README.md beside it, ``--profiles FOLDER`` the runs as profiles, and judges nothing.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of docs/real-runs.md: what a person sees in each run beside what the product says of it."""
+"""The table of README.md beside it: a person's label of each run beside the rules that fire on it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from tests.verdicts.real_runs.recording import origins
 from tests.verdicts.real_runs.scoring import Score, Totals, totals
 
-PAGE = Path(__file__).parents[3] / "docs" / "real-runs.md"
+PAGE = Path(__file__).with_name("README.md")
 BEGIN = "<!-- written by: python -m tests.verdicts.real_runs --write -->"
 END = "<!-- end of what is written -->"
 
 _HEAD = """\
-| run | minutes | GPU time unused | outcome | alert | what a person sees | what TrainGuard says |
+| run | minutes | GPU time unused | outcome | alert | rules that fire | rules with too little data |
 |---|---|---|---|---|---|---|"""
 
 
@@ -55,14 +55,21 @@ def _row(score: Score) -> str:
         f"{label.unused_percent:.0f} %",
         label.outcome.replace("_", " "),
         label.fire,
-        label.sees,
-        said_in_short(score),
+        _fired(score),
+        f"{len(score.said.short_of_data)}",
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+def _fired(score: Score) -> str:
+    """Return the rules that fire, the first one in bold, and what is false."""
+    first, *others = score.said.fired or ("none",)
+    named = ", ".join([f"**{first}**" if score.said.fired else first, *others])
+    return " ".join([named, *(f"**False:** {sentence}" for sentence in score.false)])
+
+
 def with_table(page: str, scores: Sequence[Score]) -> str:
-    """Return the page with what lies between the marks written anew; raises ValueError when a mark is missing."""
+    """Return the page with a new table between the marks; raises ValueError when a mark is missing."""
     head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""What TrainGuard says of a recorded run: ``trainguard analyze --json`` with its own defaults, in this process."""
+"""What TrainGuard says about a recorded run: ``trainguard analyze --json`` with its own defaults, in this process."""
 
 import tempfile
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of a run: the findings, the gravest first, and the verdict on the whole job.
+    """What was said about a run: the findings, the most severe first, and the verdict on the whole job.
 
     ``short_of_data`` names the rules that had too little data, ``unread`` counts what was not used of the profile.
     """
@@ -55,14 +55,11 @@ def say(run: str) -> Said:
     """Judge the run ``run``; once in a process."""
     with tempfile.TemporaryDirectory() as folder:
         job = write_profile(read_recording(run), Path(folder))
-        analysis = Documented(
-            params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
-        )
-        opened = analysis.open(str(job / "profiler-output"))
-        return said_of(document_of(opened.analyze(stderr_progress(shown=False))))
+        analysis = Documented(str(job / "profiler-output"))
+        return finding_on(document_of(analysis.analyze(stderr_progress(shown=False))))
 
 
-def said_of(document: Mapping[str, Any]) -> Said:
+def finding_on(document: Mapping[str, Any]) -> Said:
     """Return what the document of an analysis says."""
     rules = document["rules"]
     fired = [rule for rule in rules if rule["rule"] in document["fired"] and rule["rule"] != _SUMMARY]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.verdicts.real_runs.recording import Recording
-from trainguard.layout import hour_folder
+from trainguard.core.layout import hour_folder
 
 START = 1_700_276_760
 """A full minute, epoch seconds; the runs' own start times were not published."""

@@ -1,4 +1,4 @@
-"""What the product says of a run, held against what a person sees in it."""
+"""What the product says about a run, held against what a person sees in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Totals:
 
 
 def score(label: Label, said: Said) -> Score:
-    """Hold what was said of a run against its label."""
+    """Hold what was said about a run against its label."""
     named = bool(said.fired) and said.fired[0] in label.first
     return Score(label, said, named, (*_false_statements(label, said), *_overstated(label, said)))
 

@@ -9,15 +9,15 @@ import pytest
 from tests.verdicts.real_runs.labels import labels, statements
 from tests.verdicts.real_runs.profile_writer import NODE, START, write_profile
 from tests.verdicts.real_runs.recording import FOLDER, origins, read_recording
+from trainguard.core.records import JobStatus
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.records import JobStatus
+from trainguard.formats.profile.system import read_system_object
 from trainguard.rules.registry import OWN_NAMES
-from trainguard.telemetry.system import read_system_object
 
 MOST_BYTES = 600_000
 
 
-def test_given_the_folder_when_listed_then_each_file_has_an_origin_a_label_and_a_licence() -> None:
+def test_each_file_has_an_origin_a_label_and_a_licence() -> None:
     files = sorted(file.name.removesuffix(".csv.xz") for file in (FOLDER / "data").iterdir())
     assert files == list(origins()) == list(labels())
     notice = (FOLDER / "NOTICE").read_text("utf-8")
@@ -28,7 +28,7 @@ def test_given_the_folder_when_listed_then_each_file_has_an_origin_a_label_and_a
 
 
 @pytest.mark.parametrize("run", origins())
-def test_given_a_run_when_read_then_it_has_the_series_that_its_origin_names(run: str) -> None:
+def test_run_has_the_series_named_by_its_origin(run: str) -> None:
     recording = read_recording(run)
     origin = recording.origin
     kinds = [re.sub(r"\d", "", column) for column in recording.columns]
@@ -39,7 +39,7 @@ def test_given_a_run_when_read_then_it_has_the_series_that_its_origin_names(run:
 
 
 @pytest.mark.parametrize("run", labels())
-def test_given_a_label_when_held_against_the_samples_then_its_shares_and_spans_are_theirs(run: str) -> None:
+def test_shares_and_spans_of_a_label_match_the_samples(run: str) -> None:
     label, recording = labels()[run], read_recording(run)
     busy, activity = recording.of_gpus("u"), recording.of_gpus("a")
     assert label.unused_percent == pytest.approx(100.0 - busy.mean(), abs=0.1)
@@ -50,7 +50,7 @@ def test_given_a_label_when_held_against_the_samples_then_its_shares_and_spans_a
 
 
 @pytest.mark.parametrize("run", labels())
-def test_given_a_span_called_idle_when_held_against_the_samples_then_no_gpu_of_it_works(run: str) -> None:
+def test_no_gpu_works_in_a_span_labelled_idle(run: str) -> None:
     label, recording = labels()[run], read_recording(run)
     for span in label.wasted:
         inside = (recording.times > span.start_s) & (recording.times < span.end_s)
@@ -59,7 +59,7 @@ def test_given_a_span_called_idle_when_held_against_the_samples_then_no_gpu_of_i
             assert np.nanmean(values) < 1.0, (span, gpu)
 
 
-def test_given_the_labels_when_read_then_they_name_rules_and_statements_that_exist() -> None:
+def test_labels_name_existing_rules_and_statements() -> None:
     for label in labels().values():
         assert set(label.first) <= set(OWN_NAMES)
         assert set(label.must_not) <= set(statements())
@@ -71,9 +71,7 @@ def test_given_the_labels_when_read_then_they_name_rules_and_statements_that_exi
 
 
 @pytest.mark.parametrize("run", ["r03", "r34"])
-def test_given_a_run_when_written_as_a_profile_then_the_product_reads_every_sample_at_its_time(
-    run: str, tmp_path: Path
-) -> None:
+def test_written_profile_is_read_with_every_sample_at_its_time(run: str, tmp_path: Path) -> None:
     recording = read_recording(run)
     job = write_profile(recording, tmp_path)
     read: dict[tuple[str, str], dict[float, float]] = {}
@@ -99,9 +97,7 @@ def test_given_a_run_when_written_as_a_profile_then_the_product_reads_every_samp
 @pytest.mark.parametrize(
     ("run", "status"), [("r02", JobStatus.COMPLETED), ("r12", JobStatus.FAILED), ("r05", JobStatus.UNKNOWN)]
 )
-def test_given_a_run_when_written_then_its_job_file_says_how_it_ended(
-    run: str, status: JobStatus, tmp_path: Path
-) -> None:
+def test_job_file_of_a_written_run_says_how_it_ended(run: str, status: JobStatus, tmp_path: Path) -> None:
     job = write_profile(read_recording(run), tmp_path)
     told = read_job_file("job.json", (job / "job.json").read_bytes(), run)
     assert (told.status, told.started_at) == (status, START)

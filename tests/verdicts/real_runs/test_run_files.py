@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.wandb_files import ended, run, run_file, stats
 from tests.verdicts.real_runs.labels import labels
-from tests.verdicts.real_runs.product import said_of, say
+from tests.verdicts.real_runs.product import finding_on, say
 from tests.verdicts.real_runs.profile_writer import START
 from tests.verdicts.real_runs.recording import Recording, read_recording
 from trainguard.cli.commands.analyze.documented import Documented
@@ -21,11 +21,10 @@ _NAMES = {"u": "gpu.{}.gpu", "a": "gpu.{}.memory", "c": "cpu.{}.cpu_percent", "r
 
 
 @pytest.mark.parametrize("name", list(labels())[::4])
-def test_given_a_run_file_when_judged_then_the_verdict_is_that_of_the_profile(name: str, tmp_path: Path) -> None:
+def test_verdict_on_a_run_file_is_that_on_its_profile(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"run-{name}.wandb"
     file.write_bytes(_run_file(read_recording(name)))
-    analysis = Documented(params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False)
-    from_file = said_of(document_of(analysis.open(str(file)).analyze(stderr_progress(shown=False))))
+    from_file = finding_on(document_of(Documented(str(file)).analyze(stderr_progress(shown=False))))
     from_profile = say(name)
     assert from_file.fired == from_profile.fired
     assert from_file.level == from_profile.level

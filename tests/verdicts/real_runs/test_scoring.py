@@ -25,13 +25,13 @@ def judged(run: str, what: Said) -> Score:
     return score(labels()[run], what)
 
 
-def test_given_a_wasted_run_when_a_rule_that_may_stands_first_then_it_is_named_and_nothing_is_false() -> None:
+def test_wasted_run_with_a_permitted_first_rule_is_named() -> None:
     found = judged("r34", said(low_gpus(), Finding("LoadBalancing", "gpu2 does less.", 50.0)))
     assert found.named
     assert found.false == ()
 
 
-def test_given_a_wasted_run_when_another_rule_stands_first_then_it_is_not_named() -> None:
+def test_wasted_run_with_another_first_rule_is_not_named() -> None:
     assert not judged("r34", said(Finding("StepOutlier", "steps", None), low_gpus())).named
     assert not judged("r34", said(level="unknown")).named
 
@@ -53,7 +53,7 @@ def test_given_what_a_label_forbids_when_said_then_it_is_false(run: str, what: S
     assert sentence.startswith(begins)
 
 
-def test_given_runs_when_counted_then_a_job_is_named_when_each_of_its_runs_is() -> None:
+def test_job_is_named_if_each_of_its_runs_is() -> None:
     silent = said(level="unknown")
     runs = dict.fromkeys(labels(), silent) | {run: said(low_gpus()) for run in ("r02", "r10", "r11", "r18", "r34")}
     sums = totals([judged(run, what) for run, what in runs.items()])
@@ -61,7 +61,7 @@ def test_given_runs_when_counted_then_a_job_is_named_when_each_of_its_runs_is() 
     assert sums.wasted == sum(is_to_be_named(label) for label in labels().values())
 
 
-def test_given_the_page_when_written_then_all_runs_are_in_it_once_and_the_rest_stays() -> None:
+def test_page_has_all_runs_once_and_keeps_the_rest() -> None:
     page = PAGE.read_text("utf-8")
     scores = [judged(run, said(low_gpus("a | b"))) for run in labels()]
     once = with_table(page, scores)

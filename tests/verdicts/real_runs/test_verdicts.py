@@ -18,15 +18,15 @@ def test_given_a_healthy_run_when_judged_then_nothing_has_fired(run: str) -> Non
 
 
 @pytest.mark.parametrize("run", labels())
-def test_given_a_run_when_judged_then_nothing_false_is_said_of_it(run: str) -> None:
+def test_verdict_on_a_run_has_no_false_statement(run: str) -> None:
     assert score(labels()[run], say(run)).false == ()
 
 
 @pytest.mark.parametrize("run", labels())
-def test_given_a_run_when_judged_then_all_of_its_profile_was_read(run: str) -> None:
+def test_all_of_the_profile_of_a_run_is_read(run: str) -> None:
     assert say(run).unread == {}
 
 
 @pytest.mark.parametrize("run", WASTED)
-def test_given_a_long_run_that_is_wasted_when_judged_then_a_finding_names_it_first(run: str) -> None:
+def test_finding_on_a_long_wasted_run_names_it_first(run: str) -> None:
     assert score(labels()[run], say(run)).named

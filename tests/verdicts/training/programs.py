@@ -121,7 +121,7 @@ def raw_measures(rng: Rng, broken: bool) -> Log:
 
 
 def logarithm_of_zero(rng: Rng, broken: bool) -> Log:
-    """A cross entropy of one's own, without anything that keeps a chance from 0, of a model that is sure by chance."""
+    """An own cross entropy, without anything that keeps a chance from 0, of a model that is sure by chance."""
     model = mlp(rng, 4, 32, 3, last=Softmax(), scale=25.0 if broken else 1.0)
     loss: Loss = plain_log if broken else cross_entropy_of_chances
     return fit(rng, model, standard(flowers(rng)), Fit(loss=loss, optimizer=Sgd(0.1), scores=CLASSES))

@@ -1,4 +1,4 @@
-"""What the trusted rules say of the programs: of each pair, in each of three forms of record."""
+"""What the trusted rules say about the programs: of each pair, in each of three forms of record."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from tests.verdicts.training.scoring import FORMS, SEEDS, figures, real, verdict
 
 
 def table() -> str:
-    """Return what is named of broken programs, what is said of repaired ones, and what of real runs."""
+    """Return what is named of broken programs, what is said about repaired ones, and what of real runs."""
     return "\n".join([*_programs(), "", *_real()]) + "\n"
 
 

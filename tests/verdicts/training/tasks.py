@@ -1,4 +1,4 @@
-"""Small data sets that the programs train on, drawn anew for each run."""
+"""Small data sets that the programs train on, drawn for each run."""
 
 import numpy as np
 

@@ -13,7 +13,7 @@ def reasons_of(name: str) -> dict[str, str]:
     return {rule: judgement.reason for rule, (_, judgement) in fired(list(steps_of(series))).items()}
 
 
-def test_given_broken_histories_when_judged_then_all_are_named_whose_curves_say_so() -> None:
+def test_broken_histories_are_named_if_their_curves_show_it() -> None:
     silent = {make.__name__ for make in BROKEN if not reasons_of(make.__name__)}
     assert silent == NOT_NAMED
     assert "of 10 classes that is the level of outputs that pass a softmax twice" in str(
@@ -21,5 +21,5 @@ def test_given_broken_histories_when_judged_then_all_are_named_whose_curves_say_
     )
 
 
-def test_given_healthy_histories_near_the_border_when_judged_then_none_has_a_finding() -> None:
+def test_healthy_histories_near_the_border_have_no_finding() -> None:
     assert {make.__name__: said for make in HEALTHY if (said := reasons_of(make.__name__))} == {}

@@ -13,23 +13,23 @@ NAMED: dict[Form, int] = {"epochs with scores": 48, "epochs, losses alone": 37, 
 """How many of the 67 broken programs are named today, by what was recorded of them."""
 
 
-def test_given_broken_programs_when_scores_are_recorded_then_the_goal_is_reached() -> None:
+def test_broken_programs_with_scores_reach_the_goal() -> None:
     found = figures("epochs with scores")
     assert len(found.named) >= GOAL * len(found.broken), table()
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_given_broken_programs_when_judged_then_as_many_are_named_as_are_documented(form: Form) -> None:
+def test_documented_number_of_broken_programs_is_named(form: Form) -> None:
     found = figures(form)
     assert (len(found.named), len(found.broken)) == (NAMED[form], 67), table()
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_given_repaired_programs_when_judged_then_none_has_a_finding(form: Form) -> None:
+def test_repaired_programs_have_no_finding(form: Form) -> None:
     assert figures(form).false == [], table()
 
 
-def test_given_losses_of_real_runs_when_judged_then_broken_ones_alone_have_a_finding() -> None:
+def test_only_broken_real_losses_have_a_finding() -> None:
     named = {run for run, reasons in real() if reasons}
     assert named >= {run for run, label in LABELS.items() if label.kind == "broken"}
     assert not named & {run for run, label in LABELS.items() if label.kind in {"healthy", "short"}}

@@ -8,7 +8,7 @@ from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 MOST_BYTES = 256 * 1024 * 1024
-"""Bytes of full tensors of a step; what is more is left out and counted."""
+"""Full tensors of a step beyond it are left out and counted."""
 
 
 class _Full(NamedTuple):
@@ -113,7 +113,7 @@ class StepBatch:
 
 
 def _to_host(torch: Any, tensor: Any, *, copy: bool) -> Any:
-    """Return a tensor in memory of the host; that of a GPU is filled later."""
+    """Return the host's tensor; that of a GPU is filled later."""
     if tensor.is_cuda:
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         return host.copy_(tensor, non_blocking=True)
@@ -123,6 +123,6 @@ def _to_host(torch: Any, tensor: Any, *, copy: bool) -> Any:
 
 
 def _bytes_of(tensor: Any) -> bytes:
-    """Return the bytes of a contiguous tensor of the host, without numpy."""
+    """Return the bytes of a contiguous tensor, without numpy."""
     size = tensor.numel() * tensor.element_size()
     return ctypes.string_at(tensor.data_ptr(), size)

@@ -1,8 +1,7 @@
 """Reductions of many tensors, on the device that holds them: nothing here waits for it.
 
-Work is done piece by piece: small tensors of one size are stacked, large ones are cut. On a processor a piece stays in
-its cache while all reductions read it. Half precision is reduced in float32. ``std`` and ``variance`` are those of the
-population, as the rules' are. Deviations are measured from each piece's mean, and joined by the formula of Chan, Golub
+Small tensors of one size are stacked, large ones cut, so that a piece stays in the cache. Half precision is reduced in
+float32; ``std`` and ``variance`` are the population's. Deviations of pieces are joined by the formula of Chan, Golub
 and LeVeque (1979), so that a mean far from zero costs no digits.
 """
 
@@ -11,10 +10,10 @@ from typing import Any
 
 PIECE_ON_PROCESSOR = 128 * 1024
 PIECE_ON_DEVICE = 4 * 1024 * 1024
-"""Entries of a piece: 512 KiB of float32, less than a core's cache; on a device 16 MiB, for fewer calls."""
+"""512 KiB of float32, less than a core's cache; on a device 16 MiB, for fewer calls."""
 
 _SHORT = 1024
-"""Entries whose squares are summed one after another in float32; the sums of these are summed after that."""
+"""Squares that are summed in a row in float32; the sums of these are summed after that."""
 
 _ABSOLUTE = "abs_"
 _SUMMED = frozenset({"mean", "sum"})
@@ -45,7 +44,6 @@ def reduce_all(torch: Any, tensors: Sequence[Any], kinds: Sequence[str]) -> "lis
 
 
 def _needed(kinds: Iterable[str]) -> "frozenset[str]":
-    """Return the parts of which reductions of those kinds are made."""
     needs: set[str] = set()
     for kind in kinds:
         prefix, name = _source(kind)
@@ -101,7 +99,6 @@ def _norm(torch: Any, rows: Any) -> Any:
 
 
 def _joined(torch: Any, pieces: Sequence[Any], needs: "frozenset[str]") -> "dict[str, Any]":
-    """Return the parts of one tensor by those of its pieces."""
     by_piece = [_parts(torch, piece.unsqueeze(0), needs) for piece in pieces]
     device = pieces[0].device
     wide = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
@@ -128,7 +125,6 @@ def _joined(torch: Any, pieces: Sequence[Any], needs: "frozenset[str]") -> "dict
 
 
 def _column(kind: str, parts: "dict[str, Any]", size: int) -> Any:
-    """Return one reduction of each row by its parts."""
     prefix, name = _source(kind)
     if name == "sum":
         return parts[f"{prefix}mean"] * size
@@ -142,8 +138,7 @@ def _column(kind: str, parts: "dict[str, Any]", size: int) -> Any:
 def checksum(torch: Any, tensors: Sequence[Any]) -> Any:
     """Return one float64 number, exact, that is the same where all bits of all tensors are; below 2^52.
 
-    Each tensor's bits are summed as whole numbers, so the order of addition does not matter; sums are weighted by the
-    tensor's place.
+    Bits are summed as whole numbers, so that order does not matter, weighted by the tensor's place.
     """
     sums = []
     for tensor in tensors:

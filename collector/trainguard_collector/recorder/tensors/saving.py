@@ -1,9 +1,12 @@
 """Which tensors are saved, and at which steps: the managed hook's parameters of collections."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
+
+from trainguard_collector.recorder.tensors.batch import StepBatch
+from trainguard_collector.recorder.tensors.reductions import reduce_all
 
 DEFAULT_INTERVAL = 500
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -24,7 +27,7 @@ PATTERNS: "Mapping[str, tuple[str, ...]]" = {
     "gradient_norm": ("^gradient_norm/",),
     "learning_rate": ("^learning_rate/",),
 }
-"""Collections that need no regular expression, and the managed hook's expressions where it has the collection."""
+"""The managed hook's expressions where it has the collection."""
 
 ALWAYS_SAVED = ("losses", "metrics", "gradient_norm", "learning_rate")
 RAW = frozenset((*ALWAYS_SAVED, "checksums"))
@@ -64,19 +67,9 @@ class SaveConfig:
 class CollectionConfig:
     """Tensors that are saved together, with the parameters of the managed class of that name.
 
-    Parameters
-    ----------
-    name : str
-        One of the hook's own (``losses``, ``metrics``, ``weights``, ``biases``, ``gradients``, ``relu_input``,
-        ``relu_output``), ``activations``, or another.
-    parameters : mapping, optional
-        ``include_regex``, ``save_interval``, ``save_steps``, ``start_step``, ``end_step``, each of the steps also by
-        mode (``train.save_interval``), ``reductions`` (names parted by commas) and ``save_raw_tensor``.
-
-    Raises
-    ------
-    ValueError
-        When a parameter is unknown, or its value cannot be used.
+    ``name`` is one of the hook's own (``losses``, ``weights``, ``relu_output``, …), ``activations``, or another.
+    Parameters are ``include_regex``, the steps, also by mode (``train.save_interval``), ``reductions`` (with commas)
+    and ``save_raw_tensor``. Raises ValueError for others, or a value that cannot be used.
     """
 
     def __init__(self, name: str, parameters: Optional[Mapping[str, Any]] = None) -> None:
@@ -135,13 +128,7 @@ class Collection:
 
 
 def collections_of(given: "Optional[Iterable[Union[str, CollectionConfig]]]", every: int) -> "list[Collection]":
-    """Return the collections that are recorded: those that are given, else BY_DEFAULT, and always ALWAYS_SAVED.
-
-    Raises
-    ------
-    ValueError
-        When a parameter cannot be used.
-    """
+    """Return those that are given, else BY_DEFAULT, and always ALWAYS_SAVED; raises ValueError."""
     if isinstance(given, str):
         given = [given]
     configs = [CollectionConfig(each) if isinstance(each, str) else each for each in given or BY_DEFAULT]
@@ -199,3 +186,90 @@ def _flag(name: str, value: Any) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"collection {name}: save_raw_tensor is {value!r}, expected True or False")
     return text == "true"
+
+
+MOST_COPIED = 1024 * 1024
+"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32."""
+
+
+class Saver:
+    """Chooses what is saved of a tensor by its name; a name is looked up once."""
+
+    def __init__(self, torch: Any, collections: Iterable[Collection]) -> None:
+        self._torch = torch
+        self._by_name = {each.name: each for each in collections}
+        self._chosen: dict[tuple[str, ...], dict[str, tuple[bool, tuple[str, ...]]]] = {}
+        self._copies: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
+        self._copied = 0
+
+    def save(
+        self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]"
+    ) -> "dict[tuple[str, ...], Any]":
+        """Save those tensors that the collections hold which are due; return the norms of those that have one."""
+        reduced: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
+        for name, tensor, kinds in self._chosen_of(batch, tensors, among):
+            reduced.setdefault(kinds, []).append((name, tensor))
+        norms: dict[tuple[str, ...], Any] = {}
+        for kinds, named in reduced.items():
+            norms.update(self._reduce(batch, named, kinds))
+        return norms
+
+    def _chosen_of(
+        self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]"
+    ) -> "Iterator[tuple[str, Any, tuple[str, ...]]]":
+        """Save in full what is to be saved so; yield what is to be reduced, with its reductions."""
+        for name, tensor in tensors.items():
+            with_value, kinds = self.choice(name, among)
+            if not (with_value or kinds) or tensor.numel() == 0 or tensor.is_sparse or tensor.is_meta:
+                continue
+            if with_value:
+                batch.add_full(name, tensor)
+            if kinds:
+                yield name, tensor, kinds
+
+    def _reduce(
+        self, batch: StepBatch, named: "list[tuple[str, Any]]", kinds: "tuple[str, ...]"
+    ) -> "dict[tuple[str, ...], Any]":
+        """Return norms, by the names of those that are in one tensor."""
+        norms = {}
+        for places, values in reduce_all(self._torch, [tensor for _, tensor in named], kinds):
+            names = [named[place][0] for place in places]
+            batch.add_reductions(names, kinds, values)
+            if "l2" in kinds:
+                norms[tuple(names)] = values[:, kinds.index("l2")]
+        return norms
+
+    def save_later(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> None:
+        """Save tensors that the model goes on with: small ones are copied, and reduced together with others."""
+        for name, tensor, kinds in self._chosen_of(batch, tensors, among):
+            size = tensor.numel()
+            if size > MOST_COPIED:
+                self._reduce(batch, [(name, tensor)], kinds)
+                continue
+            self._copies.setdefault(kinds, []).append((name, tensor.clone()))
+            self._copied += size
+            if self._copied > MOST_COPIED:
+                self.reduce_copies(batch)
+
+    def reduce_copies(self, batch: StepBatch) -> None:
+        """Save reductions of what was copied."""
+        for kinds, named in self._copies.items():
+            self._reduce(batch, named, kinds)
+        self.forget_copies()
+
+    def choice(self, name: str, among: "tuple[str, ...]") -> "tuple[bool, tuple[str, ...]]":
+        """Return whether a tensor is saved in full, and its reductions, by the collections that hold it."""
+        chosen = self._chosen.get(among)
+        if chosen is None:
+            chosen = self._chosen[among] = {}
+        found = chosen.get(name)
+        if found is None:
+            holding = [self._by_name[each] for each in among if self._by_name[each].holds(name)]
+            kinds = tuple(dict.fromkeys(kind for each in holding for kind in each.reductions))
+            found = chosen[name] = any(each.with_value for each in holding), kinds
+        return found
+
+    def forget_copies(self) -> None:
+        """Let go what an earlier step has copied."""
+        self._copies.clear()
+        self._copied = 0

@@ -17,10 +17,7 @@ MOST_PENDING = 4
 
 
 class ScalarRecorder:
-    """Saves losses and metrics of each ``every``-th step of a mode; rank 0 does.
-
-    A number on a device is read where a later step begins, when it is there.
-    """
+    """Saves losses and metrics of each ``every``-th step of a mode, by rank 0, without waiting for a device."""
 
     def __init__(self, recorder: "Recorder", *, every: int) -> None:
         if int(every) < 1:

@@ -1,11 +1,11 @@
 """Watches a model of torch: at the steps that are saved, its tensors are reduced and handed over.
 
-Gradients are read right after an optimizer has used them: by then they are unscaled and reduced over all ranks, also
-where the optimizer has them computed itself. Weights are read where the step ends, after the update. Hooks on modules
-are there in saved steps alone.
+Gradients are read right after an optimizer has used them: by then they are unscaled and reduced over all ranks. Weights
+are read where the step ends.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -13,29 +13,63 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.recorder import Recorder, StepNumbers
 from trainguard_collector.recorder.tensors.batch import StepBatch
-from trainguard_collector.recorder.tensors.naming import class_name, clean, module_name, unwrapped
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
-from trainguard_collector.recorder.tensors.saver import Saver
-from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, collections_of
+from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, Saver, collections_of
 
 if TYPE_CHECKING:
-    from trainguard_collector.recorder.ranks import Rank
+    from trainguard_collector.recorder.process import Rank
+
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
+_KNOWN_ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid"}
+
+
+def unwrapped(model: Any) -> Any:
+    """Return the model within wrappers such as DistributedDataParallel and a compiled module."""
+    for _ in range(8):
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in {"DistributedDataParallel", "DataParallel", "DeepSpeedEngine"}:
+            inner = getattr(model, "module", None)
+        if inner is None and type(model).__name__ == "FullyShardedDataParallel":
+            inner = getattr(model, "_fsdp_wrapped_module", None)
+        if inner is None:
+            return model
+        model = inner
+    return model
+
+
+def clean(path: str) -> str:
+    """Return a path of attributes without those of wrappers."""
+    return _WRAPPERS.sub("", path)
+
+
+def module_name(root: str, path: str, module: Any) -> str:
+    """Return a module's path, the model's name for the root; ReLU, Tanh and Sigmoid get a word that rules know."""
+    name = clean(path) or root
+    kind = _KNOWN_ACTIVATIONS.get(type(module).__name__)
+    return f"{name}.{kind}" if kind is not None and not name.lower().endswith(kind) else name
+
+
+def class_name(model: Any) -> str:
+    """Return the name of a model's class, as its author wrote it."""
+    # FSDP2 derives a class of its own: FSDPResNet.
+    name = type(model).__name__
+    return name[4:] if name.startswith("FSDP") and hasattr(model, "set_requires_gradient_sync") else name
+
 
 CHECKSUM = "trainguard/checksum/{rank}"
 _OF_NO_PARAMETER = frozenset({"gradients", "losses", "metrics", "activations", "relu_input", "relu_output"})
 _OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
 MOST_PENDING = 4
-"""Steps whose copies have not ended; a step more is not saved and counted."""
+"""A step more is not saved and counted."""
 
 LONGEST_NAME = 1_000
 MOST_LATE = 100
 MOST_RATES = 8
-"""Groups of parameters whose learning rates are saved."""
+"""Further groups of parameters have no learning rate saved."""
 
 
 class _Used:
-    """The gradients that optimizers have used in the open step."""
-
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.norms: list[Any] = []
@@ -43,20 +77,7 @@ class _Used:
 
 
 class TensorRecorder:
-    """Records the tensors of the models that it is given by `add`.
-
-    Parameters
-    ----------
-    recorder : Recorder
-    torch : module
-    every : int
-        Save each so many steps of a mode, where a collection says nothing else.
-    collections : iterable of str or CollectionConfig, optional
-    include_workers : str
-        ``one``: rank 0 saves; ``all``: each rank does.
-    with_checksum : bool
-        Each rank saves a checksum of its parameters, where there are several and they are not sharded.
-    """
+    """Records the tensors of the models that it is given by `add`; parameters are those of `Recorder.watch`."""
 
     def __init__(
         self,
@@ -120,7 +141,6 @@ class TensorRecorder:
             self._batch.add_number(key, value)
 
     def _add_late(self, batch: StepBatch) -> None:
-        """Save what was logged since the last step that saved it."""
         for key in [key for key in self._late if key.partition("/")[0] in self._due]:
             batch.add_number(key, self._late.pop(key))
 
@@ -199,7 +219,6 @@ class TensorRecorder:
         self._worker = f"worker_{rank.rank}"
 
     def _known(self) -> "dict[int, tuple[str, Any]]":
-        """Return the parameters, by identity."""
         if self._parameters is None:
             self._parameters = {
                 id(parameter): (self._name_of(root, path), parameter)
@@ -209,7 +228,6 @@ class TensorRecorder:
         return self._parameters
 
     def _name_of(self, root: str, path: str) -> str:
-        """Return a parameter's name; of a known path it is remembered."""
         found = self._names.get((root, path))
         if found is None:
             found = self._names[root, path] = f"{root}_{clean(path)}{self._suffix}"[:LONGEST_NAME]
@@ -247,7 +265,7 @@ class TensorRecorder:
                 used.groups += len(optimizer.param_groups)
 
     def _keep_norms(self, tensors: "dict[str, Any]", norms: "dict[tuple[str, ...], Any]") -> None:
-        """Keep the norms of gradients until the step's end; those that were not reduced to one are reduced here."""
+        """Keep norms until the step's end; those that were not reduced to one are reduced here."""
         known = {name for names in norms for name in names}
         others = [each for name, each in tensors.items() if name not in known]
         others = [each for each in others if each.is_floating_point() and not each.is_sparse and each.numel()]
@@ -255,7 +273,6 @@ class TensorRecorder:
         self._used.norms += [values.reshape(-1) for _, values in reduce_all(self._torch, others, ("l2",))]
 
     def _save_gradient_norm(self, batch: StepBatch) -> None:
-        """Save the norm of all gradients of the step."""
         norms = self._used.norms
         if norms and all(norm.device == norms[0].device for norm in norms):
             batch.add_number("gradient_norm/total", self._torch.linalg.vector_norm(self._torch.cat(norms)))
@@ -268,7 +285,6 @@ class TensorRecorder:
         self._saver.save(batch, tensors, wanted)
 
     def _hook_modules(self) -> None:
-        """Listen to those modules whose inputs or outputs are due in this step."""
         among = tuple(name for name in self._due if name not in _OF_NO_MODULE)
         heard = self._heard.setdefault(among, {})
         for root, model in self._models:
@@ -285,7 +301,6 @@ class TensorRecorder:
                 self._handles.append(loss.register_forward_hook(self._listener(name, among)))
 
     def _is_due(self, name: str, among: "tuple[str, ...]") -> bool:
-        """Whether a module's inputs or outputs are held by one of the collections."""
         return any(self._saver.choice(f"{name}_{side}_0", among) != (False, ()) for side in ("input", "output"))
 
     def _listener(self, name: str, among: "tuple[str, ...]") -> Any:
@@ -322,7 +337,7 @@ class TensorRecorder:
 
 
 def _after_optimizers(act: Any) -> Any:
-    """Call ``act`` with each optimizer of the process right after its step; the hook can be removed."""
+    """Call ``act`` with each optimizer of the process after its step; the hook can be removed."""
 
     def after(optimizer: Any, *_: Any) -> None:
         act(optimizer)
@@ -331,7 +346,7 @@ def _after_optimizers(act: Any) -> Any:
 
 
 def _shards(model: Any) -> bool:
-    """Whether ranks hold different parts of a model's parameters."""
+    """Return whether ranks hold different parts of a model's parameters."""
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
         return True
     placements = (placement for each in model.parameters() for placement in getattr(each, "placements", ()))
@@ -339,5 +354,4 @@ def _shards(model: Any) -> bool:
 
 
 def _local(tensor: Any) -> Any:
-    """Return a tensor's part on this rank."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor

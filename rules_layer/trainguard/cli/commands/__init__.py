@@ -1,1 +1,1 @@
-"""A package a command: ``command`` has options and help, and imports nothing that takes time; ``run`` does the work."""
+"""A package a command: its function, which imports nothing slow until it runs, and its helpers."""

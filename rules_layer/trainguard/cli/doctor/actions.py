@@ -1,17 +1,18 @@
-"""What leaves the stack: stops by the switch, messages to people by the topics."""
+"""Checks of what leaves the stack: stops by the switch, messages to people by the topics."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from trainguard.actions.stop_switch import StopSwitch, StopSwitches, is_known
-from trainguard.adapters.ssm_stop_switch import stored_switches
-from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.check import Check, CheckResult
+from trainguard.aws.ssm_stop_switch import stored_switches
+from trainguard.cli.doctor.check import DEPLOY, CheckResult, asking, fail, ok, span, unless, warn
 from trainguard.cli.doctor.site import Site
+from trainguard.core.units import counted
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.rules.units import counted
+from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches, is_known
 
-SWITCH = Check("stop switch")
+if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
+    from mypy_boto3_stepfunctions.type_defs import ExecutionListItemTypeDef
 
 _OWN, _OVERRIDE = "StopSwitchParameter", "StopSwitchOverrideParameter"
 _MEANINGS = {
@@ -29,57 +30,34 @@ def stop_switches(site: Site) -> StopSwitches:
         return stored_switches(site.clients.ssm, parameter=own, override=override)
 
 
-def check_switch(site: Site) -> Iterator[CheckResult]:
-    """Say what the stop switch and its override are set to, and what that means."""
+def check_switch(site: Site) -> Iterable[CheckResult]:
+    """Report the stop switch and its override, and their meaning."""
     switches = stop_switches(site)
 
     def put(output: str, value: StopSwitch) -> str:
         words = ("--overwrite", "--name", site.deployment.output(output), "--value", value)
         return site.aws("ssm", "put-parameter", *words)
 
-    yield from grade_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
+    return grade_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
 
 
-def grade_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[CheckResult]:
+def grade_switch(switches: StopSwitches, enable: str, disable: str) -> Iterable[CheckResult]:
     """Judge the stop switch; ``enable`` is the command that sets it, and ``disable`` the one that sets its override."""
     meant = f"Set it to one of {', '.join(StopSwitch)}."
     faults = []
     if not is_known(switches.deployed):
-        faults.append(SWITCH.fail(f"the stack's value {switches.deployed!r} counts as disabled", meant, enable))
+        faults.append(fail(f"the stack's value {switches.deployed!r} counts as disabled", meant, enable))
     if switches.override is not None and not is_known(switches.override):
-        faults.append(SWITCH.fail(f"the override {switches.override!r} counts as disabled", meant, disable))
+        faults.append(fail(f"the override {switches.override!r} counts as disabled", meant, disable))
     override = "there is no override" if switches.override is None else f"the override {switches.override}"
     in_force = switches.in_force
     found = f"{in_force}: {_MEANINGS[in_force]} (the stack's value is {switches.deployed}, {override})"
-    yield from SWITCH.unless(faults, found)
+    return unless(faults, found)
 
 
-@dataclass(frozen=True, slots=True)
-class Audience:
-    """A topic's output in the stack, the name of its check, and the setting that subscribes people."""
-
-    output: str
-    findings: Check
-    what: str
-    setting: str
-
-
-ALERTS = Audience("AlertTopicArn", Check("alert topic"), "findings", "alert_emails")
-OPERATIONS = Audience("OperationsTopicArn", Check("operations topic"), "alarms", "operations_emails")
-
-
-def check_alerts(site: Site) -> Iterator[CheckResult]:
-    """Judge whether anybody hears of findings."""
-    yield from _check_topic(site, ALERTS)
-
-
-def check_operations(site: Site) -> Iterator[CheckResult]:
-    """Judge whether anybody hears of alarms."""
-    yield from _check_topic(site, OPERATIONS)
-
-
-def _check_topic(site: Site, audience: Audience) -> Iterator[CheckResult]:
-    topic = site.deployment.output(audience.output)
+def check_topic(site: Site, output: str, what: str, setting: str) -> Iterable[CheckResult]:
+    """Judge whether anybody is notified of ``what`` by the topic of an output; ``setting`` subscribes people."""
+    topic = site.deployment.output(output)
     confirmed, pending = 0, []
     with asking("sns:ListSubscriptionsByTopic"):
         for page in site.clients.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic):
@@ -89,17 +67,112 @@ def _check_topic(site: Site, audience: Audience) -> Iterator[CheckResult]:
                 elif each.get("SubscriptionArn", "").startswith("arn:"):
                     confirmed += 1
     words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
-    yield from grade_topic(audience, confirmed, pending, site.aws("sns", "subscribe", *words))
+    return grade_topic(confirmed, pending, what, setting, site.aws("sns", "subscribe", *words))
 
 
-def grade_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[CheckResult]:
+def grade_topic(
+    confirmed: int, pending: Sequence[str], what: str, setting: str, subscribe: str
+) -> Iterator[CheckResult]:
     """Judge a topic by its subscriptions; ``subscribe`` is the command that adds one."""
-    findings = audience.findings
     if pending:
         waiting = f"{counted(len(pending), 'subscription')} not confirmed: {', '.join(pending)}"
-        yield findings.warn(waiting, "Its owner must follow the link in the message from AWS Notifications.")
+        yield warn(waiting, "Its owner must follow the link in the message from AWS Notifications.")
     if confirmed:
-        yield findings.ok(f"{counted(confirmed, 'confirmed subscription')}")
+        yield ok(f"{counted(confirmed, 'confirmed subscription')}")
     elif not pending:
-        advice = f"Nobody hears of {audience.what}: subscribe somebody, or deploy with -c {audience.setting}=…."
-        yield findings.warn("no subscription", advice, subscribe)
+        advice = f"Nobody is notified of {what}: subscribe somebody, or deploy with -c {setting}=…."
+        yield warn("no subscription", advice, subscribe)
+
+
+_FIRES = "FireStateMachineArn"
+_UNSENT = " `trainguard alerts list` shows the alerts that were not sent."
+_DAY_S = 86_400.0
+_ALARMS_A_CALL = 100
+_LOOKED_AT = 50
+
+_BAD_ENDS: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
+
+
+def check_alarms(site: Site) -> Iterable[CheckResult]:
+    """Judge the stack's own alarms."""
+    names = site.names("AWS::CloudWatch::Alarm")
+    alarms: list[MetricAlarmTypeDef] = []
+    for first in range(0, len(names), _ALARMS_A_CALL):
+        with asking("cloudwatch:DescribeAlarms"):
+            answer = site.clients.cloudwatch.describe_alarms(
+                AlarmNames=names[first : first + _ALARMS_A_CALL], MaxRecords=_ALARMS_A_CALL
+            )
+        alarms += answer["MetricAlarms"]
+    return grade_alarms(names, alarms, site)
+
+
+def grade_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterable[CheckResult]:
+    """Judge alarms as they are now; ``names`` are those that the stack has made."""
+    faults: list[CheckResult] = []
+    for alarm in alarms:
+        name = alarm.get("AlarmName", "")
+        if alarm.get("StateValue") == "ALARM":
+            history = site.aws("cloudwatch", "describe-alarm-history", "--alarm-name", name)
+            meaning = alarm.get("AlarmDescription") or "it has no description"
+            faults.append(fail(f"{name} is in ALARM", f"{meaning}. docs/operations.md has more.", history))
+        if not alarm.get("ActionsEnabled", True):
+            enable = site.aws("cloudwatch", "enable-alarm-actions", "--alarm-names", name)
+            faults.append(warn(f"{name} tells nobody: its actions are off", "Switch them on.", enable))
+    gone = sorted(set(names) - {alarm.get("AlarmName", "") for alarm in alarms})
+    if gone or not names:
+        lacks = ", ".join(gone) or "all of them"
+        faults.append(warn(f"alarms are missing: {lacks}", DEPLOY))
+    return unless(faults, f"{counted(len(alarms), 'alarm')}, none of them in alarm")
+
+
+def check_machines(site: Site) -> Iterable[CheckResult]:
+    """Judge whether the state machines can be started."""
+    machines = site.names("AWS::StepFunctions::StateMachine")
+    faults = []
+    for machine in machines:
+        with asking("states:DescribeStateMachine"):
+            state = site.clients.stepfunctions.describe_state_machine(stateMachineArn=machine).get("status", "ACTIVE")
+        if state != "ACTIVE":
+            found = f"{_name(machine)} is {state}"
+            faults.append(fail(found, "No fire has an effect: deploy the stack again, `make deploy`."))
+    if not machines:
+        faults = [fail("the stack has no state machine", "Deploy it again: `make deploy`.")]
+    return unless(faults, f"{counted(len(machines), 'state machine')} active")
+
+
+def check_executions(site: Site) -> Iterable[CheckResult]:
+    """Judge how the executions of the last day ended."""
+    faults: list[CheckResult] = []
+    for machine in site.names("AWS::StepFunctions::StateMachine"):
+        for end in _BAD_ENDS:
+            with asking("states:ListExecutions"):
+                listed = site.clients.stepfunctions.list_executions(
+                    stateMachineArn=machine, statusFilter=end, maxResults=_LOOKED_AT
+                )["executions"]
+            faults += grade_executions(machine, end, listed, site)
+    return unless(faults, "none failed in the last 24 h")
+
+
+def grade_executions(
+    machine: str, end: str, executions: "Sequence[ExecutionListItemTypeDef]", site: Site
+) -> Iterator[CheckResult]:
+    """Judge a machine's executions that ended badly, newest first."""
+    recent = [each for each in executions if site.now - _ended(each) <= _DAY_S]
+    if recent:
+        newest = recent[0]
+        more = "or more " if len(recent) == _LOOKED_AT else ""
+        yield warn(
+            f"{len(recent)} {more}of {_name(machine)} {end} in the last 24 h, the last {newest['name']} "
+            f"{span(site.now - _ended(newest))} ago",
+            "Its cause names the step that failed."
+            + (_UNSENT if machine == site.deployment.outputs.get(_FIRES) else ""),
+            site.aws("stepfunctions", "describe-execution", "--execution-arn", newest["executionArn"]),
+        )
+
+
+def _ended(execution: "ExecutionListItemTypeDef") -> float:
+    return execution.get("stopDate", execution["startDate"]).timestamp()
+
+
+def _name(arn: str) -> str:
+    return arn.rpartition(":")[2]

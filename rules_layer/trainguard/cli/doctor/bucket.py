@@ -1,28 +1,129 @@
-"""The bucket: there, in the stack's Region, and keeping its objects long enough."""
+"""Checks of the bucket: there, in the stack's Region, and keeping its objects long enough."""
 
+import json
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from botocore.exceptions import ClientError
 
-from trainguard.adapters.aws_errors import error_code
-from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.check import Check, CheckResult
+from trainguard.aws.aws_errors import error_code
+from trainguard.cli.doctor.check import DEPLOY, CheckResult, Level, asking, fail, ok, unless, warn
 from trainguard.cli.doctor.site import Site
-from trainguard.rules.units import counted
+from trainguard.cli.services.bucket_notifications import (
+    EVENT_BRIDGE,
+    S3,
+    S3Sends,
+    Wanted,
+    announced,
+    read_configuration,
+    s3_sends,
+    services_of,
+    with_messages,
+)
+from trainguard.core.units import counted
 
 if TYPE_CHECKING:
+    from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef, TargetOutputTypeDef
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
 
-BUCKET = Check("bucket")
-LIFECYCLE = Check("lifecycle")
+_S3 = "aws.s3"
+_WANTED = {"new objects": _S3, "state changes of training jobs": "aws.sagemaker"}
+SAMPLE_KEYS = (
+    "prefix/job/profiler-output/system/incremental/2026071410/1784024700.algo-1.json",
+    "prefix/job/profiler-output/framework/pevents/2026071410/1784024759999999_7-algo-1_pythontimeline.json",
+    (
+        "prefix/job/profiler-output/framework/tensorflow/detailed_profiling/2026071410/1/"
+        "algo-1_1784024700000000_1784024759999999.metadata"
+    ),
+    "prefix/job/profiler-output/system/training_job_end.ts",
+    "prefix/job/profiler-output/framework/training_job_end.ts",
+)
+
+
+def check_rules(site: Site) -> Iterable[CheckResult]:
+    """Judge every rule of the stack, and that none is missing."""
+    faults: list[CheckResult] = []
+    for rule in site.rules:
+        name = rule["Name"]
+        with asking("events:ListTargetsByRule"):
+            targets = site.clients.events.list_targets_by_rule(Rule=name).get("Targets", [])
+        faults += grade_rule(rule, targets, site.aws("events", "enable-rule", "--name", name))
+    faults += grade_kinds(site.rules, objects=bool(site.names("AWS::S3::Bucket")))
+    return unless(faults, f"{counted(len(site.rules), 'rule')} enabled, each with a target")
+
+
+def grade_rule(
+    rule: "DescribeRuleResponseTypeDef", targets: "Sequence[TargetOutputTypeDef]", enable: str
+) -> Iterator[CheckResult]:
+    """Yield what is wrong with one rule; ``enable`` is the command that switches it on."""
+    purpose = rule.get("Description")
+    about = rule["Name"] if purpose is None else f"{rule['Name']} ({purpose})"
+    if not rule["State"].startswith("ENABLED"):
+        yield fail(f"{about} is {rule['State']}", "Enable it.", enable)
+    if not targets:
+        yield fail(f"{about} has no target", DEPLOY)
+
+
+def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]", *, objects: bool = True) -> Iterator[CheckResult]:
+    """Yield a fault for each kind of event without a rule; ``objects`` says whether objects need one."""
+    sources = {source for rule in rules for source in _pattern(rule).get("source", [])}
+    for what, source in _WANTED.items():
+        if source not in sources and (objects or source != _S3):
+            yield fail(f"there is no rule for {what}", DEPLOY)
+    if not any(rule.get("ScheduleExpression") for rule in rules):
+        yield fail("there is no rule for the scheduler every minute", DEPLOY)
+
+
+def check_pattern(site: Site) -> Iterable[CheckResult]:
+    """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated."""
+    if site.bucket != site.own_bucket:
+        return ()
+    patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _pattern(rule).get("source", [])]
+    if not patterns and not site.names("AWS::S3::Bucket"):
+        return ()
+    silent = [key for key in SAMPLE_KEYS if not any(_matches(site, pattern, key) for pattern in patterns)]
+    faults = [
+        fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects send no message. {DEPLOY}") for key in silent
+    ]
+    return unless(faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would be evaluated")
+
+
+def take_objects(site: Site) -> bool:
+    """Return whether the stack has rules on new objects."""
+    return any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+
+
+def _matches(site: Site, pattern: str, key: str) -> bool:
+    event = {
+        "version": "0",
+        "id": "00000000-0000-0000-0000-000000000000",
+        "detail-type": "Object Created",
+        "source": "aws.s3",
+        "account": site.deployment.account,
+        "time": datetime.fromtimestamp(site.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": site.deployment.region,
+        "resources": [f"arn:{site.deployment.partition}:s3:::{site.bucket}"],
+        "detail": {"bucket": {"name": site.bucket}, "object": {"key": key, "size": 1}, "reason": "PutObject"},
+    }
+    with asking("events:TestEventPattern"):
+        answer = site.clients.events.test_event_pattern(EventPattern=pattern, Event=msgspec.json.encode(event).decode())
+    return answer.get("Result", False)
+
+
+def _pattern(rule: "DescribeRuleResponseTypeDef") -> Mapping[str, Any]:
+    pattern: Mapping[str, Any] = msgspec.json.decode(rule.get("EventPattern") or "{}")
+    return pattern
+
 
 _NO_BUCKET = "NoSuchBucket"
 _FEWEST_DAYS = 7
 """The report at a job's end reads its whole profile, and SageMaker lets a job run for days."""
 
-_UNREADABLE = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """Storage classes from which an object must be restored before it can be read."""
 
 
@@ -30,7 +131,7 @@ def check_bucket(site: Site) -> Iterator[CheckResult]:
     """Judge whether the bucket is there, and where."""
     bucket, region = site.bucket, site.deployment.region
     if bucket != site.own_bucket:
-        yield BUCKET.fail(
+        yield fail(
             f"the stack listens to {site.own_bucket}, not to {bucket}",
             f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.own_bucket}/.",
         )
@@ -41,31 +142,31 @@ def check_bucket(site: Site) -> Iterator[CheckResult]:
             if error_code(error) not in {"404", _NO_BUCKET}:
                 raise
             advice = "Is its name right? The stack's own bucket comes back with `make deploy`."
-            yield BUCKET.fail(f"{bucket} does not exist", advice)
+            yield fail(f"{bucket} does not exist", advice)
             return
     if lies_in != region:
         found = f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here"
-        yield BUCKET.fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
+        yield fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
     elif bucket == site.own_bucket:
-        yield BUCKET.ok(f"{bucket} in {lies_in}")
+        yield ok(f"{bucket} in {lies_in}")
 
 
-def check_lifecycle(site: Site) -> Iterator[CheckResult]:
-    """Judge for how long profiles and reports are kept; that there is no bucket was said before."""
+def check_lifecycle(site: Site) -> Iterable[CheckResult]:
+    """Judge for how long profiles and reports are kept; a missing bucket was reported before."""
     rules: Sequence[LifecycleRuleOutputTypeDef] = []
     with asking("s3:GetLifecycleConfiguration"):
         try:
             rules = site.clients.s3.get_bucket_lifecycle_configuration(Bucket=site.bucket)["Rules"]
         except ClientError as error:
             if error_code(error) == _NO_BUCKET:
-                return
+                return ()
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
-    yield from grade_lifecycle(rules)
+    return grade_lifecycle(rules)
 
 
-def grade_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[CheckResult]:
-    """Judge a bucket's lifecycle rules, as far as they concern profiles and what lies under rule-output."""
+def grade_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterable[CheckResult]:
+    """Judge a bucket's lifecycle rules of profiles and of rule-output."""
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
     whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
     faults: list[CheckResult] = []
@@ -74,13 +175,11 @@ def grade_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[C
         days = rule.get("Expiration", {}).get("Days")
         if days is not None and days < _FEWEST_DAYS and rule in whole:
             found = f"rule {name} deletes profiles and reports after {counted(days, 'day')}"
-            faults.append(
-                LIFECYCLE.warn(found, "A long job's report cannot show its first days: keep them for longer.")
-            )
-        for kind in sorted({str(each.get("StorageClass")) for each in rule.get("Transitions", [])} & _UNREADABLE):
+            faults.append(warn(found, "A long job's report cannot show its first days: keep them for longer."))
+        for kind in sorted({str(each.get("StorageClass")) for each in rule.get("Transitions", [])} & _DECODE_ERRORS):
             found = f"rule {name} moves objects to {kind}, from where no report can read them"
-            faults.append(LIFECYCLE.warn(found, "Use STANDARD_IA or GLACIER_IR, or spare profiler-output/."))
-    yield from LIFECYCLE.unless(faults, _kept(whole, len(enabled) - len(whole)))
+            faults.append(warn(found, "Use STANDARD_IA or GLACIER_IR, or spare profiler-output/."))
+    return unless(faults, _kept(whole, len(enabled) - len(whole)))
 
 
 def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
@@ -92,3 +191,112 @@ def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
 def _is_of_the_whole_bucket(rule: "LifecycleRuleOutputTypeDef") -> bool:
     given = rule.get("Filter", {})
     return not rule.get("Prefix") and not any(value for value in given.values())
+
+
+_BY_QUEUE = "-c profile_notifications=queue"
+_KEY_SECTION = "docs/deployment.md, section Your own key"
+_NEEDED = ("kms:GenerateDataKey", "kms:Decrypt")
+
+
+def check_notifications(site: Site) -> Iterator[CheckResult]:
+    """Judge whether the bucket's new objects send messages; a missing bucket was reported before."""
+    with asking("s3:GetBucketNotification"):
+        try:
+            configured = read_configuration(site.clients.s3, site.bucket, site.deployment.account)
+        except ClientError as error:
+            if error_code(error) != "NoSuchBucket":
+                raise
+            return
+    result = grade_notifications(configured, site)
+    if result.level is Level.OK and announced(configured, site.queue_arn) is not None:
+        faults = [*_faults_of_queue(site), *_faults_of_key(site)]
+        yield from unless(faults, result.found)
+    else:
+        yield result
+
+
+def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
+    """Judge a bucket's notifications; the command keeps those that it has, as the call replaces them all.
+
+    The stack's own bucket notifies the queue of all its objects, or EventBridge where its events start a function, too.
+    An existing one does what the stack is deployed for: a stack that reads its events has rules for them.
+    """
+    is_own = site.bucket in site.names("AWS::S3::Bucket")
+    prefixes = announced(configured, site.queue_arn)
+    takes_events = not is_own and (site.bucket != site.own_bucket or take_objects(site))
+    if prefixes is not None and takes_events:
+        return _announced_twice(configured)
+    if prefixes is not None and not (is_own and prefixes):
+        return _announced_to_the_queue(configured, prefixes, is_own=is_own)
+    if EVENT_BRIDGE in configured and (takes_events or is_own):
+        return ok("the bucket announces new objects to EventBridge")
+    return _unannounced(site, configured, to_queue=not takes_events, is_own=is_own)
+
+
+def _announced_to_the_queue(configured: Mapping[str, Any], prefixes: list[str], *, is_own: bool) -> CheckResult:
+    below = f" below {', '.join(prefixes)}; jobs elsewhere are not evaluated" if prefixes else ""
+    if EVENT_BRIDGE not in configured:
+        return ok(f"the bucket notifies the queue of new objects{below}")
+    if is_own:
+        advice = "Deploy the stack again, unless another program needs the bucket's events."
+    else:
+        advice = (
+            "Unless another program needs its events: `trainguard notifications --without-eventbridge --apply`, "
+            "with the --prefix that it has."
+        )
+    return warn("the bucket notifies the queue and EventBridge: each object is paid for twice", advice)
+
+
+def _announced_twice(configured: Mapping[str, Any]) -> CheckResult:
+    if EVENT_BRIDGE not in configured:
+        found = "the bucket notifies the queue, and the stack is deployed for its events: S3 may not send"
+        return fail(found, f"Deploy it with {_BY_QUEUE}.")
+    found = "the bucket notifies the queue and EventBridge, and the stack takes both: each object sends two messages"
+    return warn(found, f"Deploy it with {_BY_QUEUE}, or take one off: `trainguard notifications --remove`.")
+
+
+def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, is_own: bool) -> CheckResult:
+    wanted = Wanted(stack=site.deployment.stack, queue=site.queue_arn)
+    missing = with_messages(configured, wanted) if to_queue else {**configured, EVENT_BRIDGE: {}}
+    words = ("--bucket", site.bucket, "--notification-configuration", msgspec.json.encode(missing).decode())
+    advice = "Switch it on; the command keeps the bucket's other notifications as they are now."
+    if to_queue and not is_own:
+        advice += f" So does `trainguard notifications --stack {shlex.quote(site.deployment.stack)} --apply`."
+    return fail(
+        f"the bucket does not announce new objects to {'the queue' if to_queue else 'EventBridge'}: nothing is "
+        "evaluated",
+        advice,
+        site.aws("s3api", "put-bucket-notification-configuration", *words),
+    )
+
+
+def _faults_of_queue(site: Site) -> Iterator[CheckResult]:
+    with asking("sqs:GetQueueAttributes"):
+        sends = s3_sends(site.clients.sqs, site.queue_url)
+    if sends is S3Sends.NOTHING:
+        yield fail("the queue's policy does not let S3 send: nothing is evaluated", DEPLOY)
+
+
+def _faults_of_key(site: Site) -> Iterator[CheckResult]:
+    """Judge whether the queue's own key lets S3 in: it encrypts the messages, by no role's rights."""
+    with asking("sqs:GetQueueAttributes"):
+        answer = site.clients.sqs.get_queue_attributes(QueueUrl=site.queue_url, AttributeNames=["KmsMasterKeyId"])
+    key = answer.get("Attributes", {}).get("KmsMasterKeyId")
+    if not key:
+        return
+    with asking("kms:GetKeyPolicy"):
+        policy: Mapping[str, Any] = json.loads(site.clients.kms.get_key_policy(KeyId=key)["Policy"])
+    lacking = [action for action in _NEEDED if not _lets_s3(policy, action)]
+    if lacking:
+        found = f"the policy of {key}, which encrypts the queue, does not let {S3} use {', '.join(lacking)}"
+        yield fail(f"{found}: nothing is evaluated", f"Let it in: {_KEY_SECTION}.")
+
+
+def _lets_s3(policy: Mapping[str, Any], action: str) -> bool:
+    for statement in policy.get("Statement", []):
+        named = statement.get("Action", [])
+        actions = named if isinstance(named, list) else [named]
+        is_for_s3 = statement.get("Effect") == "Allow" and S3 in services_of(statement)
+        if is_for_s3 and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in actions):
+            return True
+    return False

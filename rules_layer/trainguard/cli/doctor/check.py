@@ -1,12 +1,23 @@
-"""What a check found: a level, a sentence with numbers, and what to do about it."""
+"""A line of the doctor's table, and its finding: a level, a sentence with numbers, and what to do about it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from typing import Generic, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from trainguard.aws.aws_errors import error_code
+from trainguard.core.errors import TrainGuardError
+
+Subject = TypeVar("Subject")
+
+DEPLOY = "Deploy the stack again: `make deploy`."
 
 
 class Level(StrEnum):
-    """How a finding stands; FAIL is what keeps TrainGuard from working."""
+    """Level of a finding; FAIL is what keeps TrainGuard from working."""
 
     OK = "OK"
     WARN = "WARN"
@@ -15,22 +26,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a check found: one line of the diagnosis.
+    """One line of the diagnosis; ``advice`` is None where all is well, ``command`` is ready for a shell."""
 
-    Attributes
-    ----------
-    check : str
-        The name of the check that found it.
-    level : Level
-    found : str
-        What is, with numbers.
-    advice : str or None
-        What to do, as a sentence; None where all is well.
-    command : str or None
-        The command that does it, ready for a shell.
-    """
-
-    check: str
+    check: str = ""
     level: Level
     found: str
     advice: str | None = None
@@ -38,32 +36,89 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A check by its name, in a word or two; it makes its results."""
+class Check(Generic[Subject]):
+    """A line of the table: a name in a word or two, and what judges a stack, or a job."""
 
     name: str
+    judge: Callable[[Subject], CheckResult | Iterable[CheckResult]]
 
-    def ok(self, found: str) -> CheckResult:
-        """Return that all is well."""
-        return CheckResult(check=self.name, level=Level.OK, found=found)
+    def results(self, subject: Subject) -> Iterator[CheckResult]:
+        """Yield what the check finds, under its name."""
+        found = self.judge(subject)
+        for each in (found,) if isinstance(found, CheckResult) else found:
+            yield replace(each, check=self.name)
 
-    def warn(self, found: str, advice: str, command: str | None = None) -> CheckResult:
-        """Return what may do harm, or could not be looked at."""
-        return CheckResult(check=self.name, level=Level.WARN, found=found, advice=advice, command=command)
 
-    def fail(self, found: str, advice: str, command: str | None = None) -> CheckResult:
-        """Return what keeps TrainGuard from working."""
-        return CheckResult(check=self.name, level=Level.FAIL, found=found, advice=advice, command=command)
+def ok(found: str) -> CheckResult:
+    """Return that all is well."""
+    return CheckResult(level=Level.OK, found=found)
 
-    def unless(self, faults: Sequence[CheckResult], found: str) -> Iterator[CheckResult]:
-        """Yield the faults; where there is none, that all is well."""
-        yield from faults or (self.ok(found),)
+
+def warn(found: str, advice: str, command: str | None = None) -> CheckResult:
+    """Return what may do harm, or could not be examined."""
+    return CheckResult(level=Level.WARN, found=found, advice=advice, command=command)
+
+
+def fail(found: str, advice: str, command: str | None = None) -> CheckResult:
+    """Return what keeps TrainGuard from working."""
+    return CheckResult(level=Level.FAIL, found=found, advice=advice, command=command)
+
+
+def unless(faults: Sequence[CheckResult], found: str) -> Sequence[CheckResult]:
+    """Return the faults; where there is none, that all is well."""
+    return faults or (ok(found),)
 
 
 def span(seconds: float) -> str:
-    """Return a duration as people say it, for example ``12 min``."""
+    """Return a duration for people, for example ``12 min``."""
     seconds = max(seconds, 0.0)
     for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "403"})
+
+
+_GONE = frozenset(
+    {"ResourceNotFoundException", "ParameterNotFound", "NotFound", "NotFoundException", "StateMachineDoesNotExist"}
+    | {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"}
+)
+"""Error codes for something that the stack has made and somebody has deleted."""
+
+
+class Why(Enum):
+    """Why AWS does not answer."""
+
+    DENIED = "denied"
+    GONE = "gone"
+    OTHER = "other"
+
+
+class UnansweredError(TrainGuardError):
+    """A question that AWS did not answer; ``action`` is IAM's name for it."""
+
+    def __init__(self, action: str, reason: str, why: Why) -> None:
+        self.action = action
+        self.reason = reason
+        self.why = why
+        super().__init__(f"{action} was not answered: {reason}, expected an answer")
+
+
+@contextmanager
+def asking(action: str) -> Iterator[None]:
+    """Turn the client library's errors into UnansweredError; ``action`` is what IAM must allow."""
+    try:
+        yield
+    except ClientError as error:
+        message = error.response.get("Error", {}).get("Message", "no message").rstrip(".")
+        raise UnansweredError(action, f"{error_code(error)}: {message}", _why(error_code(error))) from error
+    except BotoCoreError as error:
+        raise UnansweredError(action, f"{type(error).__name__}: {error}".rstrip("."), Why.OTHER) from error
+
+
+def _why(code: str) -> Why:
+    if code in _DENIED:
+        return Why.DENIED
+    return Why.GONE if code in _GONE else Why.OTHER

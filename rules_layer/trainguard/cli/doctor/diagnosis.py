@@ -1,121 +1,179 @@
 """All checks in order; one that is not answered says so, and the others go on."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from trainguard.cli.doctor import (
-    access,
     actions,
     bucket,
     encryption,
-    events,
     functions,
     job,
-    job_collector,
+    job_case,
     job_profile,
-    job_recorder,
-    job_source,
-    job_traces,
-    notifications,
-    operation,
-    queues,
+    job_statuses,
     roles,
-    sizing,
     stack,
-    tables,
 )
-from trainguard.cli.doctor.asking import UnansweredError, Why
-from trainguard.cli.doctor.check import Check, CheckResult
+from trainguard.cli.doctor.check import Check, CheckResult, Level, Subject, UnansweredError, Why, fail, warn
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.output.aws_advice import advised
-from trainguard.errors import DeploymentError, OutputMissingError, PortUnavailableError
+from trainguard.cli.output.blocks import Block, Cell, Item, Line
+from trainguard.cli.output.rendering import print_json, show, stdout_console
+from trainguard.cli.output.result import SCHEMA_VERSION
+from trainguard.cli.version import own_version
+from trainguard.core.errors import (
+    CredentialsError,
+    DeploymentError,
+    OutputMissingError,
+    PortUnavailableError,
+    RegionError,
+    RequestError,
+    TrainGuardError,
+)
+from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 
 _POLICY = "It is not checked. Ask for the policy in docs/cli.md, section Permissions."
 _GONE = "Somebody has deleted it: delete the stack and deploy it again, or make it again under its name."
 
-CHECKS: tuple[tuple[Check, Callable[[Site], Iterator[CheckResult]]], ...] = (
-    (stack.CREDENTIALS, stack.check_credentials),
-    (stack.STACK, stack.check_stack),
-    (stack.VERSION, stack.check_version),
-    (bucket.BUCKET, bucket.check_bucket),
-    (notifications.NOTIFICATIONS, notifications.check_notifications),
-    (events.RULES, events.check_rules),
-    (events.PATTERN, events.check_pattern),
-    (bucket.LIFECYCLE, bucket.check_lifecycle),
-    (encryption.ENCRYPTION, encryption.check_encryption),
-    (roles.ROLES, roles.check_roles),
-    (queues.EVALUATION_QUEUE, queues.check_evaluation_queue),
-    (queues.DELAY, queues.check_delay),
-    (queues.DEAD_LETTERS, queues.check_dead_letters),
-    (functions.FUNCTIONS, functions.check_functions),
-    (functions.QUEUE_MAPPING, functions.check_queue_mapping),
-    (functions.CONCURRENCY, functions.check_concurrency),
-    (sizing.SIZING, sizing.check_sizing),
-    (functions.TICK, functions.check_tick),
-    (functions.LOOKS, functions.check_looks),
-    (tables.TABLES, tables.check_tables),
-    (tables.EXPIRY, tables.check_expiry),
-    (tables.BACKUPS, tables.check_backups),
-    (operation.MACHINES, operation.check_machines),
-    (operation.EXECUTIONS, operation.check_executions),
-    (actions.SWITCH, actions.check_switch),
-    (actions.ALERTS.findings, actions.check_alerts),
-    (actions.OPERATIONS.findings, actions.check_operations),
-    (operation.ALARMS, operation.check_alarms),
-    (access.ACCESS, access.check_access),
-)
-"""What is checked of a stack, in the order of an object's way through it."""
+_FINDINGS = ("AlertTopicArn", "findings", "alert_emails")
+_ALARMS = ("OperationsTopicArn", "alarms", "operations_emails")
 
-JOB_CHECKS: tuple[tuple[Check, Callable[[JobCase], Iterator[CheckResult]]], ...] = (
-    (job.TRAINING_JOB, job.check_training_job),
-    (job.PROFILER, job.check_profiler),
-    (job.SETTINGS, job.check_settings),
-    (job_profile.OBJECTS, job_profile.check_objects),
-    (job_profile.NODES, job_profile.check_nodes),
-    (job_collector.COLLECTOR, job_collector.check_collector),
-    (job_recorder.RECORDER, job_recorder.check_recorder),
-    (job_source.SOURCE, job_source.check_source),
-    (job_traces.TRACES, job_traces.check_traces),
-    (job_profile.EVALUATION, job_profile.check_evaluation),
-    (job_profile.RULES, job_profile.check_rows),
-    (job.STOP, job.check_stop),
+CHECKS: tuple[Check[Site], ...] = (
+    Check("credentials", stack.check_credentials),
+    Check("stack", stack.check_stack),
+    Check("version", lambda site: stack.grade_version(own_version(), site.deployment.outputs.get("Version"))),
+    Check("bucket", bucket.check_bucket),
+    Check("notifications", bucket.check_notifications),
+    Check("EventBridge rules", bucket.check_rules),
+    Check("event pattern", bucket.check_pattern),
+    Check("lifecycle", bucket.check_lifecycle),
+    Check("encryption", encryption.check_encryption),
+    Check("roles", roles.check_roles),
+    Check("evaluation queue", functions.check_evaluation_queue),
+    Check("message age", functions.check_delay),
+    Check("dead letters", functions.check_dead_letters),
+    Check("functions", functions.check_functions),
+    Check("queue to function", lambda site: functions.grade_mappings(functions.queue_mappings(site), site)),
+    Check("concurrency", functions.check_concurrency),
+    Check("sizing", stack.check_sizing),
+    Check("scheduler", functions.check_scheduler),
+    Check("looks at jobs", functions.check_looks),
+    Check("tables", stack.check_tables),
+    Check("expiry", stack.check_expiry),
+    Check("backups", stack.check_backups),
+    Check("state machines", actions.check_machines),
+    Check("executions", actions.check_executions),
+    Check("stop switch", actions.check_switch),
+    Check("alert topic", lambda site: actions.check_topic(site, *_FINDINGS)),
+    Check("operations topic", lambda site: actions.check_topic(site, *_ALARMS)),
+    Check("alarms", actions.check_alarms),
+    Check("permissions", roles.check_access),
 )
-"""What is checked of one job."""
+"""In the order of an object's way through the stack."""
+
+JOB_CHECKS: tuple[Check[JobCase], ...] = (
+    Check("training job", lambda case: job.grade_description(case.job, case.description)),
+    Check("profiler", job.check_profiler),
+    Check("settings", lambda case: job.grade_settings(case.record, case.tags)),
+    Check("objects", lambda case: job_profile.grade_objects(case.profile, case.record, case.place, case.site.now)),
+    Check("nodes", lambda case: job_profile.grade_nodes(case.profile.nodes, case.record.instance_count)),
+    Check("collector", job_statuses.check_collector),
+    Check("recorder", job_statuses.check_recorders),
+    Check("source", job_profile.check_source),
+    Check("kernel traces", job_case.check_traces),
+    Check("evaluation", lambda case: job_profile.grade_evaluation(case.stored, case.nodes, case.profile)),
+    Check("rules", lambda case: job_profile.grade_rows(case.rows)),
+    Check("stop", job.check_stop),
+)
 
 
 def diagnose(site: Site, job_name: str | None) -> Iterator[CheckResult]:
     """Yield the findings of all checks of a stack and, where one is named, of a job."""
-    checks: Sequence[tuple[Check, Callable[[], Iterator[CheckResult]]]]
-    checks = [(findings, partial(check, site)) for findings, check in CHECKS]
+    for check in CHECKS:
+        yield from _answered(check, site)
     if job_name is not None:
         case = JobCase(site, job_name)
-        checks = [*checks, *((findings, partial(check, case)) for findings, check in JOB_CHECKS)]
-    for findings, check in checks:
-        yield from _answered(findings, check)
+        for of_job in JOB_CHECKS:
+            yield from _answered(of_job, case)
 
 
-def _answered(findings: Check, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
+def unfound(fault: TrainGuardError) -> CheckResult:
+    """Return the one finding where there is no stack to examine."""
+    name = "credentials" if isinstance(fault, CredentialsError | RegionError) else "stack"
+    problem = (fault.what, fault.remedy) if isinstance(fault, DeploymentError) else (str(fault), "Try again.")
+    return replace(fail(*problem), check=name)
+
+
+def _answered(check: Check[Subject], subject: Subject) -> Iterator[CheckResult]:
     try:
-        yield from check()
-    except UnansweredError as fault:
-        yield _unanswered(findings, fault)
-    except OutputMissingError as fault:
-        yield findings.fail(fault.what, fault.remedy)
-    except PortUnavailableError as fault:
-        said = advised(fault)
-        if isinstance(said, DeploymentError):
-            yield findings.warn(said.what, said.remedy)
-        else:
-            yield findings.warn(str(said), "It is not checked: try again.")
+        yield from check.results(subject)
     except Exception as fault:
-        # Whatever is wrong with one check, the others are what a person called the doctor for.
-        yield findings.warn(f"the check itself failed ({type(fault).__name__}: {fault})", "Please report this line.")
+        # A fault of one check must not hide the others' findings.
+        yield replace(_failed(fault), check=check.name)
 
 
-def _unanswered(findings: Check, fault: UnansweredError) -> CheckResult:
+def _failed(fault: Exception) -> CheckResult:
+    if isinstance(fault, UnansweredError):
+        return _unanswered(fault)
+    if isinstance(fault, OutputMissingError):
+        return fail(fault.what, fault.remedy)
+    if isinstance(fault, PortUnavailableError):
+        problem = advised(fault)
+        if isinstance(problem, DeploymentError):
+            return warn(problem.what, problem.remedy)
+        return warn(str(problem), "It is not checked: try again.")
+    return warn(f"the check itself failed ({type(fault).__name__}: {fault})", "Please report this line.")
+
+
+def _unanswered(fault: UnansweredError) -> CheckResult:
     if fault.why is Why.DENIED:
-        return findings.warn(f"access denied to {fault.action}", _POLICY)
+        return warn(f"access denied to {fault.action}", _POLICY)
     if fault.why is Why.GONE:
-        return findings.fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
-    return findings.warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")
+        return fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
+    return warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")
+
+
+_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_LEVEL_WIDTH, _CHECK_WIDTH = 4, 18
+
+
+def refuse_name(job: str | None) -> None:
+    """Raise RequestError for an invalid name of a training job, or that of a replay."""
+    if job is not None and not JOB_NAME.fullmatch(job):
+        of = replayed_job(job)
+        remedy = "Give its name as SageMaker has it." if of is None else f"It is a replay: examine {of}."
+        raise RequestError(f"{job!r} is no name of a training job", remedy)
+
+
+def printed(findings: Iterable[CheckResult], about: Mapping[str, object], *, as_json: bool) -> Sequence[CheckResult]:
+    """Print findings, for people each when it is found; return them. ``about`` begins the document."""
+    found: list[CheckResult] = []
+    if not as_json:
+        show(stdout_console(), _blocks(findings, found))
+        return found
+    found += findings
+    levels = Counter(finding.level for finding in found)
+    print_json(
+        {
+            "schema_version": SCHEMA_VERSION,
+            **about,
+            "healthy": levels[Level.FAIL] == 0,
+            "counts": {level.value: levels[level] for level in Level},
+            "findings": [asdict(finding) for finding in found],
+        }
+    )
+    return found
+
+
+def _blocks(findings: Iterable[CheckResult], found: list[CheckResult]) -> Iterator[Block]:
+    """Yield each finding as it comes, added to ``found``, and how many there are of each level."""
+    for finding in findings:
+        found.append(finding)
+        level = Cell(finding.level, _STYLES[finding.level])
+        labels = ((level, _LEVEL_WIDTH), (finding.check, _CHECK_WIDTH))
+        yield Item(labels, finding.found, finding.advice, finding.command)
+    levels = Counter(finding.level for finding in found)
+    yield Line(", ".join(f"{levels[level]} {level}" for level in Level), whole=True)

@@ -1,4 +1,4 @@
-"""The key that encrypts the bucket: whether it works, and whether the stack's roles may use it."""
+"""Checks of the key that encrypts the bucket: whether it works, and whether the stack's roles may use it."""
 
 import json
 import shlex
@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from trainguard.adapters.aws_errors import error_code
-from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.check import Check, CheckResult
-from trainguard.cli.doctor.roles import PUT, USES, roles_of
-from trainguard.cli.doctor.simulation import denials
+from trainguard.aws.aws_errors import error_code
+from trainguard.cli.doctor.check import CheckResult, asking, fail, ok, unless, warn
+from trainguard.cli.doctor.roles import PUT, USES, denials, roles_of
 from trainguard.cli.doctor.site import Site
-from trainguard.rules.units import counted
+from trainguard.core.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_kms.type_defs import KeyMetadataTypeDef
 
-ENCRYPTION = Check("encryption")
 
 _DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
 _SECTION = "docs/deployment.md, section An existing bucket"
 _NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
-"""What S3 answers of an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
+"""S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
 
 
 def check_encryption(site: Site) -> Iterator[CheckResult]:
-    """Judge the bucket's encryption by the roles' rights; that there is no bucket was said before."""
+    """Judge the bucket's encryption by the roles' rights; a missing bucket was reported before."""
     chosen: Mapping[str, Any] = {}
     with asking("s3:GetEncryptionConfiguration"):
         try:
@@ -45,23 +42,22 @@ def check_encryption(site: Site) -> Iterator[CheckResult]:
         yield from _check_key(site, key)
     else:
         keeper = "S3 itself keeps" if chosen.get("SSEAlgorithm", "AES256") == "AES256" else "AWS manages for S3"
-        yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that {keeper}")
+        yield ok(f"{site.bucket} is encrypted with a key that {keeper}")
 
 
 def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
-    """Judge a bucket's key, which S3 names by its ARN, its id or an alias."""
     if ":key/" in named and _account(named) != site.deployment.account:
         yield from _grade_rights(site, named, roles_of(site))
         yield _of_another_account(site, named)
         return
     described = _described(site, named)
     if described.get("KeyManager") == "AWS":
-        yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
+        yield ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
         return
     key, roles = described["Arn"], roles_of(site)
     faults = [*_grade_rights(site, key, roles), *grade_state(key, described.get("KeyState", "Enabled"))]
     faults += grade_policy(key, _policy(site, key), roles)
-    yield from ENCRYPTION.unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
+    yield from unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
 
 
 def _described(site: Site, named: str) -> "KeyMetadataTypeDef":
@@ -80,7 +76,7 @@ def _account(arn: str) -> str:
 
 
 def needed(role: str) -> tuple[str, ...]:
-    """Return what a role of `USES`, all of which read or write, needs of the key; who writes decrypts to check."""
+    """Return the actions on the key that a role of `USES` needs; who writes decrypts to check."""
     writes = any(PUT in use.actions for use in USES[role])
     return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
 
@@ -94,7 +90,7 @@ def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[Ch
             lacking.setdefault(f"{denial.action}: {denial.why}", []).append(name)
     for what, names in lacking.items():
         found = f"{site.bucket} is encrypted with {key}, with which {', '.join(names)} may not {what}"
-        yield ENCRYPTION.fail(found, _remedy(site, key))
+        yield fail(found, _remedy(site, key))
 
 
 def _remedy(site: Site, key: str) -> str:
@@ -109,14 +105,11 @@ def grade_state(key: str, state: str) -> Iterator[CheckResult]:
     """Judge a key's state by KMS's word for it."""
     if state != "Enabled":
         found = f"{key} is {state}: no object under it can be read or written"
-        yield ENCRYPTION.fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
+        yield fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
 
 
 def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Judge whether a key's own policy leaves its use to IAM, or names the roles.
-
-    Conditions and the key's grants are not read, so it warns and does not fail.
-    """
+    """Judge whether a key's own policy leaves its use to IAM, or names the roles; warns, as grants are not read."""
     partition, account = key.split(":")[1], _account(key)
     everybody = {"*", account, f"arn:{partition}:iam::{account}:root"}
     left_out = [
@@ -126,7 +119,7 @@ def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) 
     ]
     if left_out:
         found = f"the policy of {key} lets in neither its account nor the roles of {', '.join(left_out)}"
-        yield ENCRYPTION.warn(found, f"Let the account use it, or these roles: {_SECTION}.")
+        yield warn(found, f"Let the account use it, or these roles: {_SECTION}.")
 
 
 def _lets_in(policy: Mapping[str, Any], principals: AbstractSet[str], action: str) -> bool:
@@ -150,7 +143,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 def _of_another_account(site: Site, key: str) -> CheckResult:
     """Return what the policy of another account's key must say, which that account alone may read."""
-    return ENCRYPTION.warn(
+    return warn(
         f"{key}, which encrypts {site.bucket}, is of account {_account(key)}: its policy cannot be read from here",
         f"It must let account {site.deployment.account} use {_DECRYPT} and {_GENERATE} through S3; "
         f"{_SECTION}, has the statement.",

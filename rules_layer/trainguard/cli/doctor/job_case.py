@@ -1,52 +1,49 @@
-"""What is known of one job, gathered from SageMaker, the tables and the bucket, each asked when it is needed."""
+"""Records of one job from SageMaker, the tables and the bucket, each read when it is needed."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from trainguard.adapters.sagemaker import SageMakerTrainingJobs
-from trainguard.adapters.ssm_settings import SsmSettingDocuments
-from trainguard.cli.doctor.asking import asking
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.cli.doctor.check import CheckResult, asking, ok, warn
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Stores, open_stores
+from trainguard.core.errors import ForeignKeyError
+from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot, hour_folder
+from trainguard.core.ports import ListedObject, ProfileObjects, TrainingJobDescription
+from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
+from trainguard.core.text import one_line
+from trainguard.core.units import counted
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.engine.streams.state_items import items_of
-from trainguard.errors import ForeignKeyError
-from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.ports import ListedObject, ProfileObjects, TrainingJobDescription
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
-from trainguard.telemetry.keys import ProfileKey, SystemKey, parse_key, parse_trace_key
+from trainguard.engine.kernels.session import MOST_FOLDERS, state_of
+from trainguard.engine.streams.session import items_of
+from trainguard.formats.profile.keys import ProfileKey, SystemKey, parse_key, parse_trace_key
+from trainguard.kernels.captures.keys import (
+    DATABASE_ENDINGS,
+    DEEPEST,
+    KERNELS,
+    TRACE_ENDINGS,
+    TRACE_FOLDER,
+    match_below,
+    match_key,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
 
 _RECENT_S = 7_200.0
 _FIRST_LOOK = 2_000
-"""Objects at a profile's beginning that are looked at: two pages of a listing."""
 
 _LAST_LOOK = 20_000
-"""Objects of its last hours: more than two hours of 128 nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenProfile:
-    """What was seen of a job's profile: its first objects, and the system metrics of its last two hours.
-
-    Attributes
-    ----------
-    looked_at : int
-        Objects at the beginning that were looked at.
-    foreign : sequence of str
-        Their keys that are no objects of a profile, in order.
-    nodes : frozenset of str
-        Nodes that have written system metrics.
-    first_minute, last_minute : int or None
-        The first and the last minute of system metrics, epoch seconds.
-    last_modified : float or None
-        When S3 got the last of them, epoch seconds.
-    """
+    """A job's first objects, with ``foreign`` keys, and its newest system metrics; times in epoch seconds."""
 
     looked_at: int
     foreign: Sequence[str]
@@ -57,14 +54,7 @@ class SeenProfile:
 
 
 class JobCase:
-    """One job under examination.
-
-    Parameters
-    ----------
-    site : Site
-        The stack that should look after it.
-    job : str
-    """
+    """One job under examination."""
 
     def __init__(self, site: Site, job: str) -> None:
         self.site = site
@@ -72,8 +62,13 @@ class JobCase:
 
     @cached_property
     def description(self) -> TrainingJobDescription | None:
-        """What SageMaker says of the job, with its tags; None when it does not know it."""
+        """SageMaker's description of the job, with its tags; None when it does not know it."""
         return SageMakerTrainingJobs(client=self.site.clients.sagemaker).describe(self.job)
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The job's tags; none of one that SageMaker does not know."""
+        return {} if self.description is None else self.description.tags
 
     @cached_property
     def profiler(self) -> "ProfilerConfigOutputTypeDef":
@@ -89,7 +84,7 @@ class JobCase:
 
     @cached_property
     def record(self) -> JobRecord:
-        """The job's item, or what it would be when its first object rang now."""
+        """The job's item, or what it would be when its first object was announced now."""
         if self.stored is not None:
             return self.stored
         deployment = self.site.deployment
@@ -138,7 +133,7 @@ class JobCase:
 
 
 def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: float) -> SeenProfile:
-    """Look at a profile's first objects, and at its system metrics from two hours before ``until`` (epoch seconds)."""
+    """Read a profile's first objects, and its system metrics from two hours before ``until`` (epoch seconds)."""
     whole = f"{root.folder}profiler-output/"
     first = list(islice(objects.list(bucket, whole, ""), _FIRST_LOOK))
     parsed = [(each, _parsed(each)) for each in first]
@@ -168,3 +163,96 @@ def _parsed(listed: ListedObject) -> ProfileKey | None:
         return parse_key(listed.key)
     except ForeignKeyError:
         return None
+
+
+MOST_LOOKED_AT = 20_000
+
+_NAMED = 3
+_LONGEST = 160
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTraces:
+    """Traces below a job's folder: numbers by ``folders``, keys by why they are ``unread``; ``is_cut``: not all."""
+
+    folders: Mapping[str, int]
+    unread: Mapping[str, Sequence[str]]
+    is_cut: bool
+
+
+def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenTraces:
+    """Find the traces below a job's folder; raises PortUnavailableError."""
+    listed = list(islice(_listed(objects, bucket, root), MOST_LOOKED_AT + 1))
+    folders: Counter[str] = Counter()
+    unread: defaultdict[str, list[str]] = defaultdict(list)
+    for each in listed[:MOST_LOOKED_AT]:
+        found = match_below(each.key, root)
+        if found is not None:
+            folders[found.folder] += 1
+        elif each.key.endswith((*TRACE_ENDINGS, *DATABASE_ENDINGS)):
+            unread[_why(each.key)].append(each.key)
+    return SeenTraces(folders, unread, len(listed) > MOST_LOOKED_AT)
+
+
+def check_traces(case: JobCase) -> Iterable[CheckResult]:
+    """Judge whether a job's kernel traces are read."""
+    seen = look_at_traces(case.objects, case.record.bucket, case.root)
+    stream = next((each for each in case.nodes if each.key.family == KERNELS), None)
+    return grade_traces(seen, frozenset() if stream is None else frozenset(state_of(stream).folders), case.root)
+
+
+def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator[CheckResult]:
+    """Judge traces; ``met`` are the folders that the evaluator knows to have some, the newest 32."""
+    more = f" among the first {MOST_LOOKED_AT:,} objects" if seen.is_cut else ""
+    if not seen.folders and not seen.unread:
+        yield ok(f"no kernel traces below {_short(root.folder)}{more}")
+        return
+    if seen.folders:
+        folders = counted(len(seen.folders), "folder")
+        traces = counted(sum(seen.folders.values()), "kernel trace")
+        yield ok(f"{traces} in {folders}{more}: {_named(sorted(seen.folders))}")
+    new = sorted(set(seen.folders) - met)
+    if new and len(met) < MOST_FOLDERS:
+        yield warn(
+            f"the evaluator does not know {counted(len(new), 'folder')} with kernel traces: {_named(new)}",
+            "Their traces came before the job was known, or their messages did not arrive. Upload one of each folder "
+            "again: all of the folder are then judged.",
+        )
+    for why, keys in sorted(seen.unread.items()):
+        yield warn(
+            f"{counted(len(keys), 'file')} not read, {why}: {_named(keys)}",
+            f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",
+        )
+
+
+def _why(key: str) -> str:
+    named = match_key(key)
+    if named is not None:
+        return f"as its folder names the job {named.root.job}"
+    if key.endswith(DATABASE_ENDINGS):
+        return f"as only databases below {TRACE_FOLDER}/ are taken for traces"
+    return f"as it lies below more than {DEEPEST} folders, or a part of its path is empty"
+
+
+def _listed(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> Iterator[ListedObject]:
+    """Yield a job's objects without its system metrics and its results, which hold no trace."""
+    skipped = (root.system, f"{root.folder}{RESULTS_FOLDER}/")
+    after: str | None = ""
+    while after is not None:
+        begin, after = after, None
+        for each in objects.list(bucket, root.folder, begin):
+            inside = next((folder for folder in skipped if each.key.startswith(folder)), None)
+            if inside is not None and each.key < inside + _LAST:
+                after = inside + _LAST
+                break
+            yield each
+
+
+def _named(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
+    return ", ".join(map(_short, keys[:_NAMED])) + more
+
+
+def _short(key: str) -> str:
+    return one_line(key, _LONGEST)

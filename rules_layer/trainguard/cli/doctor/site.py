@@ -1,19 +1,62 @@
-"""What all checks look at: the deployed stack, its resources, and the clients to ask about them."""
+"""Common input of all checks: the deployed stack, its resources, and clients."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
-from trainguard.adapters.clients import Clients
-from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.clients import DoctorClients
+from trainguard.aws.clients import Clients
+from trainguard.cli.doctor.check import asking
 from trainguard.cli.services.deployment import Deployment
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudwatch import CloudWatchClient
+    from mypy_boto3_cloudwatch.type_defs import DimensionTypeDef, MetricDataQueryTypeDef
     from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef
+    from mypy_boto3_iam import IAMClient
+    from mypy_boto3_kms import KMSClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_lambda.type_defs import FunctionConfigurationResponseTypeDef
+
+
+class CallerIdentity(Protocol):
+    """The one question to STS; everybody may ask it."""
+
+    def get_caller_identity(self) -> "Mapping[str, str]":
+        """Return Account, Arn and UserId of the caller."""
+        ...
+
+
+class DoctorClients(Clients):
+    """The clients of one diagnosis."""
+
+    @cached_property
+    def functions(self) -> "LambdaClient":
+        """Client of the functions and of the queue's mapping to them."""
+        return cast("LambdaClient", self._create("lambda"))
+
+    @cached_property
+    def cloudwatch(self) -> "CloudWatchClient":
+        """Client of alarms and metrics."""
+        return cast("CloudWatchClient", self._create("cloudwatch"))
+
+    @cached_property
+    def iam(self) -> "IAMClient":
+        """Client that reckons what a role may do."""
+        return cast("IAMClient", self._create("iam"))
+
+    @cached_property
+    def kms(self) -> "KMSClient":
+        """Client of the key that encrypts the bucket."""
+        return cast("KMSClient", self._create("kms"))
+
+    @cached_property
+    def sts(self) -> CallerIdentity:
+        """Client that says who is calling."""
+        return cast("CallerIdentity", self._create("sts"))
+
 
 _SCHEME = "s3://"
 _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
@@ -21,7 +64,7 @@ _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of the stack; ``name`` is what its service calls it, ``logical`` its id in the template."""
+    """A resource of the stack; ``name`` is its service's, ``logical`` its id in the template."""
 
     kind: str
     logical: str
@@ -29,20 +72,7 @@ class Resource:
 
 
 class Site:
-    """A deployed stack under examination.
-
-    Parameters
-    ----------
-    deployment : Deployment
-    clients : Clients
-        The clients by which it was found.
-    now : float
-        Epoch seconds.
-    profile : str or None
-        The credentials' profile that was asked for; commands that are suggested have it too.
-    bucket : str or None
-        The bucket that was asked about; by default the stack's own.
-    """
+    """A deployed stack under examination; ``now`` in epoch seconds, ``bucket`` by default the stack's own."""
 
     def __init__(
         self,
@@ -69,6 +99,16 @@ class Site:
         """The bucket that the stack was deployed for."""
         return self.deployment.output("ProfilerOutputUri").removeprefix(_SCHEME).partition("/")[0]
 
+    @property
+    def queue_url(self) -> str:
+        """The URL of the evaluation queue."""
+        return self.deployment.output("DoorbellQueueUrl")
+
+    @property
+    def queue_arn(self) -> str:
+        """The ARN of the evaluation queue."""
+        return self.arn("sqs", self.queue_url.rpartition("/")[2])
+
     @cached_property
     def resources(self) -> Sequence[Resource]:
         """The stack's resources, in the order of the template's names."""
@@ -90,7 +130,7 @@ class Site:
 
     @cached_property
     def functions(self) -> "Mapping[str, FunctionConfigurationResponseTypeDef]":
-        """The functions' configurations by the name that TrainGuard gives them, for example ``tick``."""
+        """The functions' configurations by TrainGuard's names, for example ``scheduler``."""
         configurations = {}
         for name in self.names("AWS::Lambda::Function"):
             with asking("lambda:GetFunctionConfiguration"):
@@ -118,3 +158,37 @@ class Site:
         place = ["--region", self.deployment.region]
         who = [] if self._profile is None else ["--profile", self._profile]
         return shlex.join(["aws", *words, *place, *who])
+
+
+_PERIOD_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of a service, for example ``AWS/Lambda``, ``Invocations`` of one function, its sum each minute."""
+
+    namespace: str
+    name: str
+    dimensions: Mapping[str, str]
+    statistic: str
+
+
+def metric_values(site: Site, metric: Metric, minutes: int) -> Sequence[float]:
+    """Return the values of the last ``minutes``, one for each minute that has any, newest first."""
+    dimensions: list[DimensionTypeDef] = [{"Name": name, "Value": value} for name, value in metric.dimensions.items()]
+    query: MetricDataQueryTypeDef = {
+        "Id": "asked",
+        "MetricStat": {
+            "Metric": {"Namespace": metric.namespace, "MetricName": metric.name, "Dimensions": dimensions},
+            "Period": _PERIOD_S,
+            "Stat": metric.statistic,
+        },
+    }
+    with asking("cloudwatch:GetMetricData"):
+        answer = site.clients.cloudwatch.get_metric_data(
+            MetricDataQueries=[query],
+            StartTime=datetime.fromtimestamp(site.now - minutes * _PERIOD_S, UTC),
+            EndTime=datetime.fromtimestamp(site.now, UTC),
+            ScanBy="TimestampDescending",
+        )
+    return answer["MetricDataResults"][0]["Values"]

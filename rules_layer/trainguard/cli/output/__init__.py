@@ -1,1 +1,1 @@
-"""What commands print: blocks rendered for a terminal, a pipe or as JSON; progress; files that are written."""
+"""Output of commands: blocks for a terminal, a pipe or as JSON; progress; files."""

@@ -1,4 +1,4 @@
-"""What to do about a fault that AWS's answer, or the client library, is behind."""
+"""Advice on faults that AWS's answer, or the client library, has caused."""
 
 import re
 
@@ -17,8 +17,8 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from trainguard.adapters.aws_errors import error_code
-from trainguard.errors import (
+from trainguard.aws.aws_errors import error_code
+from trainguard.core.errors import (
     AccessDeniedError,
     CredentialsError,
     DeploymentError,
@@ -46,7 +46,7 @@ _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str
     (
         (SSOError, TokenRetrievalError, CredentialRetrievalError, _LOGIN),
         CredentialsError,
-        "AWS credentials cannot be had: {}",
+        "AWS credentials are not available: {}",
         _LOG_IN,
     ),
     (
@@ -65,7 +65,7 @@ _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str
 
 
 def advised(fault: TrainGuardError) -> TrainGuardError:
-    """Return the fault, or where AWS's answer is behind it one that says what to do about it."""
+    """Return the fault, or one with advice where AWS's answer has caused it."""
     if isinstance(fault, PortUnavailableError) and isinstance(fault.__cause__, (ClientError, BotoCoreError)):
         return _advice(fault.__cause__) or fault
     return fault

@@ -1,10 +1,10 @@
-"""What commands show to people, before it is known where: tables, facts, headings, sentences, items of a list."""
+"""Blocks for people, without a medium: tables, facts, headings, sentences, items of a list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.finding import Severity
-from trainguard.records import Status
+from trainguard.core.finding import Severity
+from trainguard.core.records import Status
 
 _STATUS_STYLES = {
     Status.FIRED: "bold red",
@@ -14,7 +14,7 @@ _STATUS_STYLES = {
     Status.WAITING_FOR_DATA: "yellow",
 }
 TOO_SHORT = "TOO_SHORT"
-"""What people are shown for WARMING_UP of a job that has ended."""
+"""Shown for WARMING_UP of a job that has ended."""
 
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 
@@ -31,7 +31,7 @@ Shown = str | Cell
 
 
 def status_cell(status: Status, *, over: bool = False) -> Cell:
-    """Return a rule's status in its colour; of a job that is over, which warms up no more, TOO_SHORT."""
+    """Return a rule's status in its colour; WARMING_UP of a job that is over is TOO_SHORT."""
     shown = TOO_SHORT if over and status is Status.WARMING_UP else status.value
     return Cell(shown, _STATUS_STYLES.get(status, "dim"))
 
@@ -43,11 +43,7 @@ def severity_cell(severity: Severity | None) -> Shown:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    ``folds`` says that a long text goes on below instead of widening the table. On a terminal that is too narrow for
-    all columns those with a ``drops`` are left out, the highest first.
-    """
+    """A column; a long text of ``folds`` goes on below. A narrow terminal drops the highest ``drops`` first."""
 
     title: str
     right: bool = False
@@ -57,10 +53,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows below headings; headings are for terminals only, so that what is piped has one shape.
-
-    On a terminal of less than ``stacks_below`` columns the cells of a row stand on one line, and its last one below.
-    """
+    """Rows below headings, which are for terminals only; below ``stacks_below`` columns a row stands on two lines."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Shown]]
@@ -93,16 +86,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry of a list that is shown while it grows.
-
-    Attributes
-    ----------
-    labels : sequence of tuple
-        Cells with the columns that each takes on a terminal: the entries of a list stand below each other.
-    text : str
-    advice, command : str or None
-        What to do, in words below the text, and for a shell below that, never wrapped. Empty where there is nothing.
-    """
+    """An entry of a growing list; ``labels`` are cells with widths, ``command`` is never wrapped."""
 
     labels: Sequence[tuple[Shown, int]]
     text: str

@@ -2,10 +2,16 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainguard.errors import OutputError, ParameterFileError
+from trainguard.core.errors import OutputError, ParameterFileError, ReportPageError
+from trainguard.core.links import REPORT_PAGE
+
+if TYPE_CHECKING:
+    from trainguard.report.job.build import BuiltReport
 
 _FILES = frozenset({".csv", ".htm", ".html", ".json", ".md", ".pdf", ".png", ".svg", ".txt", ".xlsx", ".zip"})
 
@@ -19,10 +25,7 @@ def read_body(file: Path) -> bytes:
 
 
 def prepare(folder: Path) -> None:
-    """Make sure that reports can be written, before anything else takes time; raises OutputError.
-
-    A name that ends as a file's does is meant as a file, so no folder of that name is made.
-    """
+    """Make sure that reports can be written, before anything slow; raises OutputError, also for a file's name."""
     if folder.suffix.lower() in _FILES and not folder.is_dir():
         raise OutputError(str(folder), f"it is named as a {folder.suffix} file, which no command writes")
     try:
@@ -34,13 +37,7 @@ def prepare(folder: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by their names below ``folder``, in order: all bodies first, so that a full disk leaves none.
-
-    Raises
-    ------
-    OutputError
-        When a file cannot be written; every body is on disk before the first file is replaced.
-    """
+    """Write files below ``folder``; every body is on disk before the first is replaced. Raises OutputError."""
     bodies: dict[Path, Path] = {}
     target = folder
     try:
@@ -65,3 +62,50 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+_PAGE_SUFFIXES = frozenset({".html", ".htm"})
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPath:
+    """A folder, or with ``page`` the one file in it that is wanted."""
+
+    folder: Path
+    page: str | None = None
+
+    @property
+    def shown(self) -> Path:
+        """The page's path."""
+        return self.folder / (self.page or REPORT_PAGE)
+
+    def names(self, files: Iterable[str]) -> list[str]:
+        """Return the names of those of a report's files that go here."""
+        return list(files) if self.page is None else [self.page]
+
+    def prepare(self) -> None:
+        """Make sure that files can be written there, before anything slow; raises OutputError."""
+        prepare(self.folder)
+
+    def write(self, built: "BuiltReport") -> Mapping[str, bytes]:
+        """Write and return a report's files, ``report.json`` last; raises OutputError, ReportPageError."""
+        # A command that writes no report does not wait for what builds one.
+        from trainguard.report.job.files import report_files
+
+        try:
+            files = report_files(built)
+        except ReportPageError as fault:
+            if self.page is None:
+                write_files(self.folder, fault.files)
+            raise
+        write_files(self.folder, files if self.page is None else {self.page: files[REPORT_PAGE]})
+        return files
+
+
+def output_path(out: Path | None, name: str) -> OutputPath:
+    """Return the path of ``out``: a file if it is called as one, else a folder; ``./<name>-report`` by default."""
+    if out is None:
+        return OutputPath(Path(f"{name}-report"))
+    if out.suffix.lower() in _PAGE_SUFFIXES and not out.is_dir():
+        return OutputPath(out.parent, out.name)
+    return OutputPath(out)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from trainguard.cli.output.terminal import stderr_console
+from trainguard.cli.output.rendering import stderr_console
 
 _REDRAW_S = 0.1
 _LINE_EVERY_S = 30.0
@@ -17,23 +17,12 @@ _MB = 1e6
 
 
 class Progress:
-    """Draws a bar that vanishes at the end; where it cannot, prints a line every 30 s.
-
-    It is drawn from the calls alone: a thread for it would stand in the way of workers that are forked.
-
-    Parameters
-    ----------
-    console : Console
-    shown : bool
-        Whether to draw the bar.
-    clock : callable
-        Returns seconds that only grow.
-    """
+    """Draws a bar, or prints a line every 30 s, from the calls alone: a thread would hinder forked workers."""
 
     def __init__(self, console: Console, *, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
         self._bar = Bar(*columns, console=console, auto_refresh=False, transient=True, disable=not shown)
-        self._task = self._bar.add_task("reading", total=None, said="")
+        self._task = self._bar.add_task("reading", total=None, text="")
         self._objects = self._all_objects = self._size = self._all_size = 0
         self._window_s = 0.0
         self._first: float | None = None
@@ -59,11 +48,11 @@ class Progress:
             self._first = watermark_s if self._first is None else self._first
             self._through = max(self._through, watermark_s)
         covered = _span(max(self._through - (self._first or self._through), 0.0))
-        said = (
+        text = (
             f"{self._objects:,} of {self._all_objects:,} objects, "
             f"{self._size / _MB:,.0f} of {self._all_size / _MB:,.0f} MB, {covered} covered"
         )
-        self._draw(self._size, self._all_size, said)
+        self._draw(self._size, self._all_size, text)
 
     @contextmanager
     def of_windows(self, interval_s: float) -> Iterator[None]:
@@ -76,18 +65,18 @@ class Progress:
         """Show windows and the time that they cover."""
         self._draw(done, windows, f"{done:,} of {windows:,} windows, {_span(done * self._window_s)} covered")
 
-    def _draw(self, done: int, total: int, said: str) -> None:
+    def _draw(self, done: int, total: int, text: str) -> None:
         now = self._clock()
         if not self._shown:
-            self._print(now, said)
+            self._print(now, text)
         elif now - self._drawn >= _REDRAW_S or done == total:
             self._drawn = now
-            self._bar.update(self._task, completed=done, total=total, said=said, refresh=True)
+            self._bar.update(self._task, completed=done, total=total, text=text, refresh=True)
 
-    def _print(self, now: float, said: str) -> None:
+    def _print(self, now: float, text: str) -> None:
         if now - self._printed >= _LINE_EVERY_S:
             self._printed = now
-            self._console.print(f"trainguard: {said}", soft_wrap=True)
+            self._console.print(f"trainguard: {text}", soft_wrap=True)
 
 
 def stderr_progress(*, shown: bool) -> Progress:
@@ -97,5 +86,5 @@ def stderr_progress(*, shown: bool) -> Progress:
 
 
 def _span(seconds: float) -> timedelta:
-    """Return whole seconds, as a person reads them; a window may be longer than any time span."""
+    """Return whole seconds; a window may be longer than any time span."""
     return timedelta(seconds=round(min(seconds, timedelta.max.total_seconds() - 1.0)))

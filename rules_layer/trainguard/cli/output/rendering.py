@@ -1,9 +1,6 @@
-"""Renders blocks: tables and words on a terminal, tabs elsewhere; and prints one JSON document for machines.
+"""Renders blocks for terminals and pipes, and JSON for machines; stored text is never read as markup."""
 
-What was stored is text that anybody may have written: it is shown with its control characters spelled out, and never
-read as markup.
-"""
-
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,8 +14,36 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from trainguard.cli.output.blocks import Block, Cell, Facts, Grid, Heading, Item, Line, Shown
-from trainguard.cli.output.terminal import leave_pipe
-from trainguard.plain_text import one_line, terminal_json
+from trainguard.core.text import one_line, terminal_json
+
+
+class _Piped(Console):
+    """A console whose reader may go away; the rest is then not printed."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        leave_pipe(self.file.fileno())
+
+
+def leave_pipe(descriptor: int) -> None:
+    """Send a stream whose reader has gone nowhere; else Python would complain once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def stdout_console() -> Console:
+    """Return the console of the results; colours obey NO_COLOR and are for terminals only."""
+    return _Piped(highlight=False)
+
+
+def stderr_console() -> Console:
+    """Return the console of everything but results."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_note(text: str) -> None:
+    """Print a line for people to stderr."""
+    stderr_console().print(Text(one_line(text)), soft_wrap=True)
+
 
 _GAP = 2
 _FOLDED = 20
@@ -40,7 +65,6 @@ def show(console: Console, blocks: Iterable[Block]) -> None:
 
 
 def _print_tabbed(console: Console, cells: Sequence[str]) -> None:
-    """Print one line with tabs between its cells; `Console.print` and `Console.out` would make spaces of them."""
     console.print(Segments([Segment("\t".join(cells) + "\n")]), end="", soft_wrap=True)
 
 
@@ -55,7 +79,7 @@ def rendered(blocks: Sequence[Block]) -> RenderableType:
 
 
 def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
-    """Print one JSON document; what would steer a terminal is escaped, as JSON allows anywhere in its texts."""
+    """Print one JSON document, with control and direction characters escaped."""
     encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     try:
         sys.stdout.write(encoded + "\n")
@@ -65,7 +89,6 @@ def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
 
 
 def _plain(block: Block) -> Iterator[list[str]]:
-    """Yield the lines of a block where there is no terminal, as cells."""
     if isinstance(block, Heading | Line):
         yield [one_line(block.text)]
     elif isinstance(block, Item):

@@ -1,4 +1,4 @@
-"""What a command has found out, and the one way in which it is printed: blocks or JSON, notes, an exit code."""
+"""The result of a command, and the one way in which it is printed: blocks or JSON, notes, an exit code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,10 +7,28 @@ from typing import Any
 import msgspec
 
 from trainguard.cli.output.blocks import Block
-from trainguard.cli.output.faults import print_fault
-from trainguard.cli.output.rendering import print_json, show
-from trainguard.cli.output.terminal import print_note, stdout_console
-from trainguard.errors import TrainGuardError
+from trainguard.cli.output.rendering import print_json, print_note, show, stdout_console
+from trainguard.core.errors import PortUnavailableError, TrainGuardError
+
+
+def print_fault(fault: TrainGuardError) -> None:
+    """Print a fault to stderr, with advice where AWS's answer has caused it."""
+    print_note(f"trainguard: {advised_fault(fault)}")
+
+
+def advised_fault(fault: TrainGuardError) -> TrainGuardError:
+    """Return the fault, or one with advice where AWS's answer has caused it."""
+    behind: BaseException | None = fault
+    while behind is not None and not isinstance(behind, PortUnavailableError):
+        behind = behind.__cause__
+    if behind is None:
+        return fault
+    # The AWS client library is slow to import, and imported already where such a fault comes from.
+    from trainguard.cli.output.aws_advice import advised
+
+    with_advice = advised(behind)
+    return fault if with_advice is behind else with_advice
+
 
 SCHEMA_VERSION = "1"
 RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
@@ -18,22 +36,10 @@ RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command found out.
+    """The result of a command; ``document`` begins with ``schema_version``, ``notes`` go to stderr.
 
-    Attributes
-    ----------
-    document : msgspec.Struct or mapping
-        For machines; it begins with ``schema_version``.
-    blocks : sequence
-        For people.
-    notes : sequence of str
-        What is no part of the result itself; goes to stderr.
-    fired : bool
-        Whether a rule has fired, for `--fail-on-fire`.
-    final : bool
-        Whether another look will find the same.
-    evaluated : bool
-        Whether any rule has judged; a job that no rule has judged exits with NO_VERDICT.
+    ``fired`` is for `--fail-on-fire`; ``final``: another look will find the same; without ``evaluated`` the exit code
+    is NO_VERDICT, with ``failed`` it is 1.
     """
 
     document: msgspec.Struct | Mapping[str, Any]
@@ -42,15 +48,18 @@ class CommandResult:
     fired: bool = False
     final: bool = False
     evaluated: bool = True
+    failed: bool = False
 
 
-def print_result(make: Callable[[], CommandResult], *, as_json: bool, fail_on_fire: bool = False) -> int:
-    """Make a result and print it; return the exit code."""
+def print_result(make: Callable[[], CommandResult | int], *, as_json: bool, fail_on_fire: bool = False) -> int:
+    """Make a result and print it; return the exit code, which ``make`` may return itself."""
     try:
         result = make()
     except TrainGuardError as fault:
         print_fault(fault)
         return REFUSED
+    if isinstance(result, int):
+        return result
     if as_json:
         print_json(result.document)
     else:
@@ -59,4 +68,4 @@ def print_result(make: Callable[[], CommandResult], *, as_json: bool, fail_on_fi
         print_note(note)
     if not result.evaluated:
         return NO_VERDICT
-    return FIRED if fail_on_fire and result.fired else RAN
+    return FIRED if result.failed or (fail_on_fire and result.fired) else RAN

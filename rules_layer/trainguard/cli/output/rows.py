@@ -1,18 +1,22 @@
-"""Rows of RuleState as commands show them: which rules fire, in which order, and each row as a line."""
+"""Rows of RuleState for commands: which rules fire, in which order, and each row as a line."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.finding import finding_fields, severity_rank
-from trainguard.records import RuleRow, Status
+from trainguard.core.finding import finding_fields, severity_rank
+from trainguard.core.records import RuleRow, Status
+from trainguard.core.timestamps import iso_from_epoch
+from trainguard.core.units import show_duration, show_number
+from trainguard.engine.verdicts.verdict import JUDGED
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import show_duration, show_number
+
+if TYPE_CHECKING:
+    from trainguard.report.document import Report
 
 _FIXED_BELOW = 10.0
 _FIXED_UNITS = {"%": " %", "": ""}
@@ -20,7 +24,7 @@ _UNSHOWN = ("job", "finding", "quantity", "unit", "expires_at", "generation", "c
 
 
 class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest decision on a stop; ``made`` is None while it is not known whether SageMaker took the call."""
+    """The newest decision on a stop; ``made`` is None while SageMaker's answer is unknown."""
 
     decision: str
     why: str
@@ -48,7 +52,7 @@ def row_json(row: RuleRow) -> dict[str, Any]:
 
 
 def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
-    """Return those fields of a row for machines that have these names."""
+    """Return the fields ``names`` of a row for machines."""
     return {name: value for name, value in row_json(row).items() if name in names}
 
 
@@ -90,7 +94,7 @@ def with_unit(value: float | None, unit: str | None) -> str:
 
 
 def measured_as(row: RuleRow) -> tuple[str | None, str]:
-    """Return what a row's measure is, and its unit; a row that does not say has that of a rule with but one."""
+    """Return a row's quantity and unit; where the row has none, those of a rule with only one."""
     measures = spec_of(row.rule).measures
     if row.quantity is None and row.unit is None and len(measures) == 1:
         return measures[0].what, measures[0].unit
@@ -133,3 +137,17 @@ def _rank(row: RuleRow) -> tuple[bool, int, int, float, str, tuple[int, str]]:
     wasted = row.wasted_percent or 0.0
     node = row.node or ""
     return row.rule == PROFILER_REPORT, row.status.place, -gravity, -wasted, row.rule, (len(node), node)
+
+
+def is_evaluated(report: "Report") -> bool:
+    """Return whether any rule of a report has judged."""
+    return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in report.rules)
+
+
+def has_verdict(rules: Iterable[tuple[str, str, int]]) -> bool:
+    """Return whether any rule has judged; one that only informs, and ProfilerReport, do not count."""
+    return any(
+        fired > 0 or status in JUDGED
+        for name, status, fired in rules
+        if name != PROFILER_REPORT and not spec_of(name).informs_only
+    )

@@ -1,4 +1,4 @@
-"""Looking again and again: a terminal's page that is drawn anew until a person interrupts it."""
+"""A terminal's page that is redrawn until a person interrupts it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.live import Live
 
 from trainguard.cli.output.blocks import Block, Line
-from trainguard.cli.output.faults import advised_fault, print_fault
 from trainguard.cli.output.rendering import rendered
-from trainguard.cli.output.result import FIRED, RAN, REFUSED, CommandResult
-from trainguard.errors import RequestError, TrainGuardError
+from trainguard.cli.output.result import FIRED, RAN, REFUSED, CommandResult, advised_fault, print_fault
+from trainguard.core.errors import RequestError, TrainGuardError
 
 _CLOCK = "%Y-%m-%d %H:%M:%SZ"
 
@@ -24,10 +23,7 @@ def watch(
     fail_on_fire: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Draw what a look finds every ``every_s`` seconds, until it is final or interrupted; return the exit code.
-
-    The first look must succeed. A later one that fails is told on the page, over what was seen last.
-    """
+    """Draw looks until one is final or interrupted; return the exit code. The first look must succeed."""
     try:
         if not console.is_terminal:
             raise RequestError("--watch needs a terminal", "Leave it out, and call the command again instead.")
@@ -49,5 +45,5 @@ def watch(
 
 def _page(result: CommandResult, fault: str, every_s: float) -> Sequence[Block]:
     head = f"{time.strftime(_CLOCK, time.gmtime())}, every {every_s:g} s; Ctrl-C ends"
-    told = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
-    return [Line(head, style="dim"), *told, *result.blocks, *(Line(note) for note in result.notes)]
+    stale = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
+    return [Line(head, style="dim"), *stale, *result.blocks, *(Line(note) for note in result.notes)]

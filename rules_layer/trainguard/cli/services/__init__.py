@@ -1,1 +1,1 @@
-"""What several commands share: the deployed stack, input files, names, rows of jobs, evaluation of a profile."""
+"""Shared by commands: the deployed stack, input files, names, rows of jobs, evaluation of a profile."""

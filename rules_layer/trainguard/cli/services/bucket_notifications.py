@@ -1,26 +1,29 @@
-"""A bucket's notifications: what of them is the stack's, and the whole configuration with that and without."""
+"""A bucket's notifications: the stack's among them, and the whole configuration with and without these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from trainguard.adapters.immutable import frozen_mapping
-from trainguard.canary_name import CANARY_PREFIX
+import msgspec
+
+from trainguard.aws.stored_form import frozen_mapping
+from trainguard.core.canary_name import CANARY_PREFIX
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
 
 EVENT_BRIDGE, QUEUES = "EventBridgeConfiguration", "QueueConfigurations"
 _TARGETS: Mapping[str, str] = frozen_mapping(
     {"TopicConfigurations": "TopicArn", QUEUES: "QueueArn", "LambdaFunctionConfigurations": "LambdaFunctionArn"}
 )
-"""Kinds of configurations, and where each holds its target."""
 
 CREATED = "s3:ObjectCreated:*"
 _ANY_CREATED = "s3:ObjectCreated:"
 
 Configuration = Mapping[str, Any]
-"""What S3 says of a bucket, and takes as a whole: there is no call that changes a part."""
+"""S3 replaces it as a whole: there is no call that changes a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +37,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the stack needs of a bucket.
-
-    Attributes
-    ----------
-    stack, queue : str
-        The stack's name, and the ARN of its evaluation queue.
-    prefixes : sequence of str
-        Beginnings of the keys that are announced; none announces all.
-    """
+    """The stack's needs of a bucket; ``queue`` is an ARN. Without ``prefixes`` all keys are announced."""
 
     stack: str
     queue: str
     prefixes: Sequence[str] = ()
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the configurations; with prefixes, the canary's objects are among what is announced."""
+        """Return the configurations; with prefixes, the canary's objects are announced too."""
         if not self.prefixes:
             return [{"Id": self._name, "QueueArn": self.queue, "Events": [CREATED]}]
         apart: list[str] = []
@@ -82,7 +77,7 @@ def read_configuration(client: "S3Client", bucket: str, account: str) -> dict[st
 
 
 def with_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
-    """Return a whole configuration in which the bucket notifies the queue; all that is not the stack's stays."""
+    """Return a whole configuration in which the bucket notifies the queue; the others' parts stay."""
     others = without_messages(configured, wanted)
     present = [each for each in configured.get(QUEUES, []) if wanted.has(QUEUES, each)]
     if _say_the_same(present, wanted.entries()):
@@ -98,11 +93,7 @@ def without_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any
 
 
 def overlaps(configured: Configuration, wanted: Wanted) -> list[Entry]:
-    """Return other configurations for the creation of the same keys: S3 refuses such a configuration as a whole.
-
-    Two overlap where one prefix begins with the other one and one suffix ends with the other one. EventBridge stands
-    apart.
-    """
+    """Return other configurations with overlapping prefix and suffix: S3 refuses such a configuration as a whole."""
     ours = [_filters(each)[0] for each in wanted.entries()]
     return [
         _entry(each, target)
@@ -121,10 +112,7 @@ def listed(configured: Configuration) -> list[Entry]:
 
 
 def announced(configured: Configuration, queue: str) -> list[str] | None:
-    """Return the prefixes whose new objects a bucket announces to a queue; empty is all of them, None is none.
-
-    A configuration with a suffix leaves out objects that are read, and does not count.
-    """
+    """Return the prefixes that a bucket announces to a queue, without suffix; empty: all, None: none."""
     found = [
         _filters(each) for each in configured.get(QUEUES, []) if each["QueueArn"] == queue and CREATED in each["Events"]
     ]
@@ -137,10 +125,10 @@ def announced(configured: Configuration, queue: str) -> list[str] | None:
 def _say_the_same(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the configurations differ in their names alone, as one may have been made by hand."""
 
-    def said(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    def shown(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         return sorted((each["QueueArn"], *sorted(each["Events"]), *_filters(each)) for each in entries)
 
-    return said(present) == said(wanted)
+    return shown(present) == shown(wanted)
 
 
 def _begin_alike(one: str, other: str) -> bool:
@@ -150,10 +138,39 @@ def _begin_alike(one: str, other: str) -> bool:
 def _filters(entry: Mapping[str, Any]) -> tuple[str, str]:
     """Return prefix and suffix, of which S3 writes the names in either case."""
     rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", [])
-    said = {rule["Name"].lower(): rule["Value"] for rule in rules}
-    return said.get("prefix", ""), said.get("suffix", "")
+    shown = {rule["Name"].lower(): rule["Value"] for rule in rules}
+    return shown.get("prefix", ""), shown.get("suffix", "")
 
 
 def _entry(entry: Mapping[str, Any], target: str) -> Entry:
     prefix, suffix = _filters(entry)
     return Entry(entry[target], ", ".join(entry["Events"]), f"{prefix}*{suffix}" if prefix or suffix else "all keys")
+
+
+S3 = "s3.amazonaws.com"
+
+
+class S3Sends(Enum):
+    """For which buckets S3 may send messages: none, the named one, or all of the account."""
+
+    NOTHING = "nothing"
+    OF_BUCKET = "of the bucket"
+    OF_ACCOUNT = "of the account"
+
+
+def s3_sends(client: "SQSClient", url: str) -> S3Sends:
+    """Return for which buckets the policy of a queue lets S3 send."""
+    answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+    policy = msgspec.json.decode(answer.get("Attributes", {}).get("Policy", "{}"))
+    for statement in policy.get("Statement", []):
+        if statement["Effect"] == "Allow" and S3 in services_of(statement):
+            named = any("aws:SourceArn" in keys for keys in statement.get("Condition", {}).values())
+            return S3Sends.OF_BUCKET if named else S3Sends.OF_ACCOUNT
+    return S3Sends.NOTHING
+
+
+def services_of(statement: Mapping[str, Any]) -> list[str]:
+    """Return the services that a policy's statement is about."""
+    principal = statement.get("Principal")
+    named = principal.get("Service", []) if isinstance(principal, dict) else []
+    return named if isinstance(named, list) else [named]

@@ -1,35 +1,43 @@
-"""The deployed stack that a command works with: found by CloudFormation's outputs, with its stores."""
+"""The deployed stack of a command: found by CloudFormation's outputs, with its stores."""
 
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoRegionError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 from botocore.session import Session
 
-from trainguard.adapters.aws_errors import error_code, translated
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
-from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.immutable import frozen_mapping
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.stored_form import frozen_mapping
+from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
-from trainguard.errors import (
+from trainguard.cli.services.names import unknown_job
+from trainguard.core.errors import (
+    DeploymentError,
     OutputMissingError,
     PortUnavailableError,
+    ProfileSourceError,
+    RequestError,
     StackNotFoundError,
     StackStateError,
 )
-from trainguard.ports import ProfileObjects
-from trainguard.stores import Jobs, NodeStates, RuleStates
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ProfileObjects
+from trainguard.core.records import JobRecord
+from trainguard.core.stores import Jobs, NodeStates, RuleStates
+from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
+from trainguard.local.bucket import SCHEME
+from trainguard.local.recordings import is_recording
+from trainguard.local.sources import PROFILER_OUTPUT
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -40,15 +48,7 @@ _UNUSABLE = re.compile(r"CREATE_(?!COMPLETE).*|ROLLBACK_.*|DELETE_.*|REVIEW_.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployed stack.
-
-    Attributes
-    ----------
-    stack, status, region, partition, account : str
-        ``status`` is CloudFormation's, for example ``UPDATE_COMPLETE``.
-    outputs : mapping of str to str
-        The stack's outputs by name.
-    """
+    """A deployed stack; ``status`` is CloudFormation's, for example ``UPDATE_COMPLETE``."""
 
     stack: str
     status: str
@@ -79,15 +79,6 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """Which stack a person means; region and profile None stand for what this machine is set up for."""
-
-    stack: str
-    region: str | None = None
-    profile: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """A deployment that a command can work with."""
 
@@ -97,19 +88,13 @@ class Connection:
 
 
 def connect(where: Where) -> Connection:
-    """Find the deployment and open its stores; raises what `find_deployment` does, and OutputMissingError."""
+    """Find the deployment and open its stores; raises as `find_deployment` does, and OutputMissingError."""
     deployment, clients = find_deployment(where.stack, where.region, where.profile)
     return Connection(deployment=deployment, clients=clients, stores=open_stores(deployment, clients))
 
 
 def find_deployment(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients]:
-    """Find the deployed stack, and refuse one whose resources cannot be relied on.
-
-    Raises
-    ------
-    CredentialsError, RegionError, StackNotFoundError, StackStateError, AccessDeniedError, PortUnavailableError
-        Each says what to do.
-    """
+    """Find the deployed stack; raises StackStateError for one that is not ready, else as `look_up` does."""
     deployment, clients, why = look_up(stack, region, profile)
     if _UNUSABLE.fullmatch(deployment.status):
         raise StackStateError(
@@ -122,18 +107,8 @@ def find_deployment(stack: str, region: str | None, profile: str | None) -> tupl
 def look_up(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients, str | None]:
     """Find a stack in whatever state it is, and CloudFormation's reason for that state.
 
-    Parameters
-    ----------
-    stack : str
-        CloudFormation's name of it.
-    region, profile : str or None
-        By default what this machine is set up for: `AWS_REGION` before `AWS_DEFAULT_REGION` before the profile's
-        region, as the AWS command line and CDK have it.
-
-    Raises
-    ------
-    CredentialsError, RegionError, StackNotFoundError, AccessDeniedError, PortUnavailableError
-        Each says what to do.
+    ``region`` is by default `AWS_REGION` before `AWS_DEFAULT_REGION` before the profile's, as in the AWS command line
+    and CDK. Raises CredentialsError, RegionError, StackNotFoundError, AccessDeniedError or PortUnavailableError.
     """
     with _advised():
         session = Session(profile=profile)
@@ -182,8 +157,8 @@ def _describe(clients: Clients, stack: str, region: str) -> "StackTypeDef":
         except ClientError as error:
             if error_code(error) != "ValidationError":
                 raise
-            said = error.response.get("Error", {}).get("Message", "")
-    raise StackNotFoundError(f"Region {region} has no stack {stack}: {said}", _others(clients))
+            message = error.response.get("Error", {}).get("Message", "")
+    raise StackNotFoundError(f"Region {region} has no stack {stack}: {message}", _others(clients))
 
 
 def _others(clients: Clients) -> str:
@@ -199,8 +174,71 @@ def _others(clients: Clients) -> str:
             and _DESCRIPTION.lower() in f"{each['StackName']} {each.get('TemplateDescription', '')}".lower()
         }
     except (ClientError, BotoCoreError):
-        # Listing is a service on top: who may not list still learns that the stack is not there.
+        # Without the right to list, the error still says that the stack is not there.
         return elsewhere
     if not alike:
         return elsewhere
     return f"Perhaps you mean {' or '.join(sorted(alike))}: pass --stack or set TRAINGUARD_STACK. {elsewhere}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder or ``s3://`` URI; ``note`` says what else its text could have meant."""
+
+    text: str
+    note: str | None = None
+
+    @property
+    def in_s3(self) -> bool:
+        """Whether it is a URI of S3."""
+        return self.text.startswith(SCHEME)
+
+
+@dataclass(frozen=True, slots=True)
+class StackJob:
+    """A job by its name, of the deployed stack; a replay's name is one too."""
+
+    name: str
+
+
+def target_of(source: str) -> Place | StackJob:
+    """Return the target; a folder comes before a job of its name. Raises ProfileSourceError for neither."""
+    is_name = JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None
+    if source.startswith(SCHEME):
+        return Place(source)
+    if is_recording(source):
+        return Place(source)
+    if Path(source).exists():
+        meant = f"{source} is a folder here, and is read as one. For the training job of this name, call it elsewhere."
+        return Place(source, meant if is_name else None)
+    if is_name:
+        return StackJob(source)
+    raise ProfileSourceError(
+        source, "does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"
+    )
+
+
+def connect_for(target: Place | StackJob, where: Where) -> Connection:
+    """Find the deployment of a target; for a job, an error says that it may be a mistyped folder."""
+    try:
+        return connect(where)
+    except DeploymentError as fault:
+        if isinstance(target, Place):
+            raise
+        what = f"there is no folder {target.name} here, so it is taken as the name of a training job; {fault.what}"
+        raise type(fault)(what, fault.remedy) from fault
+
+
+def job_place(job: JobRecord) -> Place:
+    """Return where a job's profile lies; of a replay, its job's."""
+    root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)
+    return Place(f"{SCHEME}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
+
+
+def job_in_stack(name: str, jobs: Jobs) -> JobRecord:
+    """Return the item of a job; raises RequestError, with similar names, where the stack does not know it."""
+    record = jobs.load(name)
+    if record is None:
+        what = str(unknown_job(name, jobs)).rstrip(".")
+        raise RequestError(what, "Or give the place of its profile: s3://<bucket>/<prefix>/<job>, or a folder.")
+    return record

@@ -36,22 +36,7 @@ def effective_parameters(
     tagged: bool = True,
     sources: Mapping[str, str] | None = None,
 ) -> list[EffectiveParameter]:
-    """Return a rule's parameters, those that were changed first.
-
-    Of a rule that is not known here, a parameter's default is its value where nobody has set it, and else not known.
-
-    Parameters
-    ----------
-    rule : str
-    values : mapping of str to value
-        What the rule runs with.
-    settings : mapping of str to str
-        The job's settings, as given.
-    tagged : bool
-        Whether they are the job's tags; those of a replay are not.
-    sources : mapping of str to str, optional
-        Who gave each setting, where it was recorded.
-    """
+    """Return a rule's parameters, changed ones first; ``sources`` say who gave each, tags if ``tagged``."""
     defaults = _defaults(rule, values, settings)
     replaced = {f"{span}_s" for span in defaults if values.get(span) is not None}
     found = [

@@ -2,46 +2,56 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainguard.cli.output.files import read_body
 from trainguard.cli.services.own_rules import rule_at
-from trainguard.errors import PriceTableError
+from trainguard.core.errors import PriceTableError
 from trainguard.local.settings import rule_settings
 from trainguard.pricing.table import PriceTable, read_prices
-from trainguard.rules.defaults import Defaults
 from trainguard.rules.extension import AnyRule
-from trainguard.rules.parameters import parameters_of, read_parameter_file
+from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
 from trainguard.rules.protocol import RuleParameters
+
+if TYPE_CHECKING:
+    from trainguard.local.settings import GivenSettings
 
 
 def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mapping[str, str]:
-    """Return the rule settings of a parameter file, which may be none.
-
-    Raises
-    ------
-    ParameterFileError, RuleConfigError
-        When the file cannot be used, or a rule cannot take one of its settings.
-    """
+    """Return the rule settings of a parameter file, if any; raises ParameterFileError, RuleConfigError."""
     if file is None:
         return {}
     return rule_settings(str(file), read_body(file), defaults)
 
 
 def rule_from(place: str, file: Path | None) -> tuple[AnyRule, RuleParameters]:
-    """Return the rule at ``module:Class``, found from the working folder too, and what a parameter file says of it.
-
-    Raises
-    ------
-    RuleLoadError, ParameterFileError, RuleConfigError
-        When there is no such rule, it breaks the protocol, or the file or a setting of the rule cannot be used.
-    """
+    """Return the rule at ``module:Class`` with a file's parameters; raises RuleLoadError, ParameterFileError."""
     rule = rule_at(place)
     settings = {} if file is None else read_parameter_file(str(file), read_body(file), others=[rule.name])
     return rule, parameters_of(rule.name, rule.parameters_type, settings)
 
 
+def given_settings(
+    params: Path | None,
+    prices: Path | None,
+    instance_type: str | None,
+    *,
+    framework_expected: bool = False,
+    defaults: Defaults = "documented",
+) -> "GivenSettings":
+    """Return the settings for jobs that are judged here; raises as `settings_from` and `prices_from` do."""
+    from trainguard.local.settings import GivenSettings
+
+    return GivenSettings(
+        rule_settings=settings_from(params, defaults),
+        instance_type=instance_type,
+        framework_expected=framework_expected,
+        prices=prices_from(prices),
+    )
+
+
 def prices_from(file: Path | None) -> PriceTable | None:
-    """Return the price table of a file, which may be none; raises PriceTableError."""
+    """Return the price table of a file, if any; raises PriceTableError."""
     if file is None:
         return None
     try:

@@ -1,30 +1,120 @@
-"""Jobs as ``jobs`` and ``status`` list them: a line each, with the most severe finding."""
+"""Jobs for ``jobs`` and ``status``: a line each, with the most severe finding."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import msgspec
 
-from trainguard.cli.output.blocks import Cell
-from trainguard.cli.output.rows import has_fired, iso, report_row, ringing
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, severity_cell
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.rows import StopEntry, age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
-from trainguard.cli.services.job_rows import has_many_nodes
-from trainguard.errors import StateCodecError
-from trainguard.finding import Severity
-from trainguard.records import JobRecord, JobStatus, RuleRow
+from trainguard.cli.services.names import unknown_job
+from trainguard.core.errors import StateCodecError
+from trainguard.core.finding import Severity, severity_rank
+from trainguard.core.records import JobRecord, JobStatus, RuleRow
+from trainguard.core.timestamps import epoch_from_iso
+from trainguard.core.units import counted, show_duration
+
+NODES_SHOWN = 8
+"""Of more nodes of a rule, those that are well are counted."""
+
+_MANY_NODES = 16
+"""Of more it takes longer to read all rows than to ask for those of the whole job one by one."""
+
+_DECISIONS = {
+    "stop": "to be stopped",
+    "grace": "grace time",
+    "dry-run": "dry run",
+    "refused": "not stopped",
+    "undecided": "not stopped, the decision failed",
+}
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """Unused parts of a job's configuration; ``rules_elsewhere`` maps configured rules to the reason."""
+
+    setting_faults: list[str] = []
+    rules_elsewhere: dict[str, str] = {}
+    rule_places: dict[str, str] = {}
+
+
+def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]:
+    """Return a job's item and rows; raises UnknownNameError or UnknownJobError when there is neither."""
+    record, rows = stores.jobs.load(job), stores.rows.of_job(job)
+    if record is None and not rows:
+        raise unknown_job(job, stores.jobs)
+    return record, rows
+
+
+def read_whole_job(stores: Stores, record: JobRecord) -> Sequence[RuleRow]:
+    """Return a job's rows of the whole job, with the results of fires; of few nodes, theirs too."""
+    many = (record.instance_count or 1) > _MANY_NODES
+    return stores.rows.of_whole_job(record.job) if many else stores.rows.of_job(record.job)
+
+
+def configuration_of(record: JobRecord | None) -> Configuration:
+    """Return a job's unused configuration; nothing where the item has expired."""
+    if record is None:
+        return Configuration()
+    return Configuration(
+        setting_faults=list(record.faults),
+        rules_elsewhere=dict(record.rules_elsewhere),
+        rule_places=dict(record.rule_places),
+    )
+
+
+def shown_nodes(nodes: Sequence[RuleRow]) -> tuple[Sequence[RuleRow], str]:
+    """Return the nodes to show, the worst first, and a sentence on the others; empty when there are none."""
+    if len(nodes) <= NODES_SHOWN:
+        return nodes, ""
+    shown, rest = nodes[:NODES_SHOWN], nodes[NODES_SHOWN:]
+    counts = Counter(stored.status.value for stored in rest)
+    by_status = ", ".join(f"{amount} {status}" for status, amount in counts.items())
+    return shown, f"… and {counted(len(rest), 'node')} more: {by_status}. All of them are in --json."
+
+
+def stop_text(stop: StopEntry | None, fire_id: str | None, now: float) -> str:
+    """Return the decision on a stop in words; empty where there was none."""
+    if stop is None:
+        return ""
+    decision = "stopped" if stop.made else _DECISIONS.get(stop.decision, stop.decision)
+    if stop.decision == "stop" and stop.made is False:
+        decision = "not stopped, SageMaker did not take the call"
+    of = ", for an earlier fire" if stop.fire_id is not None and fire_id not in {None, stop.fire_id} else ""
+    when = "" if stop.at is None else f" ({time_text(epoch_from_iso(stop.at), now)}{of})"
+    return f"Stop: {decision}{when}: {stop.why}" if stop.why else f"Stop: {decision}{when}"
+
+
+def configuration_blocks(configuration: Configuration, rule: str | None = None) -> list[Block]:
+    """Say what is wrong with a job's settings, those of ``rule`` in full, and which rules run elsewhere."""
+    blocks: list[Block] = []
+    faults = [fault for fault in configuration.setting_faults if rule is None or rule.lower() in fault.lower()]
+    others = len(configuration.setting_faults) - len(faults)
+    if configuration.setting_faults:
+        blocks.append(Heading("Settings that cannot be used"))
+        blocks += [Line(fault, indent=2) for fault in faults]
+    if others:
+        which = "not of this rule" if not faults else "more"
+        blocks.append(Line(f"{others} {which}: `trainguard status` of the job tells them.", indent=2))
+    if configuration.rules_elsewhere:
+        blocks.append(Heading("Configured rules that are not evaluated here"))
+        blocks.append(Facts(sorted(configuration.rules_elsewhere.items())))
+    if configuration.rule_places and rule is None:
+        blocks.append(Heading("Places that rule configurations name for their reports; nothing is written there"))
+        blocks.append(Facts(sorted(configuration.rule_places.items())))
+    return blocks
+
 
 AT_ONCE = 16
-"""Jobs whose rows are read at once."""
 
 _VERDICT_CHARACTERS = 120
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job; times are ISO 8601 in UTC.
-
-    ``finding`` is the rule with the gravest finding, ``severity`` and ``cost_lost`` are that finding's, ``ringing`` are
-    the rules that fire now, ``fired`` those that have fired. ``fault`` says why the rows could not be read.
-    """
+    """A job; times are ISO 8601 in UTC. ``severity`` and ``cost_lost`` are of ``finding``, the most severe."""
 
     job: str
     status: JobStatus
@@ -68,9 +158,7 @@ def read_lines(stores: Stores, records: Sequence[JobRecord], now: float, pool: T
 
     def line(record: JobRecord) -> JobLine:
         try:
-            many = has_many_nodes(record)
-            rows = stores.rows.of_whole_job(record.job) if many else stores.rows.of_job(record.job)
-            return _line(record, rows, now)
+            return _line(record, read_whole_job(stores, record), now)
         except StateCodecError as fault:
             return msgspec.structs.replace(_line(record, [], now), fault=str(fault))
 
@@ -111,7 +199,7 @@ def status_of_job(status: JobStatus, *, active: bool) -> Cell:
 
 
 def finding_text(line: JobLine) -> str:
-    """Return what was found in a few words: what fires and what it has cost, else the verdict."""
+    """Return the finding in a few words: what fires and what it has cost, else the verdict."""
     if line.fault is not None:
         return line.fault
     if not line.ringing:
@@ -126,3 +214,98 @@ def _shortened(sentence: str) -> str:
     if len(sentence) <= _VERDICT_CHARACTERS:
         return sentence
     return sentence[:_VERDICT_CHARACTERS].rsplit(" ", 1)[0] + " …"
+
+
+class JobsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs, the newest first; ``more`` says that the limit left some out."""
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    jobs: list[JobLine]
+    more: bool
+
+
+def jobs_result(
+    stores: Stores, wanted: Callable[[JobRecord], bool], *, active: bool, fired: bool, limit: int, now: float
+) -> CommandResult:
+    """List the wanted jobs: ``active`` are those that are not closed, ``fired`` those on which a rule has."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        known = active_records(stores, pool) if active else stores.jobs.all()
+        records = sorted(filter(wanted, known), key=_newest_first)
+        lines = (line for line in read_lines(stores, records, now, pool) if line.fired or not fired)
+        found = list(islice(lines, limit + 1))
+    shown = found[:limit]
+    document = JobsDocument(generated_at=str(iso(now)), jobs=shown, more=len(found) > len(shown))
+    notes = [] if shown else ["No job is like that."]
+    if document.more:
+        notes.append(f"Only the newest {limit:,} are shown: pass --limit for more.")
+    when = {Column("started", drops=1): _started, Column("ran", right=True, drops=2): _ran}
+    blocks = _grid(shown, when, "finding and verdict")
+    return CommandResult(document=document, blocks=blocks, notes=notes, fired=any(line.fired for line in shown))
+
+
+def _newest_first(record: JobRecord) -> tuple[float, str]:
+    return -(begun(record) or 0.0), record.job
+
+
+def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], str]], found: str) -> list[Block]:
+    columns = (
+        Column("job", folds=True),
+        Column("status"),
+        Column("instance", drops=3),
+        *when,
+        Column("severity"),
+        Column(found, folds=True),
+    )
+    rows = [
+        [
+            line.job,
+            status_of_job(line.status, active=line.active),
+            instances(line),
+            *(write(line) for write in when.values()),
+            severity_cell(line.severity),
+            finding_text(line),
+        ]
+        for line in lines
+    ]
+    return [Grid(columns, rows)] if rows else []
+
+
+def _started(line: JobLine) -> str:
+    return "" if line.started_at is None else f"{line.started_at[:16].replace('T', ' ')}Z"
+
+
+def _ran(line: JobLine) -> str:
+    return "" if line.duration_s is None else show_duration(line.duration_s)
+
+
+class ActiveDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The active jobs, the most severe first."""
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    jobs: list[JobLine]
+
+
+def active_result(stores: Stores, *, now: float) -> CommandResult:
+    """Return what fires on the active jobs."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        records = active_records(stores, pool)
+        lines = sorted(read_lines(stores, records, now, pool), key=_most_severe_first)
+    newest = {record.job: record.last_object_at for record in records}
+
+    def evaluated(line: JobLine) -> str:
+        at = newest[line.job]
+        return f"{age(at, now)} ago" if at is not None else ""
+
+    when = {Column("running", right=True, drops=2): _ran, Column("evaluated", right=True, drops=1): evaluated}
+    return CommandResult(
+        document=ActiveDocument(generated_at=str(iso(now)), jobs=lines),
+        blocks=_grid(lines, when, "what fires"),
+        notes=[] if lines else ["No job is active: `trainguard jobs` lists those that have ended."],
+        fired=any(line.fired for line in lines),
+    )
+
+
+def _most_severe_first(line: JobLine) -> tuple[int, str]:
+    return -severity_rank(line.severity), line.job

@@ -3,21 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from trainguard.errors import UnknownJobError, UnknownNameError
+from trainguard.core.errors import UnknownJobError, UnknownNameError
+from trainguard.core.records import JobRecord
+from trainguard.core.stores import Jobs
+from trainguard.core.units import counted
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES, TITLE
-from trainguard.rules.units import counted
-from trainguard.stores import Jobs
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
-"""The profiler's rules, a deployment's own among them."""
 
 EVERY_RULE: tuple[str, ...] = (*ALL_RULE_NAMES, *(rule for family in OTHER_FAMILIES for rule in family.names))
-"""The rules of all families."""
 
 OWN_RULES = "Name a custom rule's package with --rules-package DIR, or --rule MODULE:CLASS."
-"""What to say where somebody's setting names a rule that is none of TrainGuard's."""
+"""Advice where a setting names a rule that is none of TrainGuard's."""
 
 _LISTED = "TrainGuard; `trainguard params` lists the rules of all families: " + ", ".join(
     (TITLE, *(family.title for family in OTHER_FAMILIES))
@@ -29,13 +28,8 @@ _ALIKE = 0.5
 def rule_named(word: str, others: Iterable[str] = ()) -> str:
     """Return the rule that a word stands for: its name in any case, or a beginning that only one rule has.
 
-    Names are those of `EVERY_RULE` and ``others``, with the family or without. A beginning that one rule of the
-    profiler has and rules of other families share is the profiler rule's.
-
-    Raises
-    ------
-    UnknownNameError
-        With the rules that the word may stand for.
+    Names are of `EVERY_RULE` and ``others``, with or without the family; a beginning that is shared is the profiler
+    rule's. Raises UnknownNameError with the rules that the word may stand for.
     """
     lower = word.strip().lower()
     known = tuple(dict.fromkeys((*EVERY_RULE, *others)))
@@ -64,6 +58,14 @@ def similar(word: str, names: Iterable[str]) -> Sequence[str]:
     alike = get_close_matches(lower, by_lower, n=_SUGGESTIONS, cutoff=_ALIKE)
     holding = sorted(key for key in by_lower if lower and lower in key)
     return [by_lower[key] for key in dict.fromkeys([*alike, *holding])][:_SUGGESTIONS]
+
+
+def known_job(jobs: Jobs, name: str) -> JobRecord:
+    """Return a job's item; raises what `unknown_job` returns."""
+    record = jobs.load(name)
+    if record is None:
+        raise unknown_job(name, jobs)
+    return record
 
 
 def unknown_job(job: str, jobs: Jobs) -> UnknownNameError | UnknownJobError:

@@ -1,8 +1,4 @@
-"""Rules of a deployment's own on the command line: made known as the layer makes them known to the functions.
-
-Which rules there are is decided when the registry is imported, by the module MARKER. So a command calls `know` before
-it imports anything that asks for rules, and from there on its own rules are rules like any other.
-"""
+"""Custom rules on the command line: a command calls `know` before it imports what reads the registry."""
 
 import importlib
 import sys
@@ -10,33 +6,21 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-import typer
-
-from trainguard.cli.output.faults import print_fault
-from trainguard.cli.output.result import REFUSED
-from trainguard.errors import RequestError, RuleLoadError, TrainGuardError
+from trainguard.core.errors import RequestError, RuleLoadError
 from trainguard.rules.extension import MARKER, RULES, AnyRule, rule_named, rules_of
 
 _REGISTRY = "trainguard.rules.registry"
 _FOLDER = "folder"
 _GIVEN = "trainguard_rule_given"
-"""Name of the package that is made for a single rule."""
 
 
 def know(*, rule: str | None = None, package: Path | None = None) -> None:
-    """Make the rules of a package known, or the one rule at ``module:Class`` in place of them.
-
-    Ends the command with a sentence on stderr and the exit code 2 when they cannot be used.
-    """
+    """Register the rules of a package, or the one rule at ``module:Class``; raises RuleLoadError, RequestError."""
     if rule is None and package is None:
         return
-    try:
-        module = _package_of(rule_at(rule)) if rule is not None else _imported(Path(str(package)))
-        rules_of(module, ())
-        _install(module)
-    except TrainGuardError as fault:
-        print_fault(fault)
-        raise typer.Exit(REFUSED) from fault
+    module = _package_of(rule_at(rule)) if rule is not None else _imported(Path(str(package)))
+    rules_of(module, ())
+    _install(module)
 
 
 def rule_at(place: str) -> AnyRule:
@@ -63,7 +47,6 @@ def _package_of(rule: AnyRule) -> ModuleType:
 
 
 def _imported(folder: Path) -> ModuleType:
-    """Import a package from its folder, under the folder's name; raises RuleLoadError."""
     folder = folder.expanduser().resolve()
     name, source = folder.name, folder / "__init__.py"
     if not source.is_file():
@@ -77,8 +60,8 @@ def _imported(folder: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as fault:
-        told = f"{type(fault).__name__}: {fault}"
-        raise RuleLoadError(name, "package", told, "one that can be imported") from fault
+        message = f"{type(fault).__name__}: {fault}"
+        raise RuleLoadError(name, "package", message, "one that can be imported") from fault
     return module
 
 

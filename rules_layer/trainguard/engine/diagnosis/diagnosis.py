@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.judged import SIZEABLE_SHARE, Judged, judged_of
+from trainguard.core.finding import Severity
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Judged, judged_of
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.engine.verdicts.severity import severity_of
-from trainguard.finding import Severity
+from trainguard.engine.verdicts.losses import severity_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import LedgerEntry
 
@@ -17,27 +16,12 @@ Level = Literal["healthy", "attention", "unhealthy", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong with a job.
+    """What is wrong with a job; shares are 0 to 1 of the paid time, None where no GPU was sampled.
 
-    Attributes
-    ----------
-    level : {"healthy", "attention", "unhealthy", "unknown"}
-        ``healthy`` only where enough was judged, nothing was found and no sizeable time is lost without a reason;
-        ``attention`` for what is small, over or a risk, and for lost time without a reason; ``unknown`` where too
-        little was judged.
-    root : RankedFinding or None
-        The cause to change first.
-    causes : tuple of RankedFinding
-        The findings that nothing explains, in the order of what they cost; the root is the first.
-    judged : Judged
-    ledger : tuple of LedgerEntry
-        Where the paid time went; empty where no GPU is known.
-    busy_share, lost_share : float or None
-        Shares, 0 to 1, of the paid time: compute, and all else; None where no GPU was sampled.
-    claimed_share : float
-        The share that findings claim, all of them together.
-    unexplained_share : float
-        The share that is lost at times of low use and that no finding claims.
+    ``level`` is ``healthy`` only where enough was judged, nothing was found and no sizeable time is lost without a
+    reason, ``attention`` for what is small, over or a risk, ``unknown`` where too little was judged. ``causes`` are
+    unexplained findings in the order of cost, ``root`` the first; ``unexplained_share`` is lost at low use and claimed
+    by none.
     """
 
     level: Level
@@ -56,7 +40,7 @@ class Diagnosis:
         return self.unexplained_share >= SIZEABLE_SHARE
 
     def share_of(self, bucket: Bucket) -> float:
-        """Return the share, 0 to 1, of the paid time that went into a bucket."""
+        """Return a bucket's share, 0 to 1, of the paid time."""
         return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
 
 
@@ -101,6 +85,6 @@ def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexpl
         return "attention"
     if root.finding.severity is Severity.CRITICAL:
         return "unhealthy"
-    # A risk has lost nothing, and is no part of this.
+    # A risk has lost nothing.
     together = severity_of(sum(each.score for each in causes if each.loss is not None))
     return "attention" if together is Severity.LOW else "unhealthy"

@@ -2,22 +2,19 @@
 
 from dataclasses import replace
 
+from trainguard.core.records import Status
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.diagnosis.diagnosis import Diagnosis
 from trainguard.engine.diagnosis.text import sentences_of
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
-from trainguard.records import Status
-from trainguard.rules.ledger_text import ledger_facts
+from trainguard.ledger.document import ledger_facts
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.rule_result import RuleResult
 
 
 def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
-    """Return the report's verdict on a job.
-
-    Its kind is the diagnosis's level, and its facts are the ledger.
-    """
+    """Return the report's verdict; its kind is the diagnosis's level, its facts are the ledger."""
     fault = case.plan.faults.get(PROFILER_REPORT)
     root = diagnosis.root
     words = sentences_of(case, diagnosis)
@@ -35,7 +32,7 @@ def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
 
 
 def report_standing(case: Case) -> Verdict:
-    """Return how the report's row stands, without its words; it has no fires of its own, so it is alerted never."""
+    """Return how the report's row stands, without its words; it never fires."""
     statuses = [shown_status(verdict) for verdict in case.verdicts]
     running = [each for each in statuses if each is not Status.DISABLED]
     status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)

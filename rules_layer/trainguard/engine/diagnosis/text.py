@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.diagnosis import Diagnosis
-from trainguard.engine.diagnosis.judged import SIZEABLE_SHARE, Judged
-from trainguard.engine.streams.gaps import Gap, GapKind
-from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.finding import clock_times
-from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
-from trainguard.pricing.cost import Bill, Unpriced
-from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import spec_of
-from trainguard.rules.units import (
+from trainguard.core.finding import clock_times
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import (
     clause,
     counted,
     listed,
@@ -21,20 +13,30 @@ from trainguard.rules.units import (
     show_money,
     show_share,
 )
-from trainguard.timestamps import iso_time
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Judged
+from trainguard.engine.diagnosis.diagnosis import Diagnosis
+from trainguard.engine.streams.session import Gap, GapKind
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
+from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import spec_of
 
 NAMED_CAUSES = 3
 NAMED_EPISODES = 3
 NAMED_SHARE = 0.01
-"""A bucket of a smaller share of the paid time is not named in a sentence."""
+"""A smaller bucket of the paid time is not named in a sentence."""
 
 MOSTLY = 0.5
 DAY_H = 24.0
 
+_NO_REASON = frozenset({Bucket.COMPUTE, Bucket.NO_SAMPLES, Bucket.IDLE, Bucket.UNEXPLAINED})
+"""Buckets that are no reason of a loss, or that the sentence on the work names itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """What people read first: how the job is, the one thing to change, what the paid time went into."""
+    """The first sentences: how the job is, what to change first, what the paid time went into."""
 
     health: str
     change: str
@@ -61,8 +63,8 @@ def _with_findings(case: Case, found: Diagnosis, root: RankedFinding) -> str:
     if found.lacks_reason:
         parts.append(_unexplained(found))
     parts += _gaps(found.judged)
-    if case.ended and found.judged.vetoes and root.idle_node is None:
-        parts.append(f"not judged: {_named_rules(found.judged.vetoes, case)}")
+    if case.ended and root.idle_node is None:
+        parts += _silent(found.judged, case)
     return f"{'; '.join(parts)}."
 
 
@@ -78,7 +80,6 @@ def _opening(case: Case, found: Diagnosis, root: RankedFinding) -> str:
 
 
 def _because(case: Case, found: Diagnosis, root: RankedFinding) -> str:
-    """Say what was found; where it explains lost time, beside how much of the paid time was work."""
     if root.loss is None or not root.loss.share or found.lost_share is None or found.busy_share is None:
         return _clause(root)
     part = "mostly because" if root.loss.share >= MOSTLY * found.lost_share else "in part because"
@@ -101,19 +102,17 @@ def _worked(case: Case, found: Diagnosis) -> str:
 
 
 def _without_findings(case: Case, found: Diagnosis) -> str:
-    judged, worked = found.judged, _worked(case, found)
+    judged, worked = found.judged, "; ".join(_paid_time(case, found))
     rules = counted(len(judged.judged), "rule")
     if found.level == "healthy":
         what = "This job" if judged.profiled else "Training"
-        said = [f"{what} {'was' if case.ended else 'is'} healthy: {rules} found nothing wrong"]
-        return f"{', and '.join([*said, *([worked] if worked else [])])}."
+        text = [f"{what} {'was' if case.ended else 'is'} healthy: {rules} found nothing wrong"]
+        return f"{', and '.join([*text, *([worked] if worked else [])])}."
     if found.level == "attention":
         parts = [f"{rules} found nothing wrong", worked, _unexplained(found)]
         return f"This job {'was' if case.ended else 'is'} idle in part without a known reason: {'; '.join(parts)}."
     if not judged.judged:
-        missing = [*_gaps(judged), *_silent(judged, case)]
-        opening = "No verdict" if case.ended else "No verdict yet"
-        return f"{opening}: {'; '.join(missing) or 'no rule applies to the data of this job'}."
+        return _without_verdict(case, found, worked)
     able = len(judged.judged) + len(judged.failed) + len(judged.pending) + len(judged.disabled)
     parts = [f"Nothing was found by {len(judged.judged)} of {counted(able, 'rule')}", *([worked] if worked else [])]
     if found.lacks_reason:
@@ -124,16 +123,44 @@ def _without_findings(case: Case, found: Diagnosis) -> str:
     return f"{'; '.join(parts)}."
 
 
+def _without_verdict(case: Case, found: Diagnosis, worked: str) -> str:
+    judged = found.judged
+    parts = [worked] if worked else []
+    if found.lacks_reason:
+        parts.append(_unexplained(found))
+    parts += [*_gaps(judged), *_silent(judged, case)]
+    if not (judged.failed or judged.vetoes):
+        parts.append("no rule applies to the data of this job")
+    return f"{'No verdict' if case.ended else 'No verdict yet'}: {'; '.join(parts)}."
+
+
+def _paid_time(case: Case, found: Diagnosis) -> list[str]:
+    worked, bucket = _worked(case, found), _largest_loss(found)
+    if not worked or bucket is None:
+        return [worked] if worked else []
+    return [worked, f"{show_share(found.share_of(bucket))} of it was {BUCKET_WORDS[bucket]}"]
+
+
+def _largest_loss(found: Diagnosis) -> Bucket | None:
+    """Return the bucket of the largest sizeable loss with a known use; None without one."""
+    known = [entry for entry in found.ledger if entry.bucket not in _NO_REASON and entry.share >= SIZEABLE_SHARE]
+    return max(known, key=lambda entry: entry.share).bucket if known else None
+
+
 def _silent(judged: Judged, case: Case) -> list[str]:
-    """Say which rules have not judged, and could have found something."""
-    vetoes = [rule for rule in judged.vetoes if rule not in judged.failed]
-    parts = [] if not judged.failed else [f"in error: {listed(judged.failed)}"]
-    return [*parts, f"not judged: {_named_rules(vetoes, case)}"] if vetoes else parts
+    """Say which rules that could have found something have not judged all of the job, and why."""
+    waiting = "too little data" if case.ended else "not enough data yet"
+    kinds = (
+        ("in error", judged.failed, ""),
+        ("not judged", _of(judged.vetoes, judged.pending), f" ({waiting})"),
+        ("not judged on all nodes", _of(judged.vetoes, judged.partly), f" ({waiting})"),
+        ("disabled", _of(judged.vetoes, judged.disabled), ""),
+    )
+    return [f"{what}: {listed(rules)}{why}" for what, rules, why in kinds if rules]
 
 
-def _named_rules(rules: Sequence[str], case: Case) -> str:
-    why = "too little data" if case.ended else "not enough data yet"
-    return f"{listed(rules)} ({why})"
+def _of(rules: Sequence[str], kind: Sequence[str]) -> list[str]:
+    return [rule for rule in rules if rule in kind]
 
 
 def _unexplained(found: Diagnosis) -> str:
@@ -184,15 +211,36 @@ def _change(case: Case, found: Diagnosis) -> str:
         verdict = case.verdict_of(judged.failed[0])
         reason = "" if verdict is None else f": {clause(verdict.result.reason)}"
         return f"Report this fault of TrainGuard, {judged.failed[0]} could not judge{reason}."
-    if not judged.judged:
-        return "Nothing can be advised: there is no verdict." if case.ended else "Nothing can be advised yet."
-    if found.lacks_reason:
-        return _find_out(case, found)
+    return _of_ledger(case, found) or _nothing(case, found)
+
+
+def _of_ledger(case: Case, found: Diagnosis) -> str | None:
+    """Say where to look for a loss that only the ledger knows; None without one."""
+    if found.level == "unknown" and (advice := _of_largest_loss(case, found)) is not None:
+        return advice
+    return _find_out(case, found) if found.lacks_reason else None
+
+
+def _nothing(case: Case, found: Diagnosis) -> str:
+    judged, lost = found.judged, found.lost_share
+    if not judged.judged and not case.ended:
+        return "Nothing can be advised yet."
+    if not judged.judged and (lost is None or lost >= SIZEABLE_SHARE):
+        return "Nothing can be advised: there is no verdict."
     saving = smaller_instance(case)
     nothing = "Nothing needs to be changed"
     if found.level != "healthy":
-        nothing = f"{nothing}, as far as that was judged"
-    return f"{nothing}." if saving is None else f"{nothing}, but it may be had for less: {saving}"
+        nothing += ", as far as that was judged" if judged.judged else ", as far as the work of the GPUs shows"
+    return f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
+
+
+def _of_largest_loss(case: Case, found: Diagnosis) -> str | None:
+    """Say where to look when an ended job spent most of its time before its first work, or after its last."""
+    if case.ended and found.share_of(Bucket.START_UP) >= MOSTLY:
+        return "Find out what the job did before its GPUs first worked: its log of that time says it."
+    if case.ended and found.share_of(Bucket.TAIL) >= MOSTLY:
+        return "Find out what kept the job from ending after its last work: its log of that time says it."
+    return None
 
 
 def _find_out(case: Case, found: Diagnosis) -> str:
@@ -205,15 +253,15 @@ def _find_out(case: Case, found: Diagnosis) -> str:
 
 
 def smaller_instance(case: Case) -> str | None:
-    """Return what a rule says that finds the work too small for the instance; None where none does."""
-    said = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
-    return said[0].reason if said else None
+    """Return the advice of a rule that finds the work too small for the instance; None without one."""
+    text = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
+    return text[0].reason if text else None
 
 
 def _cost(case: Case, found: Diagnosis) -> str:
     bill = case.account.bill()
     if found.lost_share is None or not found.judged.profiled:
-        return f"No GPU was sampled, so nobody knows what the paid time went into; {_spent(bill, case)}."
+        return f"No GPU was sampled, so what the paid time went into is unknown; {_spent(bill, case)}."
     named = [
         f"{BUCKET_WORDS[entry.bucket]} {show_share(entry.share)}"
         for entry in sorted(found.ledger, key=lambda entry: -entry.share)

@@ -1,14 +1,11 @@
-"""What a job's description says that its item keeps: its owner's permissions, its profile's place, its status.
-
-Light to import: a function that only decides about a stop reads no settings.
-"""
+"""What a job's item keeps of its description. Light to import."""
 
 from dataclasses import replace
 
-from trainguard.layout import ProfileRoot
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus
-from trainguard.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import TrainingJobDescription
+from trainguard.core.records import JobRecord, JobStatus
+from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 
 __all__ = [
     "FRAMEWORK_EXPECTED",
@@ -26,11 +23,11 @@ __all__ = [
 ]
 
 SAME_MOMENT_S = 1.0
-"""Times of creation this close are one: they are stored to the millisecond."""
+"""Creation times are stored to the millisecond."""
 
 
 def is_another(record: JobRecord, description: TrainingJobDescription) -> bool:
-    """Whether another job is described than the item's, which was deleted: its name was given away again."""
+    """Whether another job than the item's is described: its name was given away again."""
     if record.created_at is None or description.created_at is None:
         return False
     return abs(description.created_at - record.created_at) > SAME_MOMENT_S
@@ -47,16 +44,13 @@ def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot
 
 
 def lies_elsewhere(description: TrainingJobDescription, bucket: str) -> bool:
-    """Whether a job's profile belongs into another bucket than ``bucket``, in which objects bear the job's name."""
+    """Whether a job's profile belongs into another bucket than ``bucket``."""
     place = profile_place(description)
     return place is not None and place[0] != bucket
 
 
 def is_anothers(record: JobRecord, description: TrainingJobDescription | None) -> bool:
-    """Whether what was met outside SageMaker is none of the job that SageMaker has come to know by its folder's name.
-
-    That job's profile belongs into another bucket, or it has an item under its own name.
-    """
+    """Whether what was met outside SageMaker is not of the job that SageMaker now lists by its folder's name."""
     if not record.is_outside or description is None or description.is_outside:
         return False
     return lies_elsewhere(description, record.bucket) or record.job != description.job
@@ -68,10 +62,7 @@ def stop_allowed(description: TrainingJobDescription) -> bool:
 
 
 def reopened(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
-    """Return the item of a job outside SageMaker as one that runs, if it was started again after its end.
-
-    A retried job says so in its own file: it began after the end that the item has.
-    """
+    """Return the item of a job outside SageMaker as running, if its file says that it began after its stored end."""
     if description is None or not (record.is_outside and description.is_outside and record.status.is_final):
         return record
     if record.ended_at is None or description.started_at is None or description.started_at <= record.ended_at:
@@ -90,13 +81,10 @@ def reopened(record: JobRecord, description: TrainingJobDescription | None) -> J
 
 
 def with_description(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
-    """Return the item with the status, times and size that are said of the job now.
+    """Return the item with the status, times and size that are described now.
 
-    A final status stays, unless a job outside SageMaker was started again.
-
-    A cluster that has shrunk is as large as it ever was: the nodes that left have profiles too. Of a job of which
-    nothing is said, and of one whose own file cannot be used, only that changes. One whose name SageMaker gave to a
-    later job has ended, and nothing that is said of that one holds for it.
+    A final status stays, unless a job outside SageMaker was started again. The size never shrinks: nodes that left have
+    profiles too. A job whose name SageMaker gave to a later job has ended.
     """
     fault = None if description is None else description.file_fault
     if description is None or fault is not None:

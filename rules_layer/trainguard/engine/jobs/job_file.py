@@ -1,21 +1,20 @@
-"""Jobs outside SageMaker: what a job says of itself in the file ``<job>/job.json`` beside its profile.
+"""Jobs outside SageMaker: what ``<job>/job.json`` says about a job, which has no ARN and so can never be stopped."""
 
-Only a job that SageMaker does not know is asked in this way. What its file says is read again when it changes; such a
-job has no ARN, and so can never be stopped.
-"""
-
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from trainguard.core.errors import JobFileError, ObjectMissingError
+from trainguard.core.layout import JOB_NAME, ProfileRoot
+from trainguard.core.ports import Services, TrainingJobDescription
+from trainguard.core.records import OUTSIDE_ARN, JobStatus
+from trainguard.core.stores import Jobs
 from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
-from trainguard.errors import JobFileError, ObjectMissingError
-from trainguard.layout import ProfileRoot
-from trainguard.ports import Services, TrainingJobDescription
-from trainguard.records import OUTSIDE_ARN, JobStatus
-from trainguard.settings.run_pages import run_pages
-from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
+from trainguard.engine.jobs.job_registry import job_of_place
+from trainguard.engine.settings.resolve import run_pages
+from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 
 MAX_BYTES = 64 * 1024
 MAX_TAGS = 200
@@ -37,19 +36,14 @@ class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Each with its kind."""
+        """``<kind>/<id>`` of each."""
         if self.batch_job is not None:
             return (f"batch-job/{self.batch_job}",)
         return tuple(dict.fromkeys(f"instance/{each}" for each in self.instances))
 
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of ``job.json``; times are ISO 8601 with an offset, or epoch seconds.
-
-    A file without ``status`` leaves the job's end to the marks that it writes, and to its silence. ``settings`` are
-    what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like. ``resources`` are what a
-    fire may stop, where their own tags allow it.
-    """
+    """The fields of ``job.json``; times are ISO 8601 or epoch seconds, ``settings`` as tags ``trainguard:<name>``."""
 
     schema_version: Literal[1] = 1
     name: _Name
@@ -69,15 +63,7 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(JobFile)}
 
 
 def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescription:
-    """Return what the file says of ``job``, in the form in which SageMaker describes a training job.
-
-    None stands for whichever job the file names: a copy of a profile may lie in a folder of another name.
-
-    Raises
-    ------
-    JobFileError
-        When the file is too large, no JSON object, or a field of it cannot be used; the message names it.
-    """
+    """Return what the file says about ``job``, or about whichever job it names; raises JobFileError."""
     if len(body) > MAX_BYTES:
         raise JobFileError(key, None, f"over {MAX_BYTES:,} bytes long", f"at most {MAX_BYTES:,}")
     try:
@@ -151,11 +137,7 @@ def _epoch(time: datetime | float | None) -> float | None:
 
 
 class KnownJobs:
-    """Asks SageMaker what a job is and, where it does not know the job, the job's own file.
-
-    A file that cannot be used is counted, and says nothing but that: a profile is evaluated all the same. Each question
-    is asked once, so an instance serves one piece of work.
-    """
+    """Asks SageMaker what a job is, then the job's own file; each question once, so it serves one piece of work."""
 
     def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
         self._services = services
@@ -171,7 +153,7 @@ class KnownJobs:
         return self._described[job]
 
     def job_file_description(self, job: str) -> TrainingJobDescription | None:
-        """Return what the job's own file says, be it that it cannot be used; None when there is none."""
+        """Return what the job's own file says, also that it cannot be used; None when there is none."""
         if job not in self._file_descriptions:
             self._file_descriptions[job] = self._read(job)
         return self._file_descriptions[job]
@@ -188,7 +170,6 @@ class KnownJobs:
 
 
 def _unusable(job: str, fault: str) -> TrainingJobDescription:
-    """Return the description of a job of which nothing is known but what is wrong with its file."""
     return TrainingJobDescription(
         job=job,
         arn=f"{OUTSIDE_ARN}{job}",
@@ -204,3 +185,35 @@ def _unusable(job: str, fault: str) -> TrainingJobDescription:
         tags={},
         file_fault=fault,
     )
+
+
+MOST_FOLDERS = 13
+
+_NAME = re.compile(JOB_NAME)
+
+
+class JobFolderIndex:
+    """The jobs' folders of one bucket, as far as the table has them; each is looked up once."""
+
+    def __init__(self, jobs: Jobs, bucket: str) -> None:
+        self._jobs = jobs
+        self._bucket = bucket
+        self._known: dict[ProfileRoot, bool] = {}
+
+    def root_above(self, bucket: str, key: str) -> ProfileRoot | None:
+        """Return the root of the innermost job's folder above an object, or None; raises PortUnavailableError."""
+        if bucket != self._bucket:
+            return None
+        folders = key.split("/")[:-1]
+        for depth in range(len(folders), max(len(folders) - MOST_FOLDERS, 0), -1):
+            *above, name = folders[:depth]
+            root = ProfileRoot("".join(f"{each}/" for each in above), name)
+            if _NAME.fullmatch(name) and self._is_known(root):
+                return root
+        return None
+
+    def _is_known(self, root: ProfileRoot) -> bool:
+        if root not in self._known:
+            record = job_of_place(self._jobs, self._bucket, root)
+            self._known[root] = record is not None and (record.bucket, record.root) == (self._bucket, root)
+        return self._known[root]

@@ -1,13 +1,22 @@
-"""How a job becomes known: described once, its settings resolved, its configuration kept in its item."""
+"""Registers a job: described once, its settings resolved, its configuration kept in its item."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 import msgspec
 
-from trainguard.engine.jobs.admission import check_new_job
+from trainguard.core.errors import TooManyNamesError
+from trainguard.core.finding import Finding
+from trainguard.core.job_limits import MOST_NEW_JOBS, MOST_OTHER_STREAMS
+from trainguard.core.job_policy import JobPolicy
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
+from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.stores import Jobs
+from trainguard.core.text import one_line
 from trainguard.engine.jobs.job_description import (
     FRAMEWORK_EXPECTED,
     FRAMEWORK_TAG,
@@ -16,33 +25,65 @@ from trainguard.engine.jobs.job_description import (
     stop_allowed,
 )
 from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.streams.state_items import expiry
-from trainguard.finding import Finding
-from trainguard.job_policy import JobPolicy
-from trainguard.layout import ProfileRoot
-from trainguard.plain_text import one_line
-from trainguard.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
-from trainguard.records import OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
-from trainguard.settings.document import read_document, unusable
-from trainguard.settings.faults import NO_PLACE, SettingFault, fault_sentences
-from trainguard.settings.owners import owners_of
-from trainguard.settings.resolve import resolve
-from trainguard.settings.rule_configurations import configured
-from trainguard.settings.source import Source
-from trainguard.settings.tag_names import SETTINGS_TAG
-from trainguard.settings.tags import asks, settings_name, tag_source
-from trainguard.stores import Jobs
+from trainguard.engine.settings.document import read_document, unusable
+from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, fault_sentences
+from trainguard.engine.settings.owners import owners_of
+from trainguard.engine.settings.resolve import Source, resolve
+from trainguard.engine.settings.rule_configurations import configured
+from trainguard.engine.settings.tag_names import SETTINGS_TAG
+from trainguard.engine.settings.tags import asks, settings_name, tag_source
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.session import expiry
+
+LEFT_OUT = "streams_left_out"
+_NAMED = re.compile(r"algo-([1-9][0-9]{0,5})")
+
+
+def check_stream(job: JobRecord, record: NodeRecord, jobs: Jobs) -> None:
+    """Admit the stream of an item; raises TooManyNamesError for a new one beyond the job's limit."""
+    if record.version or record.key.is_own or is_named(job, record.key):
+        return
+    known_full = job.streams_left_out and job.other_streams >= MOST_OTHER_STREAMS
+    if known_full or not jobs.admit_stream(job.job, MOST_OTHER_STREAMS):
+        raise TooManyNamesError(
+            f"streams of job {job.job}", MOST_OTHER_STREAMS, "beside those of the nodes that SageMaker names"
+        )
+
+
+def check_new_job(jobs: Jobs, now: float) -> None:
+    """Admit a name that objects brought, at ``now`` (epoch seconds); raises TooManyNamesError beyond the limit."""
+    if not jobs.meet(now, MOST_NEW_JOBS):
+        raise TooManyNamesError("new names of jobs", MOST_NEW_JOBS, "within an hour")
+
+
+def is_named(job: JobRecord, key: StreamKey) -> bool:
+    """Whether SageMaker names the node of a stream: ``algo-1`` to ``algo-<instance count>``."""
+    match = None if job.is_outside else _NAMED.fullmatch(key.node)
+    return match is not None and int(match[1]) <= (job.instance_count or 0)
+
+
+def recount(job: JobRecord, streams: JobStreams, jobs: Jobs) -> None:
+    """Correct the number of a job's other streams: an evaluation that failed may have counted one twice."""
+    actual = sum(not is_named(job, key) for key in streams.records)
+    if job.other_streams > actual:
+        jobs.recount_streams(job.job, job.other_streams, actual)
+
+
+def left_out(job: JobRecord) -> dict[str, int]:
+    """Return the counter that a job's rows show when some of its streams are not evaluated."""
+    return {LEFT_OUT: 1} if job.streams_left_out else {}
+
 
 SETTINGS = "Settings"
-"""Stands where a rule's name would in a notice of what is wrong with a job's settings."""
+"""Stands where a rule's name would in a notice about a job's settings."""
 
 _MOST_SHOWN, _MOST_SENT = 5, 20
-"""So many faults a notice has in its text, and in its document: SNS takes 256 kB, of all protocols together."""
+"""Faults in a notice's text, and in its document: SNS takes 256 kB, of all protocols together."""
 
 LONGEST_FAULT = 1_000
 
 ASKED_EVERY_S = 300.0
-"""SageMaker is asked this rarely about one job because of objects that are not judged."""
+"""Between two questions to SageMaker about one job because of objects that are not judged."""
 
 _ADVICE = (
     "Correct it for the next job: settings are read once, when a job becomes known. "
@@ -63,7 +104,7 @@ class JobRegistry:
 
     @classmethod
     def of(cls, services: Services, now: Callable[[], float]) -> Self:
-        """Return what registers jobs with a function's services."""
+        """Return a registry with a function's services."""
         return cls(
             jobs=services.jobs,
             training_jobs=services.training_jobs,
@@ -76,17 +117,14 @@ class JobRegistry:
     def ensure(self, *, bucket: str, root: ProfileRoot, announced: bool = False) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.
 
-        A job that SageMaker does not know (a profile copied into the bucket, a cluster of one's own) has no tags, and
-        can never be stopped. SageMaker is asked about it again when its file or an end mark arrived (``announced``),
-        when it is closed, and now and then when objects come from another place, or for a job that is not evaluated: it
-        may have come to know a job of that name.
-
-        A job whose configuration names another bucket than the objects' is not evaluated, as its item says; None when
-        what was met under its name before was. Raises PortUnavailableError when its settings cannot be read now: no job
-        is registered with less than was configured. Raises TooManyNamesError when objects brought too many new names.
+        A job that SageMaker does not know has no tags, and can never be stopped. SageMaker is asked about it again when
+        its file or an end mark arrived (``announced``), when it is closed, and now and then when objects come from
+        another place. A job whose configuration names another bucket is not evaluated; None when what was met under its
+        name before was. Raises PortUnavailableError when its settings cannot be read now, TooManyNamesError when
+        objects brought too many new names.
         """
         known = job_of_place(self.jobs, bucket, root)
-        if known is not None and not (known.is_outside and (announced or self._is_doubtful(known, bucket, root))):
+        if known is not None and not (known.is_outside and (announced or self._is_uncertain(known, bucket, root))):
             return known
         if known is None:
             check_new_job(self.jobs, self.now())
@@ -99,11 +137,11 @@ class JobRegistry:
         is_outside = description is None or description.is_outside
         if is_outside and (known.bucket, known.prefix) != (bucket, root.prefix):
             why = f"s3://{bucket}/{root.folder} is its place, not s3://{known.bucket}/{known.root.folder}"
-            return self._begin_anew(known, description, bucket=bucket, root=root, why=why)
+            return self._register_again(known, description, bucket=bucket, root=root, why=why)
         return self.recognise(known, description)
 
     def register(self, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
-        """Create the job's item and tell once what is wrong with its settings; return the stored item."""
+        """Create the job's item and notify once of faults in its settings; return the stored item."""
         record = describe_record(description, self.settings, bucket=bucket, root=root)
         if not record.policy.evaluated:
             record = replace(record, active=False, expires_at=expiry(None, self.now()))
@@ -112,24 +150,21 @@ class JobRegistry:
         return self._noted(self.recognise(self.jobs.register(record), description))
 
     def recognise(self, known: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
-        """Return the job's item, which is a new one if it was of a job that SageMaker did not know, and now does.
+        """Return the job's item, a new one if SageMaker did not know the job and now does.
 
-        Settings are resolved from the job's tags, its place is the one that its configuration names, and nothing that
-        was computed before is its own: who wrote objects under its name before may have been anybody. Several that
-        recognise a job at once make the same item, and one of them stores it. It stays active until the tick has
-        cleared what was left, also where the job is not to be evaluated. The item of a place stays what it is: the job
-        gets one of its own, under its own name.
-
-        ``description`` must be of a job whose profile lies in the bucket of ``known``.
+        ``description`` must be of a job whose profile lies in the bucket of ``known``. Nothing that was computed before
+        is the job's: anybody may have written objects under its name. Several that recognise a job at once make the
+        same item. It stays active until the scheduler has cleared what was left. The item of a place stays; the job
+        gets one under its own name.
         """
         if description is None or description.is_outside or not known.is_outside:
             return known
         if known.job != description.job:
             return self.register(description, bucket=known.bucket, root=known.root)
         why = f"SageMaker knows it as {description.arn}"
-        return self._begin_anew(known, description, bucket=known.bucket, root=known.root, why=why)
+        return self._register_again(known, description, bucket=known.bucket, root=known.root, why=why)
 
-    def _begin_anew(
+    def _register_again(
         self,
         known: JobRecord,
         description: TrainingJobDescription | None,
@@ -138,7 +173,6 @@ class JobRegistry:
         root: ProfileRoot,
         why: str,
     ) -> JobRecord:
-        """Put the item of the job that a name belongs to in place of what was met under it before."""
         record = describe_record(description, self.settings, bucket=bucket, root=root)
         record = replace(record, generation=known.generation + 1)
         self._give_notice(record, description)
@@ -146,10 +180,7 @@ class JobRegistry:
         return self._noted(self.jobs.recognise(record))
 
     def _give_notice(self, record: JobRecord, description: TrainingJobDescription | None) -> None:
-        """Tell people what is wrong with the settings of a job whose owner, or whose stack, wants it evaluated.
-
-        Before the item is written: what dies in between repeats the start, which is refused by its name.
-        """
+        """Notify of faults in a job's settings before the item is written: a repeated start is refused by its name."""
         if record.setting_faults and (record.policy.evaluated or asks(description.tags if description else {})):
             start_notice(record, self.executions, self.now())
 
@@ -158,11 +189,8 @@ class JobRegistry:
             self.journal.count("configuration_faults", job=registered.job, reason=fault)
         return registered
 
-    def _is_doubtful(self, known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
-        """Whether SageMaker is to be asked if objects are of another job than the one outside that has their name.
-
-        Anybody may write any number of objects that are not judged: for those it is asked once in a while.
-        """
+    def _is_uncertain(self, known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
+        """Whether to ask SageMaker if objects are of another job than the one outside that has their name."""
         if known.policy.evaluated and (known.bucket, known.prefix) == (bucket, root.prefix):
             return not known.active
         now = self.now()
@@ -171,7 +199,6 @@ class JobRegistry:
         return self.jobs.ask(known.job, now, ASKED_EVERY_S)
 
     def _elsewhere(self, description: TrainingJobDescription, bucket: str, root: ProfileRoot) -> JobRecord:
-        """Return the item of objects that bear the name of a job whose profile belongs into another bucket."""
         now = self.now()
         return JobRecord(
             job=root.place_name,
@@ -186,12 +213,11 @@ class JobRegistry:
 
 
 def job_of_place(jobs: Jobs, bucket: str, root: ProfileRoot) -> JobRecord | None:
-    """Return the item of the job to which objects of a place would belong, as far as the table knows; None for none.
+    """Return the item of the job to which objects of a place would belong, as far as the table knows; or None.
 
-    A name by itself is SageMaker's: its job has it, and what lies elsewhere is nobody's. As long as SageMaker knows no
-    such job the name is that of the folder at the bucket's root, and each other place has a name of its own. Only an
-    item that an older version made for another place goes on under the name by itself, until somebody has a right to
-    that.
+    A bare name is SageMaker's. As long as SageMaker knows no such job it is that of the folder at the bucket's root;
+    each other place has a name of its own. An older version's item for another place keeps the bare name until somebody
+    has a right to it.
     """
     known = jobs.load(root.job)
     if not root.prefix or (known is not None and not known.is_outside):
@@ -206,12 +232,8 @@ def describe_record(
 ) -> JobRecord:
     """Resolve a job's item from its description, its tags and the deployment's documents.
 
-    Where the job's configuration names a place for its profile, that place is the job's own, whatever ``bucket`` and
-    ``root`` say: objects elsewhere that carry its name are not its profile.
-
-    Tags named ``trainguard:<Rule>_<parameter>`` are rule settings; ``trainguard:stop-on-fire`` with the value
-    ``allowed``, to the letter, is the owner's permission to stop the job. Where the configuration names no place,
-    anybody's objects count as the job's profile, and nothing may stop it.
+    Where the job's configuration names a place for its profile, objects elsewhere are not its profile; where it names
+    none, anybody's objects count, and nothing may stop the job.
     """
     if description is None:
         name = root.place_name
@@ -283,7 +305,7 @@ def _document(documents: SettingDocuments, name: str, called: str) -> Source:
 
 
 def start_notice(record: JobRecord, executions: Executions, now: float) -> None:
-    """Start the execution that tells people, once a job, what is wrong with its settings."""
+    """Start the execution that notifies, once a job, of faults in its settings."""
     faults = [one_line(fault, LONGEST_FAULT) for fault in record.setting_faults]
     shown = "\n".join(faults[:_MOST_SHOWN])
     more = f"\nand {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""

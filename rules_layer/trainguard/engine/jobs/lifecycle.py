@@ -1,22 +1,111 @@
-"""What a training job's change of state leads to.
-
-The event is a message here too: the job is described, and the description says what is. So events that come twice,
-late or out of order do no harm, and a final status is never undone.
-"""
+"""Follows a job's changes of state; an event only makes the job be described, so repeats do no harm."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import Journal, NodeTask, ProfileObjects, TaskQueue, TrainingJobDescription, TrainingJobs
+from trainguard.core.records import JobRecord, StreamKey
+from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import is_another, lies_elsewhere, profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.ports import Journal, TaskQueue, TrainingJobDescription, TrainingJobs
-from trainguard.records import JobRecord
-from trainguard.stores import Jobs, NodeStates
+
+ASK_AGAIN_S = 300.0
+"""Streams of which none has answered are asked to close again."""
+
+LAST_READ_S = 240.0
+"""Streams of a job that names a source are asked to close this long after its end: the last poll is over then."""
+
+MOST_ASKS = 8
+"""Without an answer to so many, within a day, the job is given up."""
+
+
+def begin_close(
+    job: JobRecord, families: Families, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue, now: float
+) -> JobRecord:
+    """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat."""
+    closing = replace(job, closing=True)
+    jobs.update_status(closing)
+    if not _is_over(job, now) or _is_still_read(job, now):
+        return closing
+    met = [record for record in nodes.of_job(job.job) if not record.key.is_own]
+    known = {record.key for record in met if record.generation == job.generation}
+    streams = known | families.expected(job, {record.key for record in met})
+    tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
+    asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
+    jobs.update_status(asked)
+    return asked
+
+
+def _is_still_read(job: JobRecord, now: float) -> bool:
+    """Whether a job has just ended, whose source is read a little behind its time."""
+    return bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
+
+
+def given_up(job: JobRecord, now: float) -> bool:
+    """Whether the streams of a job were asked to close as often as they ever are, and long ago."""
+    return job.close_asks >= MOST_ASKS and _is_over(job, now)
+
+
+def _is_over(job: JobRecord, now: float) -> bool:
+    if job.close_asked_at is None:
+        return True
+    return now - job.close_asked_at >= ASK_AGAIN_S * 2.0 ** (job.close_asks - 1)
+
+
+def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
+    """Return the task that closes a stream of the job."""
+    return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
+
+
+def goes_on(job: JobRecord, written_at: float | None) -> bool:
+    """Whether a job that was left has written since, at ``written_at`` (epoch seconds on S3's clock)."""
+    return job.left_at is not None and not job.active and written_at is not None and written_at > job.left_at
+
+
+def reopen(job: JobRecord, *, jobs: Jobs, nodes: NodeStates) -> JobRecord:
+    """Let a job that was closed go on; return its item. Raises StateConflictError when a stream is being written."""
+    open_streams(job, nodes)
+    opened = replace(
+        job,
+        active=True,
+        closing=False,
+        polled_fast=True,
+        close_asks=0,
+        close_asked_at=None,
+        left_at=None,
+        expires_at=None,
+    )
+    jobs.update_status(opened)
+    return opened
+
+
+def open_streams(job: JobRecord, nodes: NodeStates) -> None:
+    """Open the streams of a job that has ended and goes on; raises StateConflictError as `reopen` does."""
+    for record in nodes.of_job(job.job):
+        if record.closed and record.generation == job.generation:
+            nodes.save(replace(record, closed=False, expires_at=None))
+
+
+SILENT_S = 600.0
+"""A node writes its status object each minute and when it ends; the collector uses the same limit."""
+
+_SUFFIX = ".status.json"
+
+
+def are_all_silent(objects: ProfileObjects, bucket: str, root: ProfileRoot, now: float) -> bool:
+    """Whether no node's status object is newer than ten minutes, and there are some; raises PortUnavailableError."""
+    found = False
+    for each in objects.list(bucket, root.collector, ""):
+        if each.key.endswith(_SUFFIX):
+            if now - each.last_modified < SILENT_S:
+                return False
+            found = True
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +122,7 @@ class Lifecycle:
     families: Families
 
     def follow(self, job: str) -> JobRecord | None:
-        """Bring the job's item up to date, and close its streams when it has ended; None for a job that is not ours."""
+        """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
         description = self.training_jobs.describe(job)
         if description is None:
             self.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
@@ -53,10 +142,7 @@ class Lifecycle:
         return current
 
     def _known(self, description: TrainingJobDescription) -> JobRecord | None:
-        """Return the job's item; None for a job whose profile is not in the bucket.
-
-        What was met under the name of such a job before SageMaker knew it is none of its, and is closed.
-        """
+        """Return the job's item; None for a foreign profile, whose earlier item of that name is closed."""
         stored = self.jobs.load(description.job)
         if stored is None:
             place = profile_place(description)
@@ -84,7 +170,7 @@ class _StateChange(msgspec.Struct):
 
 
 def job_of(event: Mapping[str, Any], journal: Journal) -> str | None:
-    """Return the job of a state change event; an event of another shape is counted, named and None."""
+    """Return the job of a state change event; None for one of another shape, which is counted."""
     try:
         return msgspec.convert(event, _StateChange).detail.TrainingJobName
     except (msgspec.ValidationError, UnicodeError) as fault:

@@ -1,28 +1,21 @@
-"""What is left of a job's time before SageMaker knew it: items and rows that an earlier registration made.
-
-Nothing reads them for the job, see `items`. A person does: rows of nodes that the job itself never had would stand in
-the table for good. So the tick empties each item once and writes over its rows.
-"""
+"""Clears items and rows of earlier registrations: rows of nodes that the job never had would stay for good."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Finding
+from trainguard.core.ports import Services
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status
 from trainguard.engine.family import Families
-from trainguard.engine.streams.state_items import expiry
-from trainguard.errors import StateConflictError
-from trainguard.finding import Finding
-from trainguard.ports import Services
-from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
+from trainguard.engine.streams.session import expiry
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
 
 
 def clear_stale_state(job: JobRecord, services: Services, families: Families, *, now: float) -> None:
-    """Clear what earlier registrations of ``job`` left; safe to repeat, and nothing is done where nothing is left.
-
-    A job that is not to be evaluated is taken off the active ones after that; ``now`` is in epoch seconds.
-    """
+    """Clear what earlier registrations left; a job that is not evaluated then becomes inactive. Safe to repeat."""
     expires_at = expiry(None, now)
     for record in services.nodes.of_job(job.job):
         if record.generation < job.generation and record.state:
@@ -41,7 +34,7 @@ def _clear(job: JobRecord, record: NodeRecord, services: Services, families: Fam
     try:
         services.nodes.save(replace(empty, generation=record.generation))
     except StateConflictError:
-        return  # it has become the job's own meanwhile, or the next tick sees to it
+        return  # the job owns it by now, or the next scheduler run closes it
 
 
 def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: int) -> list[RuleRow]:

@@ -1,30 +1,24 @@
-"""One batch of queue messages, from bodies to the ids of those that must be delivered again.
-
-Messages are grouped by job and node. A node that fails takes its own messages back to the queue and no others; a
-message that can never be used is counted, named and acknowledged.
-"""
+"""One batch of queue messages; a node that fails returns its own messages to the queue and no others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.core.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
+from trainguard.core.ports import Services, Timing
+from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import with_description
-from trainguard.engine.jobs.job_file import KnownJobs
+from trainguard.engine.jobs.job_file import JobFolderIndex, KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
-from trainguard.engine.jobs.known_places import KnownPlaces
-from trainguard.engine.jobs.reopening import goes_on, open_streams, reopen
-from trainguard.engine.messages.sqs_messages import JobMessages, Message, StreamMessages, sort_messages
+from trainguard.engine.jobs.lifecycle import begin_close, goes_on, open_streams, reopen
+from trainguard.engine.messages.created_objects import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
-from trainguard.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
-from trainguard.ports import Services, Timing
-from trainguard.records import JobRecord, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What one batch came to: ``failed`` message ids are to be delivered again, ``refused`` can never be used."""
+    """The batch's result: ``failed`` message ids are delivered again, ``refused`` can never be used."""
 
     failed: tuple[str, ...]
     refused: tuple[str, ...]
@@ -32,10 +26,7 @@ class BatchOutcome:
 
 
 class BatchProcessor:
-    """Processes batches against the services.
-
-    Objects of another bucket than ``bucket`` are nobody's; ``shared`` is what sessions share from batch to batch.
-    """
+    """Processes batches; ``shared`` is what sessions share from batch to batch."""
 
     def __init__(
         self,
@@ -58,7 +49,7 @@ class BatchProcessor:
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
         """Process a batch; never raises for a message's or a node's sake."""
-        places = KnownPlaces(self._services.jobs, self._bucket)
+        places = JobFolderIndex(self._services.jobs, self._bucket)
         jobs, refusals = sort_messages(messages, self._families, places.root_above)
         for refusal in refusals:
             self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
@@ -67,7 +58,7 @@ class BatchProcessor:
             try:
                 failed.extend(self._process_job(job_messages))
             except Exception as error:
-                # A defect of ours in one job; the others' messages must not come back for it.
+                # A defect of TrainGuard in one job must not bring back the others' messages.
                 failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
         return BatchOutcome(
             failed=tuple(dict.fromkeys(failed)),
@@ -112,10 +103,7 @@ class BatchProcessor:
         return failed
 
     def _job_of(self, job_messages: JobMessages) -> JobRecord | None:
-        """Return the job's item; None for objects that lie elsewhere than the job's own, and for unknown tasks.
-
-        A job that was left and goes on is open again.
-        """
+        """Return the job's item, open again if it goes on; None for objects elsewhere and for unknown tasks."""
         jobs = self._services.jobs
         if job_messages.source is None:
             return jobs.load(job_messages.job)
@@ -134,22 +122,18 @@ class BatchProcessor:
         return reopen(job, jobs=jobs, nodes=self._services.nodes) if goes_on(job, job_messages.written_at) else job
 
     def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
-        """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
-
-        One process that ends early, a spot restart, or anybody who may write objects can leave a mark: a job that is
-        said to be running is closed when that changes.
-        """
+        """Update a job whose end mark or own file was announced; close it once its status is final."""
         services = self._services
         known = KnownJobs(services, bucket=job.bucket, root=job.root)
         description = known.describe(job.root.job)
         if job.is_outside and description is not None and not description.is_outside:
-            # SageMaker has come to know it this moment: the tick recognises it.
+            # SageMaker lists it by now: the scheduler recognises it.
             return job
         described = with_description(job, description)
         if described.active and not job.active:
             open_streams(job, services.nodes)
-        said = JobStatus.UNKNOWN if description is None else description.status
-        if (said.is_final and described.active) or (said is JobStatus.UNKNOWN and job_messages.ended):
+        status = JobStatus.UNKNOWN if description is None else description.status
+        if (status.is_final and described.active) or (status is JobStatus.UNKNOWN and job_messages.ended):
             now = self._now()
             return begin_close(
                 described, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now
@@ -161,7 +145,7 @@ class BatchProcessor:
     def _process_node(self, job: JobRecord, stream_messages: StreamMessages) -> list[str]:
         node = stream_messages.work.key.node_kind
         try:
-            # The message names the folder, and the job's item says what that is called.
+            # The message names the folder, the job's item the job.
             work = replace(stream_messages.work, key=replace(stream_messages.work.key, job=job.job))
             done = self._has_time() and self._evaluator.evaluate(job, work)
         except TooManyNamesError as error:
@@ -170,7 +154,7 @@ class BatchProcessor:
         except TrainGuardError as error:
             return self._give_back(stream_messages.message_ids, job.job, node, error)
         except Exception as error:
-            # A defect of ours: the messages go back and end in the dead-letter queue, its neighbours go on.
+            # A defect of TrainGuard: these messages end in the dead-letter queue, the others go on.
             return self._give_back(stream_messages.message_ids, job.job, node, error)
         if not done:
             self._journal.count("evaluations_unfinished", job=job.job, node=node)

@@ -1,22 +1,23 @@
-"""The objects that a queue message says are new, in either of the forms in which S3 sends that.
+"""The messages of a queue, of EventBridge or of S3 itself with URL-encoded keys, sorted by job and stream."""
 
-An existing bucket sends its events through EventBridge, one a message. The stack's own bucket sends notifications right
-to the queue: a list of records, whose keys are URL-encoded. Nothing is believed but an object's bucket, key and time.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 from urllib.parse import unquote_plus
 
 import msgspec
 
-from trainguard.errors import MessageError
-from trainguard.telemetry.unpack import UNREADABLE
+from trainguard.core.errors import ForeignKeyError, MessageError, PortUnavailableError
+from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import StreamKey
+from trainguard.engine.evaluate import NodeWork
+from trainguard.engine.family import Families
+from trainguard.engine.streams.session import Announced
+from trainguard.formats.profile.unpack import DECODE_ERRORS
 
 _TEST = "s3:TestEvent"
-"""What S3 sends when a bucket's notifications are configured."""
 
 _CREATED = "ObjectCreated:"
 
@@ -25,7 +26,7 @@ _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 @dataclass(frozen=True, slots=True)
 class CreatedObject:
-    """A new object; ``at`` is when S3 got it. ``is_filtered`` says that a rule let it through, and not all objects."""
+    """A new object; ``at`` is when S3 got it. ``is_filtered`` says that a rule let it through, not all objects."""
 
     bucket: str
     key: str
@@ -47,24 +48,18 @@ class _Place(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """An event as EventBridge delivers it."""
-
     detail: _Place
     time: _Time
     source: str
 
 
 class _Record(msgspec.Struct, rename="camel"):
-    """A record of a notification."""
-
     event_name: str
     event_time: _Time
     s3: _Place
 
 
 class _Form(msgspec.Struct, rename="pascal"):
-    """What tells a notification from an event."""
-
     records: list[msgspec.Raw] | None = None
     event: str | None = None
 
@@ -83,7 +78,7 @@ def created_objects(body: str) -> Iterator[CreatedObject | MessageError]:
                 event = _EVENT_DECODER.decode(body)
                 yield CreatedObject(event.detail.bucket.name, event.detail.object.key, event.time, is_filtered=True)
             return
-    except UNREADABLE as fault:
+    except DECODE_ERRORS as fault:
         yield MessageError("body", body[:200], f"an S3 Object Created event ({fault})")
         return
     for record in form.records:
@@ -95,8 +90,182 @@ def _created(body: bytes) -> CreatedObject | MessageError:
     try:
         record = _RECORD_DECODER.decode(body)
         key = unquote_plus(record.s3.object.key, errors="strict")
-    except UNREADABLE as fault:
+    except DECODE_ERRORS as fault:
         return MessageError("record", shown, f"a record of an S3 notification ({fault})")
     if not record.event_name.startswith(_CREATED):
         return MessageError("eventName", record.event_name[:200], f"one that begins with {_CREATED}")
     return CreatedObject(record.s3.bucket.name, key, record.event_time, is_filtered=False)
+
+
+TASK_MARK = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A queue message; ``deliveries`` counts this delivery too."""
+
+    message_id: str
+    body: str
+    deliveries: int = 1
+
+
+@dataclass(slots=True)
+class StreamMessages:
+    """Messages of one node, and what they ask."""
+
+    work: NodeWork
+    message_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class JobMessages:
+    """Messages of one job; ``source`` is None for mere tasks. ``written_at`` is S3's newest, epoch seconds."""
+
+    job: str
+    source: tuple[str, ProfileRoot] | None = None
+    nodes: dict[StreamKey, StreamMessages] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    job_files: list[str] = field(default_factory=list)
+    generation: int = 0
+    written_at: float | None = None
+
+    @property
+    def message_ids(self) -> list[str]:
+        """All messages of the job."""
+        of_streams = (each for stream_messages in self.nodes.values() for each in stream_messages.message_ids)
+        return list(dict.fromkeys((*self.ended, *self.job_files, *of_streams)))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that cannot be used; delivered again where a repeat may help, until the dead-letter queue gets it."""
+
+    message_id: str
+    what: str
+    reason: str
+    is_delivered_again: bool = False
+
+
+class _Task(msgspec.Struct):
+    trainguard: str
+    job: str
+    node: str
+    stream: str
+    action: str
+    flush_before: float | None = None
+    generation: int = 0
+
+
+_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
+Places = Callable[[str, str], ProfileRoot | None]
+"""From a bucket and a key to the innermost known job's folder above it."""
+
+_TASK_DECODER = msgspec.json.Decoder(_Task)
+
+
+def encode_task(task: NodeTask) -> str:
+    """Return the message body of a task."""
+    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
+    return msgspec.json.encode(body).decode()
+
+
+def sort_messages(
+    messages: Iterable[Message], families: Families, places: Places = lambda _bucket, _key: None
+) -> tuple[list[JobMessages], list[Refusal]]:
+    """Group messages by job and node; an unusable one is refused alone, with its reason."""
+    jobs: _Jobs = {}
+    refusals: list[Refusal] = []
+    for message in messages:
+        is_task = f'"{TASK_MARK}"' in message.body[:64]
+        for found in (None,) if is_task else created_objects(message.body):
+            try:
+                if found is None:
+                    _add_task(jobs, message, families)
+                else:
+                    _add_object(jobs, message, found, families, places)
+            except ForeignKeyError as error:
+                refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
+            except MessageError as error:
+                refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+            except PortUnavailableError as error:
+                refusals.append(Refusal(message.message_id, "port_failures", str(error), is_delivered_again=True))
+            except Exception as error:
+                # A defect of TrainGuard must not fail the other messages of the batch.
+                reason = f"{type(error).__name__}: {error}"
+                refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_delivered_again=True))
+    return list(jobs.values()), refusals
+
+
+def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
+    try:
+        task = _TASK_DECODER.decode(message.body)
+    except DECODE_ERRORS as fault:
+        raise MessageError("body", message.body[:200], f"a task ({fault})") from fault
+    if task.action not in {"close", "flush"}:
+        raise MessageError("action", task.action, "close or flush")
+    key = _stream_of(task, families)
+    job_messages = jobs.setdefault((task.job, None, task.generation), JobMessages(task.job, generation=task.generation))
+    work = NodeWork(
+        key,
+        close=task.action == "close",
+        modified_before=task.flush_before if task.action == "flush" else None,
+        repeated=message.deliveries > 1,
+    )
+    _join(job_messages, work, message.message_id)
+
+
+def _stream_of(task: _Task, families: Families) -> StreamKey:
+    try:
+        key = StreamKey.parse(task.job, f"{task.node}#{task.stream}")
+    except ValueError as fault:
+        raise MessageError("stream", task.stream, f"the name of a stream ({fault})") from fault
+    if families.get(key.family) is None:
+        raise MessageError("stream", task.stream, f"a stream of {', '.join(family.name for family in families)}")
+    return key
+
+
+def _add_object(
+    jobs: _Jobs, message: Message, found: CreatedObject | MessageError, families: Families, places: Places
+) -> None:
+    if isinstance(found, MessageError):
+        raise found
+    key = found.key
+    if (root := parse_job_file_key(key)) is not None:
+        source = (found.bucket, root)
+        jobs.setdefault((root.job, source, 0), JobMessages(root.job, source)).job_files.append(message.message_id)
+        return
+    if not (found.is_filtered or families.admits(key)):
+        # A bucket notifies of all its objects: reports, checkpoints and models are nobody's fault.
+        return
+    bucket = found.bucket
+    parsed = families.parse_key(key, lambda each: places(bucket, each))
+    if not isinstance(parsed, EndKey) and is_future(parsed.named_at, found.at.timestamp()):
+        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
+    source = (bucket, parsed.root)
+    job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
+    if isinstance(parsed, EndKey):
+        job_messages.ended.append(message.message_id)
+    unit = parsed.unit if isinstance(parsed, EndKey) else parsed.node
+    if unit is None:
+        return
+    if not isinstance(parsed, EndKey):
+        job_messages.written_at = max(found.at.timestamp(), job_messages.written_at or 0.0)
+    node_key = StreamKey(parsed.root.job, unit, parsed.stream)
+    work = NodeWork(node_key, messages=[Announced(key, parsed)], repeated=message.deliveries > 1)
+    _join(job_messages, work, message.message_id)
+
+
+def _join(job_messages: JobMessages, work: NodeWork, message_id: str) -> None:
+    stream_messages = job_messages.nodes.get(work.key)
+    if stream_messages is None:
+        job_messages.nodes[work.key] = StreamMessages(work, [message_id])
+        return
+    flushes = [each for each in (stream_messages.work.modified_before, work.modified_before) if each is not None]
+    stream_messages.work = NodeWork(
+        work.key,
+        messages=[*stream_messages.work.messages, *work.messages],
+        close=stream_messages.work.close or work.close,
+        modified_before=max(flushes, default=None),
+        repeated=stream_messages.work.repeated or work.repeated,
+    )
+    stream_messages.message_ids.append(message_id)

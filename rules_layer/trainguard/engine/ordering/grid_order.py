@@ -8,11 +8,7 @@
                     or     p <= max_seen - lateness   (a gap is jumped, not waited for)
     before a gap is jumped, and before the first position of a unit: list what S3 has; only what it lacks is a gap
 
-A message less than the interval of evaluation ahead of the cursor may be dropped. So what was dropped lies within
-`MOST_DEFERRED_S` of the cursor, and what is missing there is fetched by its key before anything waits for it.
-
-After an outage a queue hands out its backlog in any order; the listing is what keeps the state a function of the set of
-objects.
+After an outage a queue delivers its backlog in any order; the listing keeps the state a function of the set of objects.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -36,9 +32,8 @@ Fetch = Callable[[int], str | None]
 class GridOrder:
     """Cursor and pending positions of one stream.
 
-    ``pending`` maps positions to keys; ``skipped`` holds the newest positions that were jumped. ``spacing`` is the
-    distance of two neighbours on the grid, ``lateness`` how far the newest position runs ahead of a gap that is jumped,
-    both in the unit of positions: seconds for minutes.
+    ``pending`` maps positions to keys; ``skipped`` holds the newest positions that were jumped. ``spacing`` and
+    ``lateness`` (how far the newest position runs ahead of a gap that is jumped) are in the unit of positions.
     """
 
     cursor: int | None = None
@@ -64,10 +59,7 @@ class GridOrder:
         self._await(key, position)
 
     def defers(self, positions: Collection[int], every: int) -> bool:
-        """Whether messages of these positions may be dropped: each lies less than ``every`` ahead of the cursor.
-
-        Never while something waits, nor of a position that was jumped: those are applied, or counted.
-        """
+        """Whether messages may be dropped: each lies less than ``every`` ahead of the cursor, nothing waits."""
         if self.cursor is None or self.pending:
             return False
         newest = self.cursor + min(every, MOST_DEFERRED_S)
@@ -83,16 +75,9 @@ class GridOrder:
     ) -> Iterator[tuple[int, str]]:
         """Yield (position, key) of what can be applied now, moving the cursor along.
 
-        Parameters
-        ----------
-        listing : Listing
-            Asked at most once, when a gap would be jumped or the node is new.
-        fetch : Fetch
-            Asked for positions right behind the cursor whose messages may have been dropped, each at most once.
-        drain : bool
-            The stream has ended: list, and apply everything.
-        modified_before : float or None
-            A silent node: list, and also apply what S3 has had since this time or before (epoch seconds).
+        ``listing`` is asked at most once, when a gap would be jumped or the node is new; ``fetch`` for positions right
+        behind the cursor whose messages may have been dropped, each at most once. ``drain`` lists and applies
+        everything, ``modified_before`` also what S3 has had since this time or before (epoch seconds).
         """
         listed = False
         old: set[int] = set()

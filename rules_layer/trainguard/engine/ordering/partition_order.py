@@ -1,19 +1,16 @@
-"""In which order the objects of several partitions of a stream are applied: what S3 lists decides, not what rang.
+"""The order in which objects of several partitions of a stream are applied: S3's listing decides, not the events.
 
-They have no grid. Each partition (a process and file kind, a worker) has its own sequence, named by an integer
-position: a time, a training step. A partition that has nothing to say writes nothing, and one whose file is full writes
-early, so no name tells whether another one is missing before it::
+Each partition (a process and file kind, a worker) has its own sequence of integer positions, without a grid: no name
+tells whether another one is missing before it::
 
     state: a cursor a partition, pending, max_seen, listed (up to where the stream's names were listed)
     on an object: at or below its partition's cursor -> duplicate;  else pending += object
     apply in order of position, once S3 was listed:
         all that is `lateness` behind max_seen (the horizon), when the horizon is `list_every` beyond listed
-        what appears at or below listed, as of a partition that wakes: at once
+        what appears at or below listed, as of a partition that resumes: at once
     a listing begins where the last one ended, or at the cursor of a partition that it moves if that is earlier
 
-S3 gets a partition's objects in their order. So a listing made when an object is there has all before it in its
-partition: no cursor passes an object that S3 has, and however messages come, the state is a function of the set of
-objects.
+S3 gets a partition's objects in their order, so no cursor passes an object that S3 has.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -35,10 +32,9 @@ class Extents:
     lateness : int
         How far the newest position runs ahead of an object that is applied.
     list_every : int
-        How far the horizon moves from one listing to the next: less than a partition's objects are apart, so that one
-        partition does not wait.
+        How far the horizon moves from one listing to the next: less than a partition's objects are apart.
     silent : int
-        A partition this far behind the newest position is silent; one that is not known began no further back.
+        A partition this far behind the newest position is silent; an unknown one began no further back.
     forgotten : int
         A partition this far behind the newest cursor is forgotten.
     """
@@ -50,7 +46,7 @@ class Extents:
 
 
 class Positioned(Protocol):
-    """What an order reads in a key."""
+    """The position of a key in its partition."""
 
     @property
     def position(self) -> int:
@@ -64,9 +60,9 @@ class Positioned(Protocol):
 
 
 Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[tuple[str, Positioned, float]]]
-"""Given two positions (None: the stream's start, its end), yields the stream's objects from the first to the second,
-each with its key, what the key says and last_modified, and maybe others of it. They are those that S3 has now or, where
-keys are given, those that it had when it had these."""
+"""Given two positions (None: the stream's start, its end), yields the stream's objects between them, and maybe others,
+with key, what the key says and last_modified: those that S3 has now or, with keys, had with these.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,11 +76,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class PartitionOrder:
-    """Cursors of one stream's partitions and what waits.
-
-    Up to ``listed`` the stream's names were listed. What partitions that were forgotten had applied lies at or below
-    ``floor``. All positions have the unit of ``extents``.
-    """
+    """Cursors of one stream's partitions and waiting objects; names are listed up to ``listed``."""
 
     extents: Extents
     cursors: dict[str, int] = field(default_factory=dict)
@@ -95,7 +87,7 @@ class PartitionOrder:
     duplicates: int = 0
 
     def restore(self, pending: Iterable[tuple[str, Positioned]]) -> None:
-        """Take back what waited when the item was written."""
+        """Restore what waited when the item was written."""
         for key, parsed in pending:
             self._await(key, parsed)
 
@@ -111,15 +103,8 @@ class PartitionOrder:
     ) -> Iterator[Arrival]:
         """Yield what can be applied now, moving the cursors along.
 
-        Parameters
-        ----------
-        listing : Listing
-            Asked only when there is something to apply: once in ``list_every``, and for what appears late.
-        drain : bool
-            The stream has ended: list, and apply everything.
-        modified_before : float or None
-            A silent stream: list, and also apply all up to the newest object that S3 has had since this time or before
-            (epoch seconds).
+        ``listing`` is asked once in ``list_every``, and for what appears late. ``drain`` lists and applies everything,
+        ``modified_before`` also all up to the newest object that S3 has had since this time or before (epoch seconds).
         """
         if drain or modified_before is not None:
             old = self._list(listing, self._seen(), None, modified_before)
@@ -145,19 +130,13 @@ class PartitionOrder:
         return max((position for position in ends if position <= self.listed), default=None)
 
     def _seen(self) -> int:
-        """Return from where to list a stream that has ended or is silent.
-
-        That is the oldest partition that is not silent, ``forgotten`` back at most, and never behind what was listed.
-        """
+        """Return from where to list an ended or silent stream: from the oldest partition that is not silent."""
         newest = self._newest
-        heard = [cursor for cursor in self.cursors.values() if newest - cursor < self.extents.silent]
-        return min(self.listed, max(min(heard, default=0), newest - self.extents.forgotten))
+        recent = [cursor for cursor in self.cursors.values() if newest - cursor < self.extents.silent]
+        return min(self.listed, max(min(recent, default=0), newest - self.extents.forgotten))
 
     def _list(self, listing: Listing, start: int, end: int | None, modified_before: float | None = None) -> int:
-        """List, at least from where the partitions stand that will move; again where that finds one further back.
-
-        Returns the newest position among the objects that S3 has had since ``modified_before``, -1 without any.
-        """
+        """List from where the moving partitions stand; return the newest position before ``modified_before``, or -1."""
         start = min(start, self._partitions_stand(end))
         old = self._take(listing, start, end, modified_before)
         while (stand := self._partitions_stand(end)) < start:
@@ -166,10 +145,7 @@ class PartitionOrder:
         return old
 
     def _partitions_stand(self, end: int | None) -> int:
-        """Return the lowest cursor of the partitions that have objects to apply up to ``end``.
-
-        A partition that is not known may have begun ``silent`` before the first object that is known of it.
-        """
+        """Return the lowest cursor of partitions with objects up to ``end``; unknown ones began ``silent`` before."""
         stands = (
             self.cursors.get(arrival.partition, max(arrival.position - self.extents.silent, self.floor))
             for arrival in self._waiting(end)
@@ -188,7 +164,6 @@ class PartitionOrder:
         return old
 
     def _waiting(self, end: int | None) -> list[Arrival]:
-        """Return what waits up to ``end`` (None: all), in order."""
         return sorted(arrival for arrival in self.pending.values() if end is None or arrival.position <= end)
 
     def _is_applied(self, parsed: Positioned) -> bool:
@@ -208,19 +183,16 @@ class PartitionOrder:
 
     @property
     def stored(self) -> dict[str, int]:
-        """What is to be stored of what waits: where that is much, its oldest. A listing finds the others again."""
+        """What waits, as stored: where that is much, its oldest. A listing finds the others again."""
         return {each.key: each.position for each in self._waiting(None)[:MOST_PENDING]}
 
     @property
     def applied(self) -> int:
-        """Up to where all that S3 lists is applied: where the next listing begins."""
+        """Up to where all that S3 lists is applied: the next listing begins there."""
         return min([self.listed, *(arrival.position - 1 for arrival in self.pending.values())])
 
     def forget_partitions(self) -> int:
-        """Forget partitions that are ``forgotten`` behind; return how many went only because there are many.
-
-        What they had applied lies at or below ``floor``.
-        """
+        """Forget partitions that are ``forgotten`` behind; return how many went only because there are many."""
         newest = max(self.cursors.values(), default=self.floor)
         waiting = {arrival.partition for arrival in self.pending.values()}
         kept: list[tuple[int, str]] = []

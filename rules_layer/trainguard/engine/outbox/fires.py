@@ -1,6 +1,4 @@
-"""One effect for one fire: the outbox, and the execution that each entry starts.
-
-What is told of a fire later, see `telling`, goes the same way under a name of its own.
+"""One effect for one fire or follow-up: the outbox, and the execution that each entry starts.
 
 ::
 
@@ -10,9 +8,8 @@ What is told of a fire later, see `telling`, goes the same way under a name of i
     start(name from fire) -----------------------------------------> started, or "exists already": both are success
     mark sent ---------------------->
 
-A crash after the save leaves an unsent entry: whoever loads the item next drains it first, and the tick does for a
-node that nobody loads. A crash after the start repeats the start, which is refused by its name. All nodes of a job
-derive the same name for one rule and episode, so 128 firing nodes start one execution.
+A crash after the save leaves an unsent entry: whoever loads the item next drains it first. A repeated start is refused
+by its name. All nodes of a job derive the same name for one rule and episode, so 128 firing nodes start one execution.
 """
 
 import re
@@ -21,23 +18,22 @@ from dataclasses import replace
 
 import msgspec
 
+from trainguard.core.execution_input import entry_fields
+from trainguard.core.finding import Finding
+from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.links import report_links
+from trainguard.core.ports import Executions, Journal
+from trainguard.core.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
+from trainguard.core.stores import NodeStates
+from trainguard.core.text import LONGEST_SENTENCE, one_line
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.episodes import fire_id
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.merged_episodes import merged_episodes
-from trainguard.engine.verdicts.verdict import Fire, Reach
-from trainguard.execution_input import entry_fields
-from trainguard.finding import Finding
-from trainguard.job_limits import LAST_EPISODE
+from trainguard.engine.verdicts.verdict import Fire, Reach, merged_episodes
+from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger
-from trainguard.links import report_links
-from trainguard.plain_text import LONGEST_SENTENCE, one_line
-from trainguard.ports import Executions, Journal
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
-from trainguard.rules.ledger_text import ledger_facts
-from trainguard.stores import NodeStates
-from trainguard.timestamps import iso_time
 
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
@@ -60,7 +56,7 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
 
 
 def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeRecord:
-    """Add entries to the record's outbox and drop those that are known to be sent; what waits there stays as it is."""
+    """Add entries to the record's outbox and drop those that are known to be sent; waiting ones stay."""
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
         outbox.setdefault(entry.alert_id, replace(entry, finding=_plain(entry.finding)))
@@ -68,7 +64,7 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
 
 
 def _plain(finding: Finding) -> Finding:
-    """Return a finding whose texts act nowhere, and are no longer than an alert has room for."""
+    """Return a finding with plain texts, no longer than an alert has room for."""
     return replace(
         finding,
         reason=one_line(finding.reason, LONGEST_SENTENCE),
@@ -78,7 +74,7 @@ def _plain(finding: Finding) -> Finding:
 
 
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
-    """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
+    """Return a fire's meaning by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
     episodes = merged_episodes({record.key.node: fire.verdict}).episodes
@@ -89,7 +85,7 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
 
 
 def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
-    """Return a finding that is sent, with what the paid time went into until then among its facts."""
+    """Return a finding with the ledger among its facts."""
     if ledger is None or not ledger.nodes:
         return finding
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
@@ -124,7 +120,7 @@ def execution_name(entry: OutboxEntry, job: str) -> str:
 
 
 def name_of_execution(words: str) -> str:
-    """Return words as Step Functions takes them for a name: a sign that it may not hold becomes a hyphen."""
+    """Return words as Step Functions accepts them for a name: other characters become hyphens."""
     return _NOT_IN_NAMES.sub("-", words)[:NAME_LIMIT]
 
 
@@ -134,7 +130,7 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return what the execution of a fire gets about the job: its description and its owner's settings."""
+    """Return a fire's input about the job: its description and its owner's settings."""
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,

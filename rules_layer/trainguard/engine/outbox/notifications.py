@@ -1,25 +1,35 @@
 """Notifications after a fire: its finding grew in severity, or is over.
 
-The tick decides it from the verdicts of the whole job, and what it told last is stored in ``*#job`` with the outbox, in
-one conditional write: so each is told once, and nothing is lost half-way. A finding's severity here is its own, as in
-the alert of its fire; that it explains another finding makes it no graver, for of that one people are told too. Once a
-job has ended its report says how each finding stands, and nothing more is told.
+The scheduler decides it from the verdicts of the whole job. One conditional write stores the last notification in
+``*#job`` with the outbox, so each is sent once. A finding's severity here is its own: another finding that it explains
+is notified too. Once a job has ended its report says how each finding stands.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from zlib import crc32
 
+from trainguard.core.finding import Finding, Severity, severity_rank
+from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox.fires import with_ledger
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.finding import Finding, Severity, severity_rank
-from trainguard.job_limits import LAST_EPISODE
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
+
+MINUTE_S, ESCALATION_MINUTES = 60.0, 9
+"""How often a look compares the severity of findings: that needs the whole ledger. A multiple of the minutes between
+two looks at a job that is polled slowly.
+"""
+
+
+def compares_severity(job: str, now: float | None) -> bool:
+    """Whether the look at ``now`` (epoch seconds) compares severity: one in nine, and each without a clock."""
+    return now is None or (int(now // MINUTE_S) + crc32(job.encode())) % ESCALATION_MINUTES == 0
 
 
 def due_notifications(
@@ -29,14 +39,13 @@ def due_notifications(
     account: Account,
     state: JobState,
     ledger: Callable[[], Ledger | None] = lambda: None,
+    *,
+    now: float | None = None,
 ) -> list[OutboxEntry]:
-    """Return a job's due notifications, and record them in ``state``.
-
-    ``ledger`` is asked where people are to be told something, or a finding could have grown in severity.
-    """
+    """Return a job's due notifications, and record them in ``state``; ``now`` is in epoch seconds."""
     if job.closing or account.watermark_s is None:
         return []
-    news: list[OutboxEntry] = []
+    follow_ups: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
@@ -44,8 +53,9 @@ def due_notifications(
             def found(verdict: Verdict = verdict, node: str | None = node) -> Finding:
                 return finding_of(verdict, account, node, ledger=ledger()).finding
 
-            news.extend(_of_finding(job, verdict, found, state, at=account.watermark_s))
-    return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in news]
+            at, escalates = account.watermark_s, compares_severity(job.job, now)
+            follow_ups.extend(_of_finding(job, verdict, found, state, at=at, escalates=escalates))
+    return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in follow_ups]
 
 
 def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
@@ -55,12 +65,12 @@ def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
 
 
 def _of_finding(
-    job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float
+    job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float, escalates: bool
 ) -> Iterator[OutboxEntry]:
-    """Yield an escalation while the episode is open, and that it is over when it is: nothing once its rule has failed.
+    """Yield an escalation while the episode is open, and that it is over; nothing once its rule has failed.
 
-    Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
-    Nobody is told that the last episode is over: of what comes after it no fire would tell.
+    Nothing while its nodes are silent, nor of what began after they fell silent: that gets a fire of its own. Nobody is
+    notified that the last episode is over: no fire would report what comes after it.
     """
     rule, history = verdict.rule, verdict.history
     if verdict.liveness is not Liveness.KNOWN or verdict.result.status is Status.ERROR:
@@ -70,7 +80,7 @@ def _of_finding(
         notified = Notified(history.alerted, history.fired_at, history.alerted_severity or found().severity)
         state.notified[rule] = notified
     if history.is_open:
-        if severity_rank(notified.severity) >= severity_rank(Severity.CRITICAL):
+        if not escalates or severity_rank(notified.severity) >= severity_rank(Severity.CRITICAL):
             return
         finding = found()
         if severity_rank(finding.severity) > severity_rank(notified.severity):

@@ -4,28 +4,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainguard.core.finding import Episode, Finding
+from trainguard.core.records import RuleRow, Status
+from trainguard.core.text import LONGEST_SENTENCE, one_line
+from trainguard.core.units import faults_counted
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.findings import RankedFinding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import Episode, Finding
 from trainguard.ledger.job import Ledger
-from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
-from trainguard.records import RuleRow, Status
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import faults_counted
 
 LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What all rows of one stream share; ``node`` is None for rows of the whole job, ``account`` is what they cost.
-
-    ``generation`` is that of the job's registration. ``ledger`` returns that of the rows' nodes, None where nothing is
-    known of their GPUs; it is asked for when something has fired.
-    """
+    """Common parts of a stream's rows; ``node`` None: the whole job. ``ledger`` gives None where no GPU is known."""
 
     job: str
     node: str | None
@@ -40,11 +36,7 @@ class RowContext:
 
 
 def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:
-    """Build the row of a rule; ``ranked`` is what the verdict means among the job's others, where that is known.
-
-    While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
-    a row must not flap under the reader's eyes.
-    """
+    """Build the row of a rule; it stays FIRED while an episode is open, so that it does not flap."""
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     status = shown_status(verdict)
@@ -79,17 +71,16 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
 def _finding(context: RowContext, verdict: Verdict, ranked: RankedFinding | None, unused: Mapping[str, int]) -> Finding:
     """Return what the row says: of a finding that is over, its episodes alone, beside what the rule says now."""
     reason = verdict.result.reason + _counted(unused, context.last_fault)
-    said = verdict.said_of(context.node, one_line(reason, LONGEST_SENTENCE))
+    finding = verdict.finding_on(context.node, one_line(reason, LONGEST_SENTENCE))
     if ranked is not None:
-        said = replace(said, episodes=tuple(_of_node(each, context.node) for each in ranked.episodes))
+        finding = replace(finding, episodes=tuple(_of_node(each, context.node) for each in ranked.episodes))
     if ranked is None or shown_status(verdict) is not Status.FIRED:
-        return said
+        return finding
     found = ranked.finding
-    return replace(said, severity=found.severity, advice=_plain(found.advice, LONGEST_SENTENCE), cost=found.cost)
+    return replace(finding, severity=found.severity, advice=_plain(found.advice, LONGEST_SENTENCE), cost=found.cost)
 
 
 def _of_node(episode: Episode, node: str | None) -> Episode:
-    """Return an episode of a node's own verdict with its node."""
     return (episode if node is None else replace(episode, nodes=(node,))).plain
 
 
@@ -110,6 +101,6 @@ def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
 
 
 def parameters_shown(plan: RulePlan, rule: str) -> dict[str, Any]:
-    """Return the parameters that a rule runs with, for reports; empty when its configuration is at fault."""
+    """Return the parameters that a rule runs with; empty when its configuration is at fault."""
     parameters = plan.parameters.get(rule)
     return {} if parameters is None else parameters.in_force()

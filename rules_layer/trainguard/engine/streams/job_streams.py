@@ -1,39 +1,191 @@
 """The items of a job, opened: every unit's streams, and the job's own item ``*#job``.
 
-The job's own item belongs to the tick: the episodes and outbox of fires of the whole job, and what was last shown of
-each rule. Nothing in it is needed to rebuild a verdict.
+The job's own item belongs to the scheduler: episodes and outbox of the whole job's fires, and each rule's last row.
+Nothing in it is needed to rebuild a verdict.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from zlib import crc32
 
 import msgspec
 
-from trainguard.engine.streams.family_streams import FamilyStreams
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.streams.session import Stream
-from trainguard.records import NodeRecord, StreamKey
+from trainguard.engine.streams.session import Gap, Stream
+from trainguard.engine.verdicts.combine import with_liveness
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.ledger.bucket import StepShares
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
+
+
+class LazyStreams(Mapping[StreamKey, Stream]):
+    """Streams by key, in the order of ``keys``; raises StateCodecError when the item of one cannot be decoded."""
+
+    def __init__(self, keys: Iterable[StreamKey], open_stream: Callable[[StreamKey], Stream]) -> None:
+        self._opened: dict[StreamKey, Stream | None] = dict.fromkeys(keys)
+        self._open = open_stream
+
+    def __getitem__(self, key: StreamKey) -> Stream:
+        stream = self._opened[key]
+        if stream is None:
+            stream = self._opened[key] = self._open(key)
+        return stream
+
+    def __iter__(self) -> Iterator[StreamKey]:
+        return iter(self._opened)
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def opener(self, key: StreamKey) -> Callable[[], Stream]:
+        """Return what opens a stream once more, beside the one that is held, and holds none itself."""
+        return partial(self._open, key)
+
+    def in_order(self, keys: Iterable[StreamKey]) -> "LazyStreams":
+        """Return streams that are still to be opened, in another order."""
+        return LazyStreams(keys, self._open)
+
+
+UnitVerdicts = dict[str, dict[str, Verdict]]
+
+Seen = Callable[[StreamKey, Stream, Sequence[Verdict]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyVerdicts:
+    """A family's rules about a job, one verdict a rule, and the job-wide fires."""
+
+    verdicts: Sequence[Verdict]
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """The job's own item for rules over the whole job: slots by rule, and how far each was shown."""
+
+    stored_rules: dict[str, StoredRule]
+    watermark_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is evaluated; ``closed``: every stream has ended. ``now`` is in epoch seconds; None in a report."""
+
+    closed: bool
+    now: float | None = None
+    ledger: Callable[[], Ledger | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class FamilyStreams(ABC):
+    """One family's streams of a job by key, and their items; empty before the family's first object."""
+
+    records: Mapping[StreamKey, NodeRecord]
+    streams: Mapping[StreamKey, Stream]
+
+    @abstractmethod
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
+
+    def stale(self, now: float) -> frozenset[StreamKey]:
+        """Return the streams whose silence S3 is asked about at ``now``, epoch seconds, though nothing waits."""
+        del now
+        return frozenset()
+
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds; None where its item's cursors say enough."""
+        del key
+        return None
+
+    @property
+    def near_threshold(self) -> bool:
+        """Whether a rule over one of the units is near a change."""
+        return False
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The job's nodes, as this family knows them."""
+        return frozenset()
+
+    @property
+    def first_at(self) -> float | None:
+        """The earliest time of the family's data, epoch seconds; None where it does not say."""
+        return None
+
+    @property
+    def unpaid_s(self) -> float:
+        """For how many seconds the job had no instances, as far as the family can tell."""
+        return 0.0
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What a kernel trace says about the job's steps; None from a family that reads none."""
+        return None
+
+    def gaps(self, job: JobRecord) -> Sequence[Gap]:
+        """Return the gaps of the job's data, in which a fault could hide."""
+        del job
+        return ()
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job went; None from a family that does not know."""
+        del account, ended, shares
+        return None
+
+    @cached_property
+    def watermarks(self) -> Mapping[str, float]:
+        """The furthest watermark of each kind of stream, epoch seconds."""
+        furthest: defaultdict[str, float] = defaultdict(float)
+        for key, stream in self.streams.items():
+            if stream.state.watermark_s is not None:
+                furthest[key.stream] = max(furthest[key.stream], stream.state.watermark_s)
+        return dict(furthest)
+
+    @cached_property
+    def watermark_s(self) -> float | None:
+        """The furthest watermark of all the family's streams, epoch seconds."""
+        return max(self.watermarks.values(), default=None)
+
+    @cached_property
+    def last_fault(self) -> str | None:
+        """The last fault of the first unit that has one."""
+        return next((stream.state.last_fault for stream in self.streams.values() if stream.state.last_fault), None)
+
+    @property
+    def stored_rules(self) -> list[Mapping[str, StoredRule]]:
+        """Stored rules, stream by stream."""
+        return [stream.state.stored_rules for stream in self.streams.values()]
+
+    def unit_verdicts(self, seen: Seen | None = None) -> UnitVerdicts:
+        """Return the verdicts by rule and unit, with liveness within each kind of stream; ``seen`` gets each stream."""
+        judged: dict[StreamKey, Sequence[Verdict]] = {}
+        for key, stream in self.streams.items():
+            judged[key] = stream.verdicts(closed=self.records[key].closed)
+            if seen is not None:
+                seen(key, stream, judged[key])
+        verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+        for key, of_stream in judged.items():
+            watermark_s, ahead = self.streams[key].state.watermark_s, self.watermarks.get(key.stream)
+            for verdict in of_stream:
+                verdicts[verdict.rule][key.node] = with_liveness(verdict, watermark_s, ahead)
+        return dict(verdicts)
 
 
 class Watched(msgspec.Struct):
-    """What a stream's item said of its data, and since when (epoch seconds) the tick has seen that unchanged.
-
-    ``mark`` is `JobStreams.mark_of`.
-    """
+    """`JobStreams.mark_of` a stream, and since when (epoch seconds) the scheduler has seen it unchanged."""
 
     mark: int
     since: float
 
 
 class Notified(msgspec.Struct, array_like=True):
-    """The last notification about a rule's finding.
-
-    ``episode`` is the job's, ``since`` the event time in epoch seconds at which it began; ``severity`` is the gravest
-    told, ``cleared`` whether they were told that it is over.
-    """
+    """The last notification about a rule's finding; ``since`` in epoch seconds, ``severity`` the highest notified."""
 
     episode: int
     since: float | None
@@ -44,9 +196,8 @@ class Notified(msgspec.Struct, array_like=True):
 class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
-    ``published`` maps a rule to what its row said and the time at which it was last written, ``watermark_s`` to the
-    event time up to which that row was evaluated, ``notified`` to the last notification. ``reported`` names what was
-    applied when a full report was asked for at the job's end.
+    ``published`` maps a rule to its row and the time of its last write, ``watermark_s`` to the event time up to which
+    that row was evaluated. ``reported`` names what was applied at the last full report of the job's end.
     """
 
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
@@ -82,13 +233,13 @@ class JobStreams:
         """The nodes that the job is known to have."""
         return frozenset().union(*(family.nodes for family in self.families.values()))
 
-    def doubted(self, now: float) -> frozenset[StreamKey]:
+    def stale(self, now: float) -> frozenset[StreamKey]:
         """Return the streams of which a family wants to know whether S3 has something newer, at ``now``."""
-        return frozenset().union(*(family.doubted(now) for family in self.families.values()))
+        return frozenset().union(*(family.stale(now) for family in self.families.values()))
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """What was counted on all units together, by name."""
+        """The counters of all units together."""
         total: Counter[str] = Counter()
         for record in self.records.values():
             total.update(record.counters)
@@ -96,18 +247,15 @@ class JobStreams:
 
     @property
     def last_fault(self) -> str | None:
-        """What was wrong last, on the first unit that has something to say."""
+        """The last fault of the first unit that has one."""
         return next((family.last_fault for family in self.families.values() if family.last_fault), None)
 
     def mark_of(self, key: StreamKey) -> int:
-        """Return what changes when a stream's unit writes something, and not when the engine looks for it in vain.
-
-        The Version of its item does not tell: a watch over silence writes the item, too.
-        """
+        """Return a number that changes when a stream's unit writes; its item's Version changes with a watch, too."""
         record = self.records[key]
         heard = self.families[key.family].heard_at(key)
-        said = (sorted(record.cursors.items()), sorted(record.pending), record.watermark_s, heard)
-        return crc32(repr(said).encode())
+        contents = (sorted(record.cursors.items()), sorted(record.pending), record.watermark_s, heard)
+        return crc32(repr(contents).encode())
 
     def stream_of(self, key: StreamKey) -> Stream:
         """Return one stream; KeyError when there is none."""

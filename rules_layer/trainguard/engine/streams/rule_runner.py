@@ -1,7 +1,4 @@
-"""Run a stream's rules in isolation; store each rule's state, episode and last published status.
-
-A rule that raises is set to ERROR and not run again on this stream; the others go on.
-"""
+"""Run a stream's rules in isolation: one that raises is set to ERROR, and the others go on."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,27 +6,86 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from trainguard.core.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.core.records import Status
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.last_finding import LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
-from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.losses import loss_of, score_of_verdict
-from trainguard.engine.verdicts.nearness import is_near
-from trainguard.engine.verdicts.severity import severity_of
+from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
+from trainguard.engine.verdicts.losses import loss_of, score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
-from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.formats.profile.unpack import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
-from trainguard.records import Status
-from trainguard.rules.extension import check_clear_after, is_custom, packed_state
-from trainguard.rules.protocol import Rule
+from trainguard.rules.protocol import Rule, check_clear_after, is_custom, packed_state
 from trainguard.rules.rule_result import RuleResult
-from trainguard.telemetry.unpack import UNREADABLE
+
+CLOSE_SHARE = 0.1
+"""A measure is close to its threshold when it differs by less than this share of it, on whichever side."""
+
+
+def is_near_threshold(result: RuleResult, history: FiringHistory) -> bool:
+    """Whether the rule may fire, or its episode may end, within minutes: it says so, or its measure is close."""
+    if history.is_open:
+        return history.clean_since is not None
+    return result.status in {Status.OK, Status.WARMING_UP} and (result.near_threshold or _is_close(result))
+
+
+def _is_close(result: RuleResult) -> bool:
+    if result.measured is None or not result.threshold:
+        return False
+    return abs(result.measured - result.threshold) < CLOSE_SHARE * abs(result.threshold)
+
+
+FIRST_MINUTE_S = 60.0
+"""What lies between a stream's first sample and its first evaluation, about."""
+
+
+class LastFinding(msgspec.Struct, array_like=True):
+    """The last judgement whose condition held; ``at`` in epoch seconds, ``since_s`` for how long it had been judged."""
+
+    at: float
+    since_s: float
+    worst: str | None
+    affected_share: float | None
+    confidence: float | None
+    score: float | None = None
+
+    @classmethod
+    def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
+        """Keep the fields of a judgement that holds."""
+        return cls(at, at - began_at, result.worst, result.affected_share, result.confidence, result.score)
+
+    def with_result(
+        self, rule: str, now: RuleResult, watermark_s: float, episode: StoredEpisode, *, closed: bool = False
+    ) -> RuleResult:
+        """Return the judgement of now (``closed``: none) with what was found in ``episode`` before it."""
+        fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + max(watermark_s - self.at, 0.0))
+        affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
+        found = past_words(rule, episode.kind, episode.facts, reason=episode.reason, advice=episode.advice or None)
+        held = (min(episode.start, episode.until), episode.until)
+        return replace(
+            now,
+            reason=once_found(found.reason, now.reason, held=held, at=None if closed else watermark_s),
+            advice=found.advice,
+            found=found,
+            kind=episode.kind,
+            facts=episode.facts,
+            worst=self.worst,
+            affected_share=max(affected, default=None),
+            confidence=self.confidence,
+            idle_node=episode.idle_node,
+            score=self.score,
+        )
+
+
+def _faded(share: float | None, fading: float) -> float | None:
+    return None if share is None else share * fading
+
 
 PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S = 900.0, 300.0
 PUBLISH_OK_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 1_800.0, 3_600.0
-"""A row that does not change is written this often: a finding's cost grows, and a stop asks how new its row is, and the
-patience of a rule that has none yet counts. A rule that found nothing has new numbers alone, which take three write
-units; one that does not apply has nothing new to say."""
+"""A row that does not change is written this often: a finding's cost grows, a stop asks how new its row is, patience
+counts. A rule that found nothing has new numbers alone, which take three write units.
+"""
 
 _EVERY_S = {
     Status.FIRED: PUBLISH_FIRED_EVERY_S,
@@ -55,9 +111,8 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
     """What is stored of one rule on one stream.
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
-    ``published`` and ``published_at`` are the status and watermark at which its row was last due. ``began_at`` and
-    ``watermark_s`` are the watermarks of the first and the last evaluation; ``last_finding`` is the result of the last
-    evaluation at which the condition held. ``anew`` says why its state was given up once, if it was.
+    ``published`` and ``published_at`` are of the row that was last due. ``began_at`` and ``watermark_s`` are the
+    watermarks of the first and the last evaluation.
     """
 
     data: bytes = b""
@@ -67,19 +122,16 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
     published_at: float | None = msgspec.field(default=None, name="shown_at")
     began_at: float | None = None
     watermark_s: float = msgspec.field(default=0.0, name="through")
-    last_finding: LastFinding | None = msgspec.field(default=None, name="seen")
-    anew: str | None = None
+    last_finding: LastFinding | None = msgspec.field(default=None, name="last")
+    reset_reason: str | None = msgspec.field(default=None, name="anew")
 
-    def note(self, rule: str, result: RuleResult, watermark_s: float) -> None:
-        """Take note of an evaluation at watermark ``watermark_s``, and of what was said if the condition holds.
-
-        A watermark of 0 says that nothing was read yet: with it no rule begins to be judged.
-        """
+    def note(self, result: RuleResult, watermark_s: float) -> None:
+        """Record an evaluation; with the watermark 0, when nothing was read yet, no rule begins to be judged."""
         if not self.began_at:
             self.began_at = watermark_s
         self.watermark_s = watermark_s
         if result.status is Status.FIRED:
-            self.last_finding = LastFinding.of(rule, result, at=watermark_s, began_at=self.began_at)
+            self.last_finding = LastFinding.of(result, at=watermark_s, began_at=self.began_at)
 
 
 class RuleRunner(Generic[R]):
@@ -94,7 +146,7 @@ class RuleRunner(Generic[R]):
         self._latest_closed: bool | None = None
         self._released = False
         self.due: set[str] = set()
-        self.near: set[str] = set()
+        self.near_threshold: set[str] = set()
         self.is_warming_up = False
         self.raised: list[str] = []
         for rule in rules:
@@ -104,10 +156,10 @@ class RuleRunner(Generic[R]):
                 continue
             try:
                 stored_state = msgspec.msgpack.decode(entry.data, type=state_type) if entry.data else state_type()
-            except UNREADABLE as fault:
-                # What an episode has alerted is no part of the rule's own state, and stays.
+            except DECODE_ERRORS as fault:
+                # Alerts of an episode are no part of the rule's own state, and stay.
                 stored_state, entry.data = state_type(), b""
-                entry.anew = f"Its stored state was of another version ({fault}), so that it began anew."
+                entry.reset_reason = f"Its stored state was of another version ({fault}): the rule started again."
                 self.due.add(rule.name)
             self._states[rule.name] = stored_state
 
@@ -121,14 +173,10 @@ class RuleRunner(Generic[R]):
         closed: bool = False,
         ledger: Callable[[], Ledger | None] = lambda: None,
     ) -> list[Fire]:
-        """Show each rule something new, then let it judge; return the fires that began.
-
-        ``closed`` says that it is judged as a stream that has ended. ``ledger`` returns that of the nodes that are
-        judged, and is asked for when something fires.
-        """
+        """Show each rule something new, then let it judge; return its fires. Only a fire calls ``ledger``."""
         self._check_held()
         fires: list[Fire] = []
-        self.near.clear()
+        self.near_threshold.clear()
         self.is_warming_up = False
         self._latest_closed = closed
         for rule in self._rules:
@@ -137,21 +185,20 @@ class RuleRunner(Generic[R]):
             self._latest[rule.name] = result, clear_after_s
             if result.status is not Status.ERROR:
                 holds = result.status is Status.FIRED
-                entry.note(rule.name, result, watermark_s)
+                entry.note(result, watermark_s)
                 judged = result.status in JUDGED
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
                 if holds:
                     entry.history.note(rule.name, result, watermark_s=watermark_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, ledger()))
-            if is_near(result, entry.history):
-                self.near.add(rule.name)
+            if is_near_threshold(result, entry.history):
+                self.near_threshold.add(rule.name)
             self.is_warming_up |= result.status is Status.WARMING_UP and result.progress is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
     def _fire(self, verdict: Verdict, watermark_s: float, ledger: Ledger | None) -> Fire:
-        """Return the fire that begins, and take note of it in the episode."""
         history = verdict.history
         score = score_of_verdict(verdict, watermark_s, loss_of(verdict, ledger))
         history.alerted = self._plan.episode_of(verdict.rule)
@@ -181,7 +228,7 @@ class RuleRunner(Generic[R]):
                 return sandboxed(rule.name, result), check_clear_after(rule.name, clear_after_s)
             return result, clear_after_s
         except PortUnavailableError:
-            # A rule that reads tensors met a store that did not answer: the object comes again, on the stored state.
+            # A store did not answer a rule that reads tensors: the object comes again, on the stored state.
             raise
         except Exception as fault:
             if isinstance(fault, RuleConfigError) and not isinstance(fault, RuleLoadError):
@@ -191,7 +238,7 @@ class RuleRunner(Generic[R]):
             return self.fail(rule, fault), 0.0
 
     def fail(self, rule: R, fault: BaseException) -> RuleResult:
-        """Set a rule to ERROR on this stream; of one that is not ours, nothing of its state is kept."""
+        """Set a rule to ERROR on this stream; of a custom rule's state nothing is kept."""
         entry = self._stored[rule.name]
         if entry.fault is None:
             entry.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
@@ -218,10 +265,7 @@ class RuleRunner(Generic[R]):
     def verdicts(
         self, judge: Evaluate[R], *, interval_s: float, closed: bool = False, of: Collection[str] | None = None
     ) -> list[Verdict]:
-        """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all.
-
-        What was judged in the last run, and is asked for in the same way, is not judged again.
-        """
+        """Judge the rules ``of`` (None: all) without moving an episode; the last run's judgements are reused."""
         self._check_held()
         if closed is not self._latest_closed:
             self.forget()
@@ -232,21 +276,21 @@ class RuleRunner(Generic[R]):
                 judged = self._latest.get(rule.name)
                 result, clear_after_s = judged or self._step(rule, entry, None, judge, interval_s)
                 if entry.last_finding is not None and result.status not in {Status.FIRED, Status.ERROR}:
-                    newest = entry.history.episodes[-1].start if entry.history.episodes else None
-                    result = entry.last_finding.with_result(
-                        rule.name, result, entry.watermark_s, start=newest, closed=closed
-                    )
-                if entry.anew is not None:
-                    result = replace(result, reason=f"{result.reason} {entry.anew}")
+                    for newest in entry.history.episodes[-1:]:
+                        result = entry.last_finding.with_result(
+                            rule.name, result, entry.watermark_s, newest, closed=closed
+                        )
+                if entry.reset_reason is not None:
+                    result = replace(result, reason=f"{result.reason} {entry.reset_reason}")
                 verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))
         return verdicts
 
     def forget(self) -> None:
-        """Let the next verdicts be judged anew: what rules are shown has changed."""
+        """Let the next verdicts be judged again: what rules are shown has changed."""
         self._latest.clear()
 
     def release(self, keep: Collection[str] = ()) -> None:
-        """Give up the rules' states but those that ``keep`` names, and their stored form: nothing more is evaluated."""
+        """Give up all rules' states but ``keep``, and their stored form: nothing more is evaluated."""
         self._released = True
         self._states = {name: state for name, state in self._states.items() if name in keep}
         self._latest.clear()
@@ -266,7 +310,7 @@ class RuleRunner(Generic[R]):
         return self._states[rule]
 
     def store(self) -> None:
-        """Encode the rules' states back into their slots; of a rule that is not ours, as it was last observed."""
+        """Encode the rules' states back into their slots; of a custom rule, as it was last observed."""
         self._check_held()
         for rule in self._rules:
             if rule.name in self._states and not is_custom(rule):
@@ -274,7 +318,7 @@ class RuleRunner(Generic[R]):
 
 
 def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> list[Verdict]:
-    """Return a last verdict of each rule that is stored and that the deployed version does not have."""
+    """Return a last verdict of each stored rule that the deployed version does not have."""
     known = {*plan.rules, *plan.disabled, *plan.unchosen, *plan.faults}
     gone = sorted({name for stored_rules in stored for name in stored_rules} - known)
     verdicts = []

@@ -1,8 +1,4 @@
-"""Sandbox for custom rules: read-only inputs, validated and truncated results.
-
-A rule of a deployment's package gets arrays that it cannot write to. Its result is checked and cut to the size of a
-row. A fault in it is a fault of that rule alone.
-"""
+"""Sandbox for custom rules: read-only inputs, validated results that are cut to the size of a row."""
 
 import math
 from collections.abc import Mapping
@@ -13,13 +9,12 @@ from typing import Any, TypeVar, get_args
 import msgspec
 import numpy as np
 
-from trainguard.errors import RuleLoadError
-from trainguard.finding import MOST_FACTS, Fact, Progress
-from trainguard.records import Status
-from trainguard.rules.details import Details
-from trainguard.rules.extension import is_custom
-from trainguard.rules.late_view import LateView
-from trainguard.rules.protocol import Rule
+from trainguard.core.errors import RuleLoadError
+from trainguard.core.finding import MOST_FACTS, Fact, Progress
+from trainguard.core.records import Status
+from trainguard.render.details import Details
+from trainguard.rules.protocol import Rule, is_custom
+from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 
 TEXT_LENGTH = 1_000
@@ -31,7 +26,7 @@ T = TypeVar("T")
 
 
 def shown(rule: Rule[Any], value: T) -> T:
-    """Return what a rule is shown: for one that is not ours, a copy whose arrays cannot be written to."""
+    """Return what a rule is shown: for a custom one, a copy whose arrays cannot be written to."""
     return _read_only(value) if is_custom(rule) else value
 
 
@@ -53,7 +48,7 @@ def _read_only(value: Any) -> Any:
 
 
 def sandboxed(rule: str, result: Any) -> RuleResult:
-    """Return a judgement as a row and a report can hold it; raises RuleLoadError when it is none."""
+    """Return a judgement as a row and a report can hold it; raises RuleLoadError."""
     if not isinstance(result, RuleResult):
         raise RuleLoadError(rule, "judgement", type(result).__name__, "a RuleResult")
     if not isinstance(result.status, Status) or result.status is Status.DISABLED:
@@ -84,6 +79,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         needs_longer=result.needs_longer is True,
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
+        pooled_by={},
         onset=_number(rule, "onset", result.onset),
         until=_number(rule, "until", result.until),
         gpus=_gpus(rule, result.gpus),
@@ -170,7 +166,7 @@ def _gpus(rule: str, value: Any) -> tuple[str, ...]:
 
 
 def _details(rule: str, details: Any) -> Mapping[str, Any]:
-    """Return details as JSON has them: what cannot be written there would keep the whole report from being made."""
+    """Return details as JSON has them: what cannot be written there would break the whole report."""
     try:
         body = msgspec.json.encode(details.plain() if isinstance(details, Details) else details)
     except (TypeError, ValueError, OverflowError, RecursionError) as fault:

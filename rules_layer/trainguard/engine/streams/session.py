@@ -1,27 +1,32 @@
-"""One node item in hand: its order and its stream, from record to record.
-
-A session applies objects in order, counts what could not be used under the name of its fault, and never lets one object
-block its node: what cannot be read moves the cursor like any other.
-"""
+"""One node item in hand: its order and its stream; an unreadable object is counted and blocks nothing."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from trainguard.core.errors import (
+    ObjectMissingError,
+    PortUnavailableError,
+    StateConflictError,
+    StateDamagedError,
+    TelemetryFormatError,
+)
+from trainguard.core.ports import Journal
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.stores import NodeStates
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.records import NodeRecord
 from trainguard.state.codec import CODEC, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
 SILENT_S = 300.0
-"""A stream that waits this long on S3's clock waits for an object that does not come; a flush asks S3 so much later."""
+"""A stream that waits this long on S3's clock waits for an object that does not come."""
 NEWEST = "newest"
 """The cursor that holds the newest position seen, applied or not."""
 
@@ -29,13 +34,13 @@ LISTED_NAMES = "degraded_to_listed_names"
 """Counts how often more objects waited than an item has room for: the newest of them are listed again."""
 
 DELIVERY_COUNTERS = ("duplicates", "late", LISTED_NAMES)
-"""What depends on how messages were delivered, and so is no part of the state."""
+"""Depend on how messages were delivered, and so are no part of the state."""
 
 DEGRADED = "degraded"
-"""How the names of counters begin that say what was given up to keep an item under its cap."""
+"""Begins the names of counters that say what was given up to keep an item under its cap."""
 
 HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates", "unpaired_events"})
-"""What is counted and no fault of anybody: a begin and its end may lie in two files."""
+"""No fault of anybody: a begin and its end may lie in two files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An execution that is to make data for a stream; one of a name starts once, whatever asks for it."""
+    """An execution that is to make data for a stream; one of a name starts once."""
 
     name: str
     payload: Mapping[str, object]
@@ -56,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One object that was applied: the fires that it began, what was counted, and what was wrong with it."""
+    """One object that was applied, with its fires, counts and fault."""
 
     key: str
     fires: tuple[Fire, ...]
@@ -95,7 +100,7 @@ class Stream(Protocol):
 
     @property
     def raised(self) -> list[str]:
-        """What rules raised since the stream was opened."""
+        """Faults that rules raised since the stream was opened."""
         ...
 
     def finished(self) -> "Stream":
@@ -107,7 +112,7 @@ class Stream(Protocol):
         ...
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        """Judge the state for the rules that ``of`` names; None means all."""
         ...
 
     def ledger(self, account: Account) -> Ledger | None:
@@ -145,17 +150,17 @@ class Session(ABC, Generic[S]):
         """Apply what is ready, object by object; see the order engines for the parameters."""
 
     def defers(self, messages: Sequence[Announced], *, every_s: float, now: float, in_turn: bool) -> bool:
-        """Whether the messages may be dropped, since a later one, a flush or the close finds their objects.
+        """Whether messages may be dropped, since a later one, a flush or the close finds their objects.
 
         ``every_s`` is the job's interval of evaluation; ``now`` is in epoch seconds; with ``in_turn`` rules that are
-        near a change wait for their turn, too. A family whose objects have no grid defers none.
+        near a change wait for their turn, too.
         """
         del messages, every_s, now, in_turn
         return False
 
     @property
-    def near(self) -> bool:
-        """Whether a rule is near a change, so that the whole job is to be looked at each minute."""
+    def near_threshold(self) -> bool:
+        """Whether a rule is near a change, so that the whole job is to be evaluated each minute."""
         return False
 
     @property
@@ -165,7 +170,7 @@ class Session(ABC, Generic[S]):
 
     @property
     def requests(self) -> Sequence[Request]:
-        """What the stream waits for, as the item says once it is saved: a start that was lost is repeated."""
+        """Executions that the stream waits for, as the saved item has them: a lost start is repeated."""
         return ()
 
     @abstractmethod
@@ -175,7 +180,7 @@ class Session(ABC, Generic[S]):
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
-        """Read one object and fold it in; what is wrong with it is counted and named."""
+        """Read one object and apply it; what is wrong with it is counted and named."""
         try:
             parsed = read(self._objects.get(key))
         except (TelemetryFormatError, ObjectMissingError) as error:
@@ -183,7 +188,7 @@ class Session(ABC, Generic[S]):
         except PortUnavailableError:
             raise
         except Exception as error:
-            # A reader that fails in a way nobody thought of must not hold up the node for good.
+            # An unforeseen fault of a reader must not block the node for good.
             return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {type(error).__name__}: {error}")
         tally, fires = fold(parsed)
         return self._settle(key, tally, fires, None)
@@ -217,3 +222,80 @@ class Session(ABC, Generic[S]):
 def item_name(record: NodeRecord) -> str:
     """Return an item's name for messages."""
     return f"{record.key.job}/{record.key.node_kind}"
+
+
+REBUILT = "items_rebuilt"
+
+Opened = TypeVar("Opened")
+
+
+def opened(record: NodeRecord, open_session: Callable[[NodeRecord], Opened], journal: Journal) -> Opened:
+    """Open the session of an item, emptied where its state is damaged; StateCodecError for a later version's."""
+    try:
+        return open_session(record)
+    except StateDamagedError as fault:
+        journal.count(REBUILT, job=record.key.job, node=record.key.node_kind, reason=str(fault))
+        return open_session(emptied(record))
+
+
+def emptied(record: NodeRecord) -> NodeRecord:
+    """Return an item as before its first object, with Version, outbox and registration."""
+    return replace(
+        record, state=b"", cursors={}, pending={}, counters={}, watermark_s=None, closed=False, expires_at=None
+    )
+
+
+RETENTION_S = 90 * 24 * 3_600
+
+
+def item_of(job: JobRecord, key: StreamKey, nodes: NodeStates) -> NodeRecord:
+    """Return the item of a stream, maybe empty; raises StateConflictError for one of a later registration."""
+    stored = nodes.load(key)
+    return NodeRecord(key, generation=job.generation) if stored is None else _current(job, stored)
+
+
+def items_of(job: JobRecord, nodes: NodeStates) -> list[NodeRecord]:
+    """Return the items of a job's streams, and its own, emptied of earlier registrations; StateConflictError."""
+    own = StreamKey.own(job.job)
+    records = {stored.key: (stored, _current(job, stored)) for stored in nodes.of_job(job.job)}
+    found = [record for stored, record in records.values() if record is stored or record.key == own]
+    if job.generation and own not in records:
+        found.append(NodeRecord(own, generation=job.generation))
+    return found
+
+
+def _current(job: JobRecord, stored: NodeRecord) -> NodeRecord:
+    if stored.generation > job.generation:
+        raise StateConflictError(f"NodeState/{job.job}/{stored.key.node_kind}", stored.version)
+    if stored.generation == job.generation:
+        return stored
+    return NodeRecord(stored.key, version=stored.version, generation=job.generation)
+
+
+def expiry(watermark_s: float | None, now: float) -> int:
+    """Return when a closed item may be deleted, epoch seconds: 90 days after its job's end, as far as known."""
+    return int(max(watermark_s or now, now)) + RETENTION_S
+
+
+class GapKind(StrEnum):
+    """What is missing."""
+
+    SILENT = "silent"
+    """The node wrote nothing."""
+
+    STOPPED = "stopped"
+    """The node stopped writing long before the others."""
+
+    NO_SAMPLES = "no samples"
+    """Too much of the node's time has no samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A gap in which a fault could hide; ``seconds`` of ``of_s`` are 0 where unknown, ``spans`` epoch seconds."""
+
+    kind: GapKind
+    node: str
+    seconds: float = 0.0
+    of_s: float = 0.0
+    spans: tuple[tuple[float, float], ...] = ()

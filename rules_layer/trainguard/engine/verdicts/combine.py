@@ -1,30 +1,91 @@
-"""From the nodes' verdicts to the job's: the worst node speaks for the job.
-
-A rule that also compares the nodes with each other has one more part, under the name ``*``.
-"""
+"""From the nodes' verdicts to the job's: the worst node's counts; ``*`` is a comparison of the nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.liveness import known_until, liveness_of
-from trainguard.engine.verdicts.merged_episodes import merged_episodes
-from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.engine.verdicts.words import (
+from trainguard.core.finding import Fact, severity_rank
+from trainguard.core.records import JOB_NODE, Status
+from trainguard.engine.verdicts.episodes import (
     NODES,
     NODES_FIRED,
-    NOW,
     POINTS_JUDGED,
     POINTS_SEEN,
     SHARE_OF_POINTS,
-    UNJUDGED,
+    SILENT,
     WAITING,
+    WAITING_NODE,
+    FiringHistory,
+    Liveness,
     over_nodes,
+    since_silent,
 )
-from trainguard.finding import Fact, severity_rank
-from trainguard.records import JOB_NODE, Status
+from trainguard.engine.verdicts.verdict import Reach, Verdict, merged_episodes, shown_status
+
+VANISHED_S = 900.0
+"""A node that is less far behind the others has not fallen silent, whatever the rule's windows."""
+
+MOST_WAITING = 4
+"""Nodes without a verdict that are named."""
+
+
+def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | None) -> Verdict:
+    """Return a node's verdict as it counts for the job; watermarks in epoch seconds.
+
+    The open episode of a node that has fallen silent does not count as open, nor that of a rule that has failed.
+    ``ahead`` is the furthest watermark of the stream's kind.
+    """
+    verdict = replace(verdict, watermark_s=watermark_s)
+    silent_s = (ahead or 0.0) - (watermark_s or 0.0)
+    failed = verdict.result.status is Status.ERROR
+    if not verdict.history.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
+        return verdict
+    history = msgspec.structs.replace(verdict.history, is_open=False)
+    if failed:
+        return replace(verdict, history=history)
+    fact = Fact(name=SILENT, value=silent_s, unit="s", start=watermark_s, end=ahead)
+    facts = (*verdict.result.facts, fact)
+    result = replace(verdict.result, status=Status.OK, reason=since_silent(verdict.result.reason, fact), facts=facts)
+    return replace(verdict, result=result, history=history, liveness=Liveness.STALE)
+
+
+def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
+    """Return how the job's newest alerted episode stands, from its verdicts by node."""
+    latest = max(part.history.alerted for part in parts.values())
+    stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.history.alerted == latest]
+    if not stale:
+        return Liveness.KNOWN
+    began = [part.history.fired_at or 0.0 for part in parts.values() if part.history.is_open]
+    if not began:
+        return Liveness.STALE
+    silent_since = max((part.watermark_s or 0.0) + _silent_after_s(part) for part in stale)
+    return Liveness.RESTARTED if min(began) >= silent_since else Liveness.KNOWN
+
+
+def ends_episode(verdict: Verdict) -> bool:
+    """Whether the job's episode ends with this verdict, so that the next fire is another one's."""
+    if verdict.liveness is Liveness.KNOWN:
+        return not verdict.history.is_open
+    return verdict.liveness is Liveness.RESTARTED
+
+
+def known_until(parts: Mapping[str, Verdict]) -> float | None:
+    """Return up to when the job's verdict is known, epoch seconds; None while there is no watermark."""
+    fired = [part.watermark_s for part in parts.values() if part.history.is_open and part.watermark_s is not None]
+    if fired:
+        return max(fired)
+    marks = {
+        name: part.watermark_s for name, part in parts.items() if name != JOB_NODE and part.watermark_s is not None
+    }
+    ahead = max(marks.values(), default=0.0)
+    heard = [mark for name, mark in marks.items() if ahead - mark < _silent_after_s(parts[name])]
+    whole = parts.get(JOB_NODE)
+    return min(heard, default=None if whole is None else whole.watermark_s)
+
+
+def _silent_after_s(verdict: Verdict) -> float:
+    return max(verdict.clear_after_s, VANISHED_S)
 
 
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
@@ -37,16 +98,16 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     node = worst_first[0]
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
-    waiting = [name for name in sorted(nodes) if verdicts[name].result.status is Status.WARMING_UP]
-    facts = _facts(verdicts, nodes)
-    alone = node == JOB_NODE
-    unjudged = None
-    if waiting and not alone and node not in waiting:
-        unjudged = verdicts[waiting[0]].result.reason
-        facts = (*facts, *_why_unjudged(verdicts[waiting[0]], len(waiting)))
+    waiting = [name for name in sorted(nodes) if shown_status(verdicts[name]) is Status.WARMING_UP]
+    facts: tuple[Fact, ...] = ()
+    reason = worst.result.reason
+    if node != JOB_NODE:
+        unjudged = [] if node in waiting else waiting
+        counts = _counts(verdicts, nodes, worst.result.kind)
+        facts, reason = (*counts, *_without_verdict(unjudged)), over_nodes(reason, counts, node, unjudged)
     result = replace(
         worst.result,
-        reason=over_nodes(worst.result.reason, facts, None if alone else node, len(waiting), unjudged),
+        reason=reason,
         facts=(*worst.result.facts, *facts),
         worst=_worst(node, worst.result.worst),
         data_points=sum(each.result.data_points for each in verdicts.values()),
@@ -77,12 +138,12 @@ def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
     return nodes if JOB_NODE in firing else len(firing)
 
 
-def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact, ...]:
-    """Return on how many nodes the rule fires, and in how many points of all nodes its condition was seen."""
+def _counts(verdicts: Mapping[str, Verdict], nodes: Sequence[str], kind: str) -> tuple[Fact, ...]:
+    """Return on how many nodes the rule fires, and in how many of their points the kind was seen."""
     if len(nodes) < 2:
         return ()
     fired = sum(verdicts[name].history.is_open for name in nodes)
-    counts = [each.result.pooled for each in verdicts.values() if each.result.pooled is not None]
+    counts = [each for name in nodes if (each := verdicts[name].result.pooled_as(kind)) is not None]
     facts = [Fact(name=NODES_FIRED, value=fired, unit="nodes"), Fact(name=NODES, value=len(nodes), unit="nodes")]
     if len(counts) > 1:
         seen, judged = (sum(each[place] for each in counts) for place in (0, 1))
@@ -92,11 +153,11 @@ def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact,
     return tuple(facts)
 
 
-def _why_unjudged(first: Verdict, waiting: int) -> tuple[Fact, ...]:
-    """Return how many nodes have no verdict, and what the reason of the first of them rests on."""
-    number, result = Fact(name=WAITING, value=waiting, unit="nodes"), first.result
-    named = [*((UNJUDGED, fact) for fact in result.facts), *((f"{UNJUDGED}{NOW}", fact) for fact in result.facts_now)]
-    return number, *(msgspec.structs.replace(fact, name=f"{before}{fact.name}") for before, fact in named)
+def _without_verdict(waiting: Sequence[str]) -> tuple[Fact, ...]:
+    if not waiting:
+        return ()
+    names = (Fact(name=WAITING_NODE, value=name) for name in waiting[:MOST_WAITING])
+    return Fact(name=WAITING, value=len(waiting), unit="nodes"), *names
 
 
 def _worst(node: str, series: str | None) -> str | None:
@@ -114,14 +175,10 @@ def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int
 
 
 def _history(histories: Sequence[FiringHistory]) -> FiringHistory:
-    """Return the job's history: open while a node's is; it has fired as often as episodes of the job were alerted.
-
-    Which of several nodes' fires was the first, and so the one that people were told of, is not known: the severity is
-    that of the least grave, so that none that is graver goes untold.
-    """
+    """Return the job's history: open while a node's is, with the lowest severity, so that higher ones are notified."""
     fired_at = [each.fired_at for each in histories if each.fired_at is not None]
     latest = max((each.alerted for each in histories), default=-1)
-    told = [each.alerted_severity for each in histories if each.alerted == latest]
+    notified = [each.alerted_severity for each in histories if each.alerted == latest]
     return FiringHistory(
         is_open=any(each.is_open for each in histories),
         violations=sum(each.violations for each in histories),
@@ -129,5 +186,5 @@ def _history(histories: Sequence[FiringHistory]) -> FiringHistory:
         times_fired=latest + 1,
         alerted=latest,
         fired_at=max(fired_at, default=None),
-        alerted_severity=min(told, key=severity_rank, default=None),
+        alerted_severity=min(notified, key=severity_rank, default=None),
     )

@@ -1,12 +1,9 @@
-"""A rule's firing history on one node: when a condition that holds is a new fire, and the episodes in which it held.
+"""A rule's firing history on one node: when a condition that holds is a new fire, and its episodes.
 
-A rule's result says whether its condition holds now. An episode begins at the first evaluation at which it does and
-ends after three clean windows; only the beginning is a fire. ``alerted`` remembers the job's episode number that the
-fire was enqueued for, so that a node enqueues one fire an episode of the job, however often its own condition flaps;
-``alerted_severity`` how grave that fire was.
-
-Who reads a finding wants to know when it was: an episode runs from the onset, as the data show it, to the last
-evaluation at which the condition held. The newest episodes are kept, those before them are counted.
+An episode begins at the first evaluation at which the condition holds and ends after three clean windows; only the
+beginning is a fire. ``alerted`` remembers the job's episode number of that fire, so that a node enqueues one fire an
+episode of the job, however often its own condition flaps. For readers an episode runs from the onset, as the data show
+it, to the last evaluation at which the condition held.
 """
 
 import hashlib
@@ -16,37 +13,98 @@ from enum import Enum
 
 import msgspec
 
-from trainguard.engine.verdicts.words import kept_words, past_words
-from trainguard.finding import MOST_EPISODES, Episode, Fact
-from trainguard.rules.rule_result import IdleNode, RuleResult
+from trainguard.core.finding import MOST_EPISODES, Episode, Fact, clock_times, named
+from trainguard.core.records import Status
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import show_duration, show_percent
+from trainguard.rules.registry import spec_of
+from trainguard.rules.rule_result import FactSheet, IdleNode, RuleResult, Words
+
+NODES_FIRED, NODES = "nodes_fired", "nodes_judged"
+SILENT = "silent"
+POINTS_SEEN, POINTS_JUDGED = "points_seen_on_nodes", "points_judged_on_nodes"
+SHARE_OF_POINTS = "share_of_points_on_nodes"
+WAITING, WAITING_NODE = "nodes_without_verdict", "node_without_verdict"
+
+
+def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, advice: str | None) -> Words:
+    """Return the words about a past finding; a custom rule has written ``reason`` and ``advice`` itself."""
+    text = spec_of(rule).text
+    if text is None or not kind:
+        return Words(reason, advice)
+    try:
+        return text(FactSheet(Status.FIRED, kind, facts, past=True))
+    except (LookupError, TypeError, ValueError):
+        # Stored facts may be of another version of the rule; the job's other rules go on.
+        return Words(f"{rule} found {kind.replace('_', ' ')}, as an earlier version of it says.")
+
+
+def kept_words(rule: str, result: RuleResult, *, longest: int) -> tuple[str, str | None]:
+    """Return the words to store beside a finding's facts: nothing, where these make them again."""
+    if result.kind and spec_of(rule).text is not None:
+        return "", None
+    reason, advice = result.kept_texts
+    return reason[:longest], None if advice is None else advice[:longest]
+
+
+def over_nodes(reason: str, facts: Sequence[Fact], worst: str, waiting: Sequence[str] = ()) -> str:
+    """Return the words about several nodes from the ``worst`` node's ``reason`` and counts of nodes and points."""
+    numbers = {fact.name: float(fact.value) for fact in facts}
+    nodes, fired = numbers.get(NODES, 1.0), numbers.get(NODES_FIRED, 0.0)
+    if fired:
+        reason = f"{fired:.0f} of {nodes:.0f} nodes fire; worst {worst}: {reason}"
+    judged = numbers.get(POINTS_JUDGED)
+    if judged:
+        seen = numbers[POINTS_SEEN]
+        share = show_percent(100.0 * numbers[SHARE_OF_POINTS])
+        reason += f" Over the judged nodes: {seen:,.0f} of {judged:,.0f} points ({share})."
+    if waiting:
+        reason += f" {len(waiting)} of {nodes:.0f} nodes without a verdict: {named(waiting)}."
+    return reason
+
+
+def since_silent(reason: str, silent: Fact) -> str:
+    """Return what was found on a node that has fallen silent, and for how long it has been."""
+    return f"{reason} The node has written nothing for the last {show_duration(float(silent.value))}."
+
+
+def never_judged(reason: str, *, read: bool) -> str:
+    """Return why a rule that waited until the end does not apply; ``read`` says whether any object could be read."""
+    if not read:
+        return "Ended without a profile: no object of it could be read."
+    first, second = reason[:1], reason[1:2]
+    # A name such as GPU keeps its capitals.
+    begin = first.lower() if second.islower() else first
+    return f"Ended without what the rule needs: {begin}{reason[1:]}"
+
+
+def once_found(found: str, now: str, *, held: tuple[float, float], at: float | None) -> str:
+    """Return what was found in ``held`` and what holds ``at``, epoch seconds; None where the stream ended."""
+    since, until = held
+    then = "At the end" if at is None else f"By {clock_times(iso_time(at), iso_time(at))}"
+    return f"{clock_times(iso_time(since), iso_time(until))}: {found} {then}: {now}"
+
 
 MINUTE_S = 60.0
 MOST_GPUS = 16
-"""So many GPUs of an episode are named."""
 
 TEXT_LENGTH = 600
-"""So much of what was said in an episode is kept."""
 
 
 class Liveness(Enum):
-    """How an episode stands when nodes fall silent; see `liveness`.
-
-    ``KNOWN``: it is open or over, as it says. ``STALE``: it was open when the last of its nodes fell silent.
-    ``ANEW``: it is open only where it began after all the others had fallen silent.
-    """
+    """How an episode stands when nodes fall silent: ``STALE``, or ``RESTARTED`` where it began after that."""
 
     KNOWN = "known"
     STALE = "unheard"
-    ANEW = "anew"
+    RESTARTED = "anew"
 
 
 class StoredEpisode(msgspec.Struct, array_like=True):
     """One episode as it is stored; times are event time in epoch seconds.
 
-    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``ended_at`` is when the rule
-    says that it was over, although its finding stands. ``idle_node`` is as in the newest result; of the newest episode,
-    of the longest and of the longest of an idle node ``kind`` and ``facts`` are kept, of a rule that gives none its
-    ``reason`` and ``advice``.
+    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held, ``ended_at`` when the rule says
+    that it was over, although its finding stands. ``idle_node`` is as in the newest result. Words and facts are kept of
+    the newest, the longest and the longest idle episode.
     """
 
     start: float
@@ -66,13 +124,13 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         return self.held_at if self.ended_at is None else self.ended_at
 
     def take_in(self, rule: str, result: RuleResult, *, not_before: float) -> None:
-        """Take in a result at which the condition holds; the episode began no earlier than ``not_before``."""
+        """Add a result at which the condition holds; the episode began no earlier than ``not_before``."""
         if result.onset is not None and math.isfinite(result.onset):
             self.start = max(min(result.onset, self.start), not_before)
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
         self.idle_node = result.idle_node
-        reason, advice = kept_words(rule, result.kind, *result.kept_texts, longest=TEXT_LENGTH)
+        reason, advice = kept_words(rule, result, longest=TEXT_LENGTH)
         self.reason, self.advice = reason, advice or ""
         self.kind, self.facts = result.kind, result.facts
         if _is_worse(result, self.measured):
@@ -93,7 +151,7 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
     """One rule's firing history on one node; times are event time in epoch seconds.
 
     ``violations`` counts the event minutes at whose evaluation the condition held, ``judged`` those at which the rule
-    could tell whether it does. ``episodes`` are the newest ones, oldest first; ``times_fired`` counts all.
+    could tell. ``episodes`` are the newest ones, oldest first; ``times_fired`` counts all.
     """
 
     is_open: bool = False
@@ -119,7 +177,7 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         return max(self.times_fired - len(self.episodes), 0)
 
     def shown_episodes(self, rule: str) -> tuple[Episode, ...]:
-        """Return the episodes as people read them: the last one goes on while it is open and its condition holds."""
+        """Return the episodes for people: the last one goes on while it is open and its condition holds."""
         last = len(self.episodes) - 1
         holds = self.is_open and self.clean_since is None
         return tuple(
@@ -128,10 +186,7 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         )
 
     def update(self, *, holds: bool, watermark_s: float, clear_after_s: float, judged: bool = True) -> bool:
-        """Take in one evaluation at watermark ``watermark_s``; True when it begins an episode.
-
-        ``judged`` says whether the rule could tell: while it warms up, the condition neither holds nor not.
-        """
+        """Add an evaluation at ``watermark_s``; True when it begins an episode. Not ``judged``: it could not tell."""
         minute = int(watermark_s // MINUTE_S)
         if judged and minute != self.last_judged_minute:
             self.judged += 1
@@ -152,7 +207,7 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         return True
 
     def note(self, rule: str, result: RuleResult, *, watermark_s: float) -> None:
-        """Take a result at which the condition holds, at event time ``watermark_s``, into the open episode."""
+        """Add a result at which the condition holds, at event time ``watermark_s``, to the open episode."""
         newest = self.episodes[-1]
         newest.held_at = max(newest.held_at, watermark_s)
         before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf

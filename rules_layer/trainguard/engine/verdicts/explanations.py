@@ -1,12 +1,12 @@
-"""What explains a symptom: which findings can be the reason for it, for which part, and what is left of it."""
+"""Which findings can be the reason for a symptom, for which part, and what is left of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share, split_parts
-from trainguard.finding import Episode
+from trainguard.core.finding import Episode
+from trainguard.engine.verdicts.losses import left_of, loss_weights, shared_share, split_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ SURE_FROM = 1.0 / 3.0
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Which findings can be the reason for one, by rule, each with the share, 0 to 1, of its time; and what is left.
+    """The findings that can be the reason for one, by rule, with the share, 0 to 1, of its time.
 
     ``parts`` is the part, 0 to 1, of the loss that is each one's own: no time is two rules'. ``share`` is that of all
     of them together, ``left`` are the episodes for which there is no reason.
@@ -41,7 +41,7 @@ class Explanation:
 
 
 def advice_of(explained: Explanation, cause: str | None) -> str:
-    """Say what to do about a symptom: what its causes say. Its own advice is for one without a cause."""
+    """Say what to do about a symptom: its causes' advice, else its own."""
     others = [rule for rule, part in explained.parts.items() if part and rule != cause]
     names = [*([] if cause is None else [cause]), *others]
     if len(names) == 1:
@@ -82,24 +82,21 @@ def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode
 
 
 def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
-    """Return what explains a symptom of one look.
-
-    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
-    """
-    look, doubted = symptom.symptom, () if symptom.is_sure else symptom.explains
+    """Return what explains a symptom of one look; a finding that is not sure is explained by what it would explain."""
+    look, stale = symptom.symptom, () if symptom.is_sure else symptom.explains
     others = {rule: each for rule, each in found.items() if rule != symptom.rule}
-    rules = [rule for rule, each in others.items() if look in each.explains or each.symptom in doubted]
+    rules = [rule for rule, each in others.items() if look in each.explains or each.symptom in stale]
     shares = {rule: _share(found[rule], symptom, until) for rule in rules}
     shares = {rule: share for rule, share in shares.items() if share}
-    gravest = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
-    causes = [found[rule] for rule in gravest]
+    most_severe = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
+    causes = [found[rule] for rule in most_severe]
     if not symptom.episodes or not all(cause.episodes for cause in causes):
         parts, reached = dict[str, float](), 0.0
-        for rule in gravest:
+        for rule in most_severe:
             parts[rule], reached = max(shares[rule] - reached, 0.0), max(shares[rule], reached)
         return Explanation(shares, parts, reached, () if shares else symptom.episodes)
     episodes, end = [cause.episodes for cause in causes], _until(until, symptom, *causes)
-    parts = dict(zip(gravest, split_parts(symptom.episodes, episodes, end), strict=True))
+    parts = dict(zip(most_severe, split_parts(symptom.episodes, episodes, end), strict=True))
     share = shared_share(symptom.episodes, episodes, end)
     return Explanation(shares, parts, share, tuple(part_of(*each) for each in left_of(symptom.episodes, episodes, end)))
 
@@ -119,7 +116,7 @@ def _share(cause: RankedFinding, symptom: RankedFinding, until: float | None) ->
 
 
 def _until(until: float | None, *findings: RankedFinding) -> float:
-    """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
+    """Return where open episodes end: at the watermark, or at the last time that one of them names."""
     marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
     return max([mark for mark in (until, *marks) if mark is not None])
 

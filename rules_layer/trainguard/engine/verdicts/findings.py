@@ -1,14 +1,17 @@
-"""What was found on a job, the gravest first, and causes before their symptoms.
+"""What was found on a job, the most severe first, and causes before their symptoms.
 
-Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look, for the
-time in which both were there, and takes that time of the ledger first. A symptom of which every episode is explained
-follows its cause; else it stands for what is left of it.
+Low GPUs are the look of most faults. A rule that names the reason comes before one that only names the look, and takes
+their common time of the ledger first. A symptom with an unexplained episode stands for what is left of it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from trainguard.core.finding import Episode, Finding, clock_times
+from trainguard.core.records import Status
+from trainguard.core.timestamps import iso_time
+from trainguard.engine.verdicts.episodes import past_words
 from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advice_of, explanation_of
 from trainguard.engine.verdicts.losses import (
     TRACED,
@@ -20,26 +23,21 @@ from trainguard.engine.verdicts.losses import (
     losses_of,
     mark_ruined,
     score_of_verdict,
+    severity_of,
     span_of,
 )
-from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.engine.verdicts.words import past_words
-from trainguard.finding import Episode, Finding, clock_times
 from trainguard.ledger.claims import Claim, Claimed
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account, Cost
-from trainguard.records import Status
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import IdleNode
-from trainguard.rules.symptoms import Symptom
-from trainguard.timestamps import iso_time
+from trainguard.rules.spec import Symptom
 
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
 
 LEAST_MONEY = 0.005
-"""What rounds to no money is not said."""
 
 MISSED_WEIGHT = 0.5
 """How much of its score a risk keeps for its place once the job has ended without it."""
@@ -47,31 +45,10 @@ MISSED_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RankedFinding:
-    """A rule that has fired on a job, with all that its place among the others is made of.
+    """A rule that has fired, with its place among the others; ``score`` is 0 to 100.
 
-    Attributes
-    ----------
-    finding : Finding
-    verdict : Verdict
-        What it is made of.
-    score : float
-        From 0 to 100; the severity is its level.
-    alone : Loss or None
-        What it claims of the ledger where no other finding claims anything; None of a risk.
-    loss : Loss or None
-        What it claims beside the others, of which no second is another's; None of a risk.
-    idle_node
-        As in the rule's result; of the episode that the finding speaks of, where that is another one.
-    explained_by : str or None
-        The rule that names the reason for it.
-    explained_share : float
-        The share, 0 to 1, of its time for which some rule does.
-    reasons : mapping of str to float
-        The part of it that is each rule's own.
-    unexplained : tuple of Episode
-        Those of its episodes that no rule explains.
-    clause : str
-        What was found, in a few words.
+    ``alone`` and ``loss`` are its claims alone and beside the others; None of a risk. ``explained_by`` is the rule that
+    names the reason for ``explained_share`` of its time, ``reasons`` each rule's own part of that.
     """
 
     finding: Finding
@@ -103,7 +80,7 @@ class RankedFinding:
 
     @property
     def symptom(self) -> Symptom | None:
-        """What the finding looks like: as its rule says, but of a node that does nothing at all, that."""
+        """The finding's look: its rule's, but for a node that does nothing at all."""
         spec = spec_of(self.rule)
         if self.idle_node is not None:
             return Symptom(self.idle_node)
@@ -141,17 +118,13 @@ class RankedFinding:
 def finding_of(
     verdict: Verdict, account: Account, node: str | None = None, *, ledger: Ledger | None = None
 ) -> RankedFinding:
-    """Return what a verdict that has fired means by itself.
-
-    ``ledger`` is of the nodes that the verdict is of; None where nothing is known of their GPUs. ``node`` is the node
-    that the finding is shown for.
-    """
+    """Return a fired verdict's finding for ``node``; ``ledger`` is None where nothing is known of the GPUs."""
     result, words = verdict.result, verdict.result.found_words
     claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
     alone = None if ledger is None else loss_from(claimed, ledger)
     score = score_of_verdict(verdict, account.watermark_s, alone)
     finding = replace(
-        verdict.said_of(node, words.reason),
+        verdict.finding_on(node, words.reason),
         severity=severity_of(score),
         advice=words.advice,
         cost=None if ledger is None else cost_of(alone, ledger, account),
@@ -196,11 +169,10 @@ def _priced(
 
 
 def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger | None = None) -> list[RankedFinding]:
-    """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
+    """Return a job's findings, the most severe first, causes before their symptoms.
 
-    While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more. Once it
-    has ended, a risk that did not come true counts half. Time in which the job hung or computed garbage is marked in
-    ``ledger``.
+    While the job runs, what is over counts a quarter for its place. Once it has ended, a risk that did not come true
+    counts half. Time in which the job hung or computed garbage is marked in ``ledger``.
     """
     fired = [each for each in verdicts if each.history.times_fired]
     if ledger is not None:
@@ -223,24 +195,26 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     for rule, alone in found.items():
         cause, of = causes[rule], explained[rule]
         loss = losses.get(rule, alone.loss)
-        # A symptom is no graver than its cause, and as grave as it is by itself.
+        # A symptom is no more severe than its cause, and as severe as it is by itself.
         *symptoms, root = chains[rule]
         own = score_of_verdict(found[root].verdict, account.watermark_s, losses.get(root, found[root].loss))
         score = min([own, *(found[each].score for each in symptoms)])
         left = of.left if cause is None else ()
-        told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
+        running_finding = alone if running and alone.ongoing else _as_most_severe(alone, left or alone.episodes)
         if cause is not None:
-            told = replace(told, finding=replace(told.finding, advice=advice_of(of, cause)))
+            running_finding = replace(
+                running_finding, finding=replace(running_finding.finding, advice=advice_of(of, cause))
+            )
         cost = None if ledger is None else cost_of(loss, ledger, account)
         ranked.append(
             replace(
-                told,
-                finding=replace(told.finding, severity=severity_of(score), cost=cost),
+                running_finding,
+                finding=replace(running_finding.finding, severity=severity_of(score), cost=cost),
                 score=score,
                 loss=loss,
                 explained_by=cause,
                 explained_share=of.share,
-                unexplained=told.episodes if cause is None and not of.share else left,
+                unexplained=running_finding.episodes if cause is None and not of.share else left,
                 reasons=of.parts,
             )
         )
@@ -260,11 +234,7 @@ def _apart(
     depths: Mapping[str, int],
     ledger: Ledger | None,
 ) -> dict[str, Loss]:
-    """Return what each finding claims beside the others: causes first, of those the one that lost most.
-
-    Who explains a part of a finding takes that part first. A cause claims what it explains wholly for as long as that
-    lasted: rules are late to begin.
-    """
+    """Return each finding's claim beside the others: who explains a part first, of those the one that lost most."""
     if ledger is None:
         return {}
     order = sorted(found, key=lambda rule: (depths[rule], -found[rule].score))
@@ -275,10 +245,7 @@ def _apart(
 
 
 def _claims_with(finding: RankedFinding, symptoms: Sequence[RankedFinding], ledger: Ledger) -> list[Claim]:
-    """Return what a finding claims with the symptoms that it explains wholly.
-
-    A risk that is the reason for a loss claims what its symptoms do: it is as grave as that.
-    """
+    """Return what a finding claims with the symptoms that it explains wholly; a risk claims what they do."""
     until = ledger_end(ledger)
     if until is None:
         return []
@@ -288,32 +255,31 @@ def _claims_with(finding: RankedFinding, symptoms: Sequence[RankedFinding], ledg
     return claims_of(finding.verdict, ledger, [each for each in lasted if span_of(each, until)[1] > each.start])
 
 
-def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
-    """Return a finding that speaks of the episode that cost most, where that is not the newest of all."""
-    gravest = max(episodes, key=lambda each: each.wasted_s or 0.0, default=None)
-    if gravest is None or not gravest.wasted_s or not gravest.reason:
+def _as_most_severe(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
+    """Return a finding that describes the episode that cost most, where that is not the newest of all."""
+    most_severe = max(episodes, key=lambda each: each.wasted_s or 0.0, default=None)
+    if most_severe is None or not most_severe.wasted_s or not most_severe.reason:
         return finding  # of a rule that claims nothing no episode cost most: the newest stands
-    if gravest.start == finding.episodes[-1].start:
+    if most_severe.start == finding.episodes[-1].start:
         return finding
-    when = clock_times(iso_time(gravest.start), None if gravest.end is None else iso_time(gravest.end))
-    said = finding.finding
-    words = past_words(finding.rule, gravest.kind, gravest.facts, reason=gravest.reason, advice=gravest.advice)
-    said = replace(
-        said,
-        reason=f"{when}: {gravest.reason}",
-        advice=gravest.advice or said.advice,
-        finding_kind=gravest.kind or said.finding_kind,
-        facts=gravest.facts if gravest.kind else said.facts,
+    when = clock_times(iso_time(most_severe.start), None if most_severe.end is None else iso_time(most_severe.end))
+    worst_finding = finding.finding
+    words = past_words(
+        finding.rule, most_severe.kind, most_severe.facts, reason=most_severe.reason, advice=most_severe.advice
     )
-    idle = cast("IdleNode | None", gravest.idle_node)
-    return replace(finding, finding=said, idle_node=idle, clause=words.clause or finding.clause)
+    worst_finding = replace(
+        worst_finding,
+        reason=f"{when}: {most_severe.reason}",
+        advice=most_severe.advice or worst_finding.advice,
+        finding_kind=most_severe.kind or worst_finding.finding_kind,
+        facts=most_severe.facts if most_severe.kind else worst_finding.facts,
+    )
+    idle = cast("IdleNode | None", most_severe.idle_node)
+    return replace(finding, finding=worst_finding, idle_node=idle, clause=words.clause or finding.clause)
 
 
 def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanation]) -> dict[str, str | None]:
-    """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
-
-    A symptom with an episode for which there is no reason has no rule that explains it: it stands for itself.
-    """
+    """Return by rule the rule that explains most of it; none in a circle, or with an unexplained episode."""
     causes: dict[str, str | None] = dict.fromkeys(found)
     for rule, of in explained.items():
         if not of.whole:
@@ -335,7 +301,6 @@ def _depths(explained: Mapping[str, Explanation]) -> dict[str, int]:
 
 
 def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
-    """Return a rule, the rule that explains it, the one that explains that, and so on."""
     chain = [rule]
     while (cause := causes[chain[-1]]) is not None:
         chain.append(cause)

@@ -3,17 +3,53 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainguard.engine.verdicts.severity import HOUR_S, RUINED, score_of
+from trainguard.core.finding import Episode, Severity
+from trainguard.core.records import FIRST_FAMILY, Status
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.finding import Episode
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.claims import Claim, Claimed
 from trainguard.ledger.job import Ledger
-from trainguard.records import FIRST_FAMILY, Status
 from trainguard.rules.registry import spec_of
 
+RISK_WEIGHT = 0.24
+"""Just under a quarter: a risk that has cost nothing yet is medium at most, unless it comes true soon."""
+
+ONGOING_WEIGHT = 0.5
+HOUR_S = 3_600.0
+LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
+"""From which score on a finding is of a level; below the last it is low."""
+
+RUINED = frozenset({Bucket.BROKEN, Bucket.HANG})
+"""A finding that claims one of these while it goes on is critical, however little was lost until now."""
+
+
+def score_of(
+    *,
+    lost_share: float | None,
+    affected_share: float | None,
+    losing_share: float | None = None,
+    lasted_s: float = 0.0,
+    time_left_s: float | None = None,
+) -> float:
+    """Return the score, 0 to 100; shares are 0 to 1, of paid time, of judged time, and of the newest hour.
+
+    A risk comes true in ``time_left_s`` seconds.
+    """
+    if lost_share is None:
+        loss = RISK_WEIGHT * (1.0 if affected_share is None else affected_share)
+    else:
+        weight = ONGOING_WEIGHT * lasted_s / (lasted_s + HOUR_S)
+        loss = lost_share + weight * max((losing_share or 0.0) - lost_share, 0.0)
+    score = 100.0 * min(max(loss, 0.0), 1.0)
+    return score if time_left_s is None else max(score, 100.0 * HOUR_S / (HOUR_S + max(time_left_s, 0.0)))
+
+
+def severity_of(score: float) -> Severity:
+    """Return the level of a score."""
+    return next((level for least, level in LEVELS if score >= least), Severity.LOW)
+
+
 _MARKS = (Bucket.HANG, Bucket.BROKEN)
-"""Buckets whose time a finding says, in the order of their precedence."""
 
 
 RUINED_SCORE = 100.0
@@ -23,19 +59,10 @@ TRACED = "kernels"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a finding claims of the paid time of the job, or of the one node that its ledger is of.
+    """What a finding claims of the paid time of the job, or of the one node of its ledger.
 
-    Attributes
-    ----------
-    share : float
-        Of all GPU-seconds that were paid for, 0 to 1.
-    gpu_seconds : float
-    usd : float or None
-        None where no price is known.
-    rate : float
-        The share of the newest hour, 0 to 1, that it loses while it goes on; 0 of one that is over.
-    buckets : mapping of Bucket to float
-        GPU-seconds by bucket.
+    ``share`` is of all paid GPU-seconds, 0 to 1; ``rate`` of the newest hour, 0 for one that is over. ``usd`` is None
+    where no price is known. ``buckets`` are GPU-seconds.
     """
 
     share: float
@@ -52,10 +79,7 @@ def claimed_buckets(verdict: Verdict) -> tuple[Bucket, ...]:
 
 
 def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) -> list[Claim]:
-    """Return what a finding claims, one claim an episode; ``more`` are episodes of what it explains.
-
-    A kernel trace speaks of the steps of the whole job. A finding of training is of all nodes.
-    """
+    """Return a finding's claims, one an episode; a kernel trace's and a training finding's are of the whole job."""
     buckets, until, spec = claimed_buckets(verdict), ledger_end(ledger), spec_of(verdict.rule)
     if not buckets or until is None:
         return []
@@ -85,7 +109,7 @@ def _lasting(verdict: Verdict, buckets: tuple[Bucket, ...]) -> tuple[Episode, ..
 
 
 def span_of(episode: Episode, until: float) -> tuple[float, float]:
-    """Return from when to when an episode lasted, epoch seconds; one that goes on lasts to ``until``."""
+    """Return when an episode lasted, epoch seconds; an open one lasts to ``until``."""
     return episode.start, max(until if episode.end is None else episode.end, episode.start)
 
 
@@ -142,15 +166,12 @@ def loss_of(verdict: Verdict, ledger: Ledger | None) -> Loss | None:
 
 
 def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
-    """Return what a finding loses by what its claims got; None of one without claims."""
+    """Return a finding's loss from what its claims got; None of one without claims."""
     return _loss(parts, ledger, ledger_end(ledger)) if parts else None
 
 
 def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> float:
-    """Return the score, 0 to 100, of a verdict that has fired, at event time ``at``, epoch seconds.
-
-    What a rule says itself counts where the ledger has nothing of the finding. What ruins a job is critical.
-    """
+    """Return the score, 0 to 100, of a fired verdict at ``at``, epoch seconds; what ruins a job is critical."""
     result = verdict.result
     buckets = claimed_buckets(verdict)
     if buckets and buckets[0] in RUINED and (result.status is Status.FIRED or verdict.ended):
@@ -166,3 +187,131 @@ def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> f
         lasted_s=max(at - newest.start, 0.0) if goes_on and newest is not None and at is not None else 0.0,
         time_left_s=result.time_left_s if verdict.history.is_open else None,
     )
+
+
+SLACK_S = 300.0
+"""Rules look over windows: when a condition began and ended is known to within so many seconds."""
+
+SHOWN_SHARE = 0.5
+
+LEFT_SHARE = 0.25
+"""An episode of which less is left is explained: rules are late."""
+
+Span = tuple[float, float]
+
+
+def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
+    """Return the share, 0 to 1, of a symptom's loss for which one of ``causes`` can be the reason.
+
+    An episode counts as much as it wasted; as long as it lasted where that is not known of every one. ``symptom`` is
+    not empty; open episodes end at ``until``, epoch seconds.
+    """
+    weights = _losses(symptom, until)
+    shares = [_of_one(each, symptom, causes, until) for each in symptom]
+    if not sum(weights):
+        # Episodes of one moment have no weights.
+        return max(shares)
+    return min(sum(share * weight for share, weight in zip(shares, weights, strict=True)) / sum(weights), 1.0)
+
+
+def loss_weights(episodes: Sequence[Episode], until: float) -> list[float]:
+    """Return the parts, 0 to 1, that episodes have of their common loss; equal ones where nothing is known."""
+    losses = _losses(episodes, until)
+    total = sum(losses)
+    return [each / total for each in losses] if total else [1.0 / len(losses)] * len(losses)
+
+
+def _losses(episodes: Sequence[Episode], until: float) -> list[float]:
+    """Return what each wasted; how long each lasted where that is not known of every one."""
+    wasted = [each.wasted_s or 0.0 for each in episodes]
+    return wasted if all(wasted) else [_length(_span(each, until)) for each in episodes]
+
+
+def left_of(
+    symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float
+) -> tuple[tuple[Episode, float], ...]:
+    """Return the episodes that no cause explains, each with the share, 0 to 1, that is left of it."""
+    shares = [(each, 1.0 - _of_one(each, symptom, causes, until)) for each in symptom]
+    return tuple((each, share) for each, share in shares if share > LEFT_SHARE)
+
+
+def split_parts(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> list[float]:
+    """Return the part, 0 to 1, of a symptom's loss that is each cause's own; together they are what is explained.
+
+    Where several causes were there at once, on one node, the first of ``causes`` takes that time. A node of the symptom
+    on which there was none waits for those on the others. Of an episode of which little is left nothing is.
+    """
+    parts = [0.0] * len(causes)
+    for episode, weight in zip(symptom, loss_weights(symptom, until), strict=True):
+        shares = [0.0] * len(causes)
+        nodes = episode.nodes or (None,)
+        for node in nodes:
+            for number, gain in enumerate(_gains(episode, node, symptom, causes, until)):
+                shares[number] += gain / len(nodes)
+        explained = sum(shares)
+        whole = explained if explained >= 1.0 - LEFT_SHARE else 1.0
+        parts = [part + weight * share / whole for part, share in zip(parts, shares, strict=True)]
+    return parts
+
+
+def _gains(
+    episode: Episode, node: str | None, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float
+) -> list[float]:
+    """Return the share, 0 to 1, of an episode's time on a node that each cause adds to those before it."""
+    span = _span(episode, until)
+    of_node = [[each for each in cause if node is None or not each.nodes or node in each.nodes] for cause in causes]
+    spans = [_shared(episode, each, symptom, until) for each in of_node]
+    if not any(spans):
+        spans = [_shared(episode, each, symptom, until) for each in causes]
+    gains, taken, reached = [], list[Span](), 0.0
+    for each in spans:
+        taken += each
+        share = covered_s(span, taken) / _length(span) if _length(span) else float(bool(taken))
+        gains.append(share - reached)
+        reached = share
+    return gains
+
+
+def _of_one(episode: Episode, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
+    span = _span(episode, until)
+    spans = [each for of in causes for each in _shared(episode, of, symptom, until)]
+    return covered_s(span, spans) / _length(span) if _length(span) else float(bool(spans))
+
+
+def covered_s(span: Span, by: Sequence[Span]) -> float:
+    """Return how many seconds of a span lie in at least one of others."""
+    total, reached = 0.0, span[0]
+    for start, end in sorted(by):
+        begin, finish = max(start, reached), min(end, span[1])
+        if finish > begin:
+            total += finish - begin
+            reached = finish
+    return total
+
+
+def on_same_nodes(one: Episode, other: Episode) -> bool:
+    """Whether two episodes have a node in common; one of the job as a whole has all."""
+    return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
+
+
+def _shared(episode: Episode, cause: Sequence[Episode], symptom: Sequence[Episode], until: float) -> list[Span]:
+    start, end = _span(episode, until)
+    spans = []
+    for each in cause:
+        begin, finish = _span(each, until)
+        common = max(start, begin - SLACK_S), min(end, finish + SLACK_S)
+        if not on_same_nodes(episode, each) or common[1] < common[0]:
+            continue
+        held = min(begin, common[0]), common[1]
+        shown = [(one - SLACK_S, other + SLACK_S) for one, other in (_span(part, until) for part in symptom)]
+        if covered_s(held, shown) >= SHOWN_SHARE * _length(held):
+            spans.append(common)
+    return spans
+
+
+def _span(episode: Episode, until: float) -> Span:
+    return episode.start, max(until if episode.end is None else episode.end, episode.start)
+
+
+def _length(span: Span) -> float:
+    return span[1] - span[0]

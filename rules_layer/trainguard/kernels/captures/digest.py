@@ -1,18 +1,155 @@
-"""The digests of a trace: a brief one for all ranks together, and a full one with its timeline."""
+"""Digests of a trace: a brief one for all ranks together, and a full one with its timeline, packed."""
 
-from typing import TypeVar
+import zlib
+from typing import Any
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.kernels.captures.timeline_form import StoredTimeline
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.kernels.captures.verdict import decoded
+from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, LeftOut, Timeline
+from trainguard.kernels.timeline.rows import LaneKey, RowTable, Sort
+
+LONGEST_STORED_NAME = 1_000
+_COLUMNS = ("start", "end", "name", "sort", "lane", "source", "count")
+_BYTES = 8
+
+
+class StoredTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A `Timeline`; ``columns`` are its arrays by name, each compressed 64-bit numbers, ``size`` rows long."""
+
+    trace: str
+    start_unix_ns: int
+    lead_ns: int
+    window_ns: int
+    size: int
+    lanes: list[LaneKey]
+    names: list[str]
+    columns: dict[str, bytes]
+    detail: list[tuple[int, int]]
+    left_out: LeftOut
+
+
+def stored(timeline: Timeline) -> StoredTimeline:
+    """Return a timeline as it is stored."""
+    used, place = np.unique(timeline.rows.name, return_inverse=True)
+    shift = int(np.count_nonzero(used < 0))
+    columns = {field: getattr(timeline.rows, field) for field in _COLUMNS}
+    columns |= {"name": place.astype(np.int64) - shift, "level": timeline.level, "launch": timeline.launch}
+    return StoredTimeline(
+        trace=timeline.trace,
+        start_unix_ns=timeline.start_unix_ns,
+        lead_ns=timeline.lead_ns,
+        window_ns=timeline.window_ns,
+        size=len(timeline.rows),
+        lanes=[replace(each, name=each.name[:LONGEST_STORED_NAME]) for each in timeline.lanes],
+        names=[timeline.names[each][:LONGEST_STORED_NAME] for each in used[shift:].tolist()],
+        columns={name: _packed(values) for name, values in {**columns, "size": timeline.size}.items()},
+        detail=timeline.detail,
+        left_out=timeline.left_out,
+    )
+
+
+def restored(key: str, held: StoredTimeline) -> Timeline:
+    """Return a timeline from its stored form; raises TelemetryFormatError where columns do not fit."""
+    rows = {name: _unpacked(key, held, name) for name in _COLUMNS}
+    level, launch, size = (_unpacked(key, held, name) for name in ("level", "launch", "size"))
+    within = (
+        ("name", rows["name"], -1, len(held.names)),
+        ("lane", rows["lane"], 0, len(held.lanes)),
+        ("sort", rows["sort"], 0, len(Sort)),
+        ("launch", launch, -1, held.size),
+    )
+    for name, values, least, end in within:
+        if len(values) and not (least <= int(values.min()) and int(values.max()) < end):
+            raise TelemetryFormatError(key, f"column {name} holds numbers outside of {least} to {end - 1}")
+    if len(held.lanes) > MOST_LANES:
+        raise TelemetryFormatError(key, f"{len(held.lanes)} lanes, expected at most {MOST_LANES}")
+    return Timeline(
+        trace=held.trace,
+        start_unix_ns=held.start_unix_ns,
+        lead_ns=held.lead_ns,
+        window_ns=held.window_ns,
+        lanes=held.lanes,
+        rows=RowTable(**rows),
+        level=level,
+        launch=launch,
+        size=size,
+        names=held.names,
+        detail=held.detail,
+        left_out=held.left_out,
+    )
+
+
+def _packed(values: Ints) -> bytes:
+    """Compress numbers byte by byte of their places: times that rise slowly differ in few of them."""
+    raw = np.ascontiguousarray(np.diff(values, prepend=0).astype("<i8")).view(np.uint8).reshape(-1, _BYTES)
+    return zlib.compress(np.ascontiguousarray(raw.T).tobytes(), 6)
+
+
+def _unpacked(key: str, held: StoredTimeline, name: str) -> Ints:
+    length = held.size * _BYTES
+    if not 0 <= held.size <= MOST_ROWS:
+        raise TelemetryFormatError(key, f"{held.size:,} rows, expected at most {MOST_ROWS:,}")
+    try:
+        raw = zlib.decompressobj().decompress(held.columns.get(name, b""), length + 1)
+    except zlib.error as fault:
+        raise TelemetryFormatError(key, f"column {name}: {fault}") from fault
+    if len(raw) != length:
+        raise TelemetryFormatError(key, f"column {name} is not of {held.size:,} rows")
+    table = np.frombuffer(raw, dtype=np.uint8).reshape(_BYTES, held.size)
+    values: Ints = np.cumsum(np.ascontiguousarray(table.T).view("<i8").reshape(-1), dtype=np.int64)
+    return values
+
+
+BRIEF_KERNELS = 50
+
+BRIEF_STEPS = 100
+BRIEF_MEMORY = 20
+BRIEF_LINES = 10
+LONGEST_NAME = 300
+
+
+def brief(profile: RankProfile) -> RankProfile:
+    """Return a profile with what ranks are compared by, its findings and its sums; the rest is counted as left out."""
+    rest = profile.kernels[BRIEF_KERNELS:]
+    return replace(
+        profile,
+        steps=profile.steps[:BRIEF_STEPS],
+        steps_left_out=profile.steps_left_out + len(profile.steps[BRIEF_STEPS:]),
+        kernels=[
+            replace(kernel, name=kernel.name[:LONGEST_NAME], operator=kernel.operator[:LONGEST_NAME])
+            for kernel in profile.kernels[:BRIEF_KERNELS]
+        ],
+        kernels_left_out=profile.kernels_left_out + len(rest),
+        kernels_left_out_ns=profile.kernels_left_out_ns + sum(each.total_ns for each in rest),
+        kernels_left_out_count=profile.kernels_left_out_count + sum(each.count for each in rest),
+        memory_operations=profile.memory_operations[:BRIEF_MEMORY],
+        **_left_out(profile, "annotations", "streams", "collectives", "operators"),
+        counters=[],
+        critical_paths=[],
+        host_utilization=[],
+        step_times=None,
+        quality=replace(
+            profile.quality,
+            missing=profile.quality.missing[:BRIEF_LINES],
+            damaged=profile.quality.damaged[:BRIEF_LINES],
+        ),
+    )
+
+
+def _left_out(profile: RankProfile, *names: str) -> dict[str, Any]:
+    counts = {f"{name}_left_out": getattr(profile, f"{name}_left_out") + len(getattr(profile, name)) for name in names}
+    return {**{name: [] for name in names}, **counts}
+
 
 FORMAT = 1
 MOST_BRIEF_BYTES = 8 * 1024 * 1024
 MOST_FULL_BYTES = 32 * 1024 * 1024
-Digest = TypeVar("Digest")
-_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 class BriefDigest(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +161,7 @@ class BriefDigest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page draws of a trace."""
+    """The part of a trace that a page draws."""
 
     format: int = FORMAT
     profile: RankProfile
@@ -38,9 +175,7 @@ _FULL = msgspec.json.Decoder(FullDigest)
 
 def decode_brief(key: str, body: bytes) -> BriefDigest:
     """Read a brief digest back; raises TelemetryFormatError when it is none, or of another version of this code."""
-    digest = _decoded(key, body, _BRIEF, MOST_BRIEF_BYTES)
-    if digest.format != FORMAT:
-        raise TelemetryFormatError(key, f"format {digest.format}, expected {FORMAT}")
+    digest = decoded(key, body, _BRIEF, MOST_BRIEF_BYTES, FORMAT, "a digest of a trace")
     if digest.profile is None and not digest.fault:
         raise TelemetryFormatError(key, "neither profile nor fault, expected one of them")
     return digest
@@ -48,16 +183,4 @@ def decode_brief(key: str, body: bytes) -> BriefDigest:
 
 def decode_full(key: str, body: bytes) -> FullDigest:
     """Read a full digest back; raises TelemetryFormatError when it is none, or of another version of this code."""
-    digest = _decoded(key, body, _FULL, MOST_FULL_BYTES)
-    if digest.format != FORMAT:
-        raise TelemetryFormatError(key, f"format {digest.format}, expected {FORMAT}")
-    return digest
-
-
-def _decoded(key: str, body: bytes, decoder: "msgspec.json.Decoder[Digest]", most: int) -> Digest:
-    if len(body) > most:
-        raise TelemetryFormatError(key, f"a digest of over {most:,} bytes, expected fewer")
-    try:
-        return decoder.decode(body)
-    except _UNREADABLE as fault:
-        raise TelemetryFormatError(key, f"{fault}, expected a digest of a trace") from fault
+    return decoded(key, body, _FULL, MOST_FULL_BYTES, FORMAT, "a digest of a trace")

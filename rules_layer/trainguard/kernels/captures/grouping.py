@@ -1,4 +1,4 @@
-"""The traces of a folder to captures: what the ranks of a job recorded in one window of the profiler."""
+"""The traces of a folder, as S3 lists them, to captures: what the ranks of a job recorded in one window."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,49 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
-from trainguard.kernels.captures.keys import TraceKey, match_below
-from trainguard.layout import FUTURE_S, ProfileRoot
-from trainguard.ports import ListedObject
+from trainguard.core.layout import FUTURE_S, ProfileRoot
+from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.kernels.captures.keys import TraceKey, is_shared, match_below
+
+MOST_LISTED = 50_000
+"""Objects of a folder that are looked at; traces behind them are in no capture, which is counted."""
+
+PASSED_OVER = 1_000
+"""Objects of a folder in the folder, whose traces are in other captures, that are looked at before it is skipped."""
+
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFolder:
+    """What a folder holds for its captures; ``is_cut`` says that there are more objects than are looked at."""
+
+    objects: list[ListedObject]
+    is_cut: bool
+
+
+def listed_folder(objects: ProfileObjects, bucket: str, folder: str) -> ListedFolder:
+    """List a folder, which ends in a slash, without those in it of other captures; raises PortUnavailableError."""
+    found: list[ListedObject] = []
+    looked_at, after = 0, ""
+    while True:
+        passed, inside = 0, ""
+        for each in objects.list(bucket, folder, after):
+            if looked_at == MOST_LISTED:
+                return ListedFolder(found, is_cut=True)
+            looked_at += 1
+            part, slash, _ = each.key.removeprefix(folder).partition("/")
+            if not slash or not is_shared(part):
+                found.append(each)
+                continue
+            passed = passed + 1 if part == inside else 1
+            inside, behind = part, f"{folder}{part}/{_LAST}"
+            if passed >= PASSED_OVER and each.key < behind:
+                after = behind
+                break
+        else:
+            return ListedFolder(found, is_cut=False)
+
 
 WINDOW_S = 300.0
 """So long after its first trace a capture's others are written."""
@@ -49,7 +89,7 @@ class Capture:
 
     @cached_property
     def version(self) -> str:
-        """A hash of what the traces hold: another one when a rank comes late, or a trace is written anew."""
+        """A hash of the traces: another one when a rank comes late, or a trace is rewritten."""
         held = sorted(f"{each.key}\n{each.etag or f'{each.size} {each.modified_at}'}" for each in self.traces)
         return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
 
@@ -66,8 +106,6 @@ class Capture:
 
 @dataclass
 class _Open:
-    """A capture that is put together."""
-
     first_at: float
     traces: list[TraceObject] = field(default_factory=list)
     writers: set[str] = field(default_factory=set)
@@ -82,18 +120,10 @@ class _Open:
 
 
 def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
-    """Return the captures of a folder of a job, oldest first.
+    """Return the captures of a folder (`TraceKey.folder`) of a job, oldest first.
 
     Traces are taken in the order of their times. Each joins the first capture that began at most 300 s before it, that
     has none of its writer, and that is later than the writer's last one; where there is none, it begins another.
-
-    Parameters
-    ----------
-    root : ProfileRoot
-        The job's.
-    folder : str
-        `TraceKey.folder`; objects that are no traces of it are passed over.
-    listed : iterable of ListedObject
     """
     traces = [trace for each in listed if (trace := _trace(root, folder, each)) is not None]
     found: list[_Open] = []

@@ -1,14 +1,10 @@
-"""Which objects of a bucket are a job's kernel traces: by the folder that they lie in, and by how their names end.
+"""Which objects of a bucket are a job's kernel traces, and where the files of captures lie."""
 
-Below one of five folders the key says whose a trace is: the folder is the job's. Anywhere else below a job's folder it
-is the job's that is known to have this folder. Parts of a path that number a rank or a node, or are a time, say who
-wrote a trace and when, and not to which capture it belongs.
-"""
-
+import hashlib
 import re
 from dataclasses import dataclass
 
-from trainguard.layout import JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
+from trainguard.core.layout import JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 
 KERNELS = "kernels"
 ALL_RANKS = "all-ranks"
@@ -33,7 +29,6 @@ EXPECTED_KEYS = (
     f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, or <job>/{TRACE_FOLDER}/…/*.sqlite, "
     "each with or without .gz; traces of a known job in any of its folders"
 )
-"""How the keys of the family look, in words."""
 
 _MARK = "|".join(TRACE_FOLDERS)
 _TRACE = re.compile(
@@ -42,7 +37,6 @@ _TRACE = re.compile(
 _PATH = re.compile(rf"(?:[^/]+/){{0,{DEEPEST}}}[^/]+")
 _UNIT = re.compile(r"(?:[a-z]+[-_])?(?:rank|worker|node|host|algo|gpu|proc|process|device)[-_=]?\d{1,6}", re.IGNORECASE)
 _RUN = re.compile(r"\d{4}[-_]\d\d[-_]\d\d[-_T]\d\d[-_]\d\d[-_]\d\d")
-"""A run's folder, as JAX and TensorFlow name it."""
 
 _TIMED = re.compile(r"(?P<who>.+)\.(?P<time>\d{13}|\d{16}|\d{19})\.pt\.trace\.json(?:\.gz)?")
 """How `tensorboard_trace_handler` names files: worker, and time in ms, us or ns of the epoch."""
@@ -52,16 +46,9 @@ _NAME = re.compile(r"(?P<who>.+?)(?:\.pt\.trace\.json|\.xplane\.pb|\.sqlite)(?:\
 
 @dataclass(frozen=True, slots=True)
 class TraceKey:
-    """A kernel trace.
+    """A kernel trace; ``written_at`` is the time in its name, epoch seconds.
 
-    Attributes
-    ----------
-    folder : str
-        Beginning of the key, slash included: the traces of a capture have the same.
-    writer : str
-        What of the rest says who wrote it; a writer has one trace in a capture.
-    written_at : float or None
-        The time in its name, epoch seconds.
+    ``folder`` begins the key, slash included: the traces of a capture have the same. A ``writer`` has one trace in it.
     """
 
     root: ProfileRoot
@@ -125,3 +112,48 @@ def _is_trace(mark: str, name: str) -> bool:
 
 def _seconds(digits: str) -> float:
     return int(digits) / 10.0 ** (len(digits) - 10)
+
+
+FOLDER = "kernels/"
+DIGESTS = f"{FOLDER}digests/"
+RUNS = f"{FOLDER}runs/"
+PAGE, DOCUMENT, VERDICT = "kernels.html", "kernels.json", "verdict.json"
+FILES = {PAGE: "text/html; charset=utf-8", DOCUMENT: "application/json", VERDICT: "application/json"}
+
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_CAPTURE_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+
+
+def verdict_key(root: ProfileRoot, capture: str) -> str:
+    """Return the key of a capture's verdict."""
+    return capture_folder(root, capture) + VERDICT
+
+
+def capture_folder(root: ProfileRoot, capture: str) -> str:
+    """Return where a capture's page, document and verdict lie; ValueError for a name that is no capture's."""
+    if not _CAPTURE_NAME.fullmatch(capture):
+        raise ValueError(f"capture {capture!r}, expected a name such as 20260714T093000Z-0123abcd")
+    return f"{root.report}{FOLDER}{capture}/"
+
+
+@dataclass(frozen=True, slots=True)
+class DigestPlace:
+    """The keys of a trace's digests: other ones for another trace, size of the timeline, or version of the form."""
+
+    brief: str
+    full: str
+
+
+def digest_place(root: ProfileRoot, key: str, etag: str, rows: int, form: int) -> DigestPlace:
+    """Return where the digests of a trace lie."""
+    name = hashlib.sha256(f"{key}\n{etag}\n{rows}\n{form}".encode()).hexdigest()[:32]
+    folder = f"{root.report}{DIGESTS}"
+    return DigestPlace(f"{folder}{name}-brief.json", f"{folder}{name}-full.json")
+
+
+def run_folder(root: ProfileRoot, run: str) -> str:
+    """Return where an execution's lists lie; ValueError for a name that is none of an execution."""
+    if not _RUN_NAME.fullmatch(run):
+        raise ValueError(f"run {run!r}, expected the name of an execution")
+    return f"{root.report}{RUNS}{run}/"

@@ -1,11 +1,7 @@
-"""What the time of the steps of a capture goes into, as shares of it, rank by rank and over all ranks.
+"""The time of a capture's steps as shares, rank by rank and over all ranks.
 
-Formulas. A moment in which several things go on counts for the first of them: computation, communication (exposed: only
-communication kernels run), copies. This is the split of HolisticTraceAnalysis' temporal breakdown, which calls the rest
-idle. Idle time is split by what the host did until it had launched the next work (`trainguard.kernels.idle_causes`).
-A collective ends on all ranks at once, so the rank with its shortest kernel came last, and what other ranks' kernels
-last longer is their wait for it (`trainguard.kernels.ranks.waiting`); exposed communication is split in the proportion
-of that wait to the time of the collectives that could be compared.
+A moment counts for the first of computation, communication and copies, as in HolisticTraceAnalysis; exposed
+communication is split by `trainguard.kernels.ranks.waiting`, idle time by `trainguard.kernels.gpu_times`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +9,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.alike import groups_of, likes_of
-from trainguard.kernels.ranks.waiting import compared
-from trainguard.kernels.ranks.windows import compared_places
+from trainguard.kernels.ranks.waiting import compared, compared_places, groups_of, likes_of
 
 COMPARED_LEAST = 0.5
-"""Of a rank's communication; where less can be compared with other ranks, how much of it is waiting is not known."""
+"""Of a rank's communication; where less can be compared with other ranks, the waiting is unknown."""
 
 _PRECISION = 1_000_000
 
@@ -26,28 +20,10 @@ _PRECISION = 1_000_000
 class StepShares(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the time of steps, 0 to 1; together they are at most 1.
 
-    Attributes
-    ----------
-    ranks : int
-        Over how many it is; a rank counts by the length of its window.
-    rank : int or None
-        Which one, where it is one and its trace says so.
-    steps : int
-        Most steps of a rank.
-    start_s, end_s : float or None
-        From the first to the last window, epoch seconds; None where no trace says its time.
-    compute : float
-        The GPU computes.
-    copies : float
-        It only copies or sets memory.
-    communication : float
-        It only communicates: the transfer; where nobody knows the waiting, that too.
-    peers : float
-        It only communicates, and waits for slower ranks; 0 where that is not known.
-    peers_known : bool
-        Whether it is known of any rank.
-    loader, host, other : float
-        It is idle: the host waits for data; the host has not launched the next work for another reason; something else.
+    ``ranks`` count by the length of their windows, ``rank`` is None of several, ``steps`` are the most of a rank.
+    ``start_s`` and ``end_s`` are epoch seconds, None without times. ``communication`` is the transfer, and the waiting
+    where that is unknown; ``peers`` waits for slower ranks. In ``loader``, ``host`` and ``other`` the GPU is idle: the
+    host waits for data, or has not launched the next work, or neither.
     """
 
     ranks: int
@@ -65,26 +41,8 @@ class StepShares(msgspec.Struct, frozen=True, kw_only=True):
     other: float
 
 
-class _Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """Nanoseconds of a window."""
-
-    compute: float
-    copies: float
-    communication: float
-    peers: float
-    loader: float
-    host: float
-    other: float
-
-
 def rank_shares(ranks: Sequence[RankProfile]) -> list[StepShares]:
-    """Return the shares of each rank that has steps and work of a GPU.
-
-    Parameters
-    ----------
-    ranks : sequence of RankProfile
-        Of one capture, each of one trace.
-    """
+    """Return the shares of each rank of one capture that has steps and work of a GPU."""
     waits = _waits(ranks)
     return [_shares([rank], [waits.get(at)]) for at, rank in enumerate(ranks) if _has_steps(rank)]
 
@@ -115,25 +73,25 @@ def _waits(ranks: Sequence[RankProfile]) -> Mapping[int, float]:
     return found
 
 
-def _parts(rank: RankProfile, waits: float | None) -> _Parts:
+def _parts(rank: RankProfile, waits: float | None) -> dict[str, float]:
     exposed, idle = rank.exposed_communication_ns, rank.gpu_idle
     peers = exposed * (waits or 0.0)
-    return _Parts(
-        compute=rank.compute_ns,
-        copies=rank.exposed_memory_ns,
-        communication=exposed - peers,
-        peers=peers,
-        loader=0 if idle is None else idle.loader_ns,
-        host=0 if idle is None else idle.host_ns,
-        other=0 if idle is None else idle.other_ns,
-    )
+    return {
+        "compute": rank.compute_ns,
+        "copies": rank.exposed_memory_ns,
+        "communication": exposed - peers,
+        "peers": peers,
+        "loader": 0 if idle is None else idle.loader_ns,
+        "host": 0 if idle is None else idle.host_ns,
+        "other": 0 if idle is None else idle.other_ns,
+    }
 
 
 def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> StepShares:
     parts = [_parts(rank, each) for rank, each in zip(ranks, waits, strict=True)]
     window = sum(rank.window_ns for rank in ranks)
     starts = [(rank.start_unix_ns, rank.window_ns) for rank in ranks if rank.start_unix_ns is not None]
-    shares = {name: _rounded(sum(getattr(each, name) for each in parts) / window) for name in _Parts.__struct_fields__}
+    shares = {name: _rounded(sum(each[name] for each in parts) / window) for name in parts[0]}
     return StepShares(
         ranks=len(ranks),
         rank=ranks[0].rank if len(ranks) == 1 else None,

@@ -1,15 +1,17 @@
-"""What the rules say of a capture, over all its ranks: small enough for a job's item and its report."""
+"""The rules' verdict on a capture, over all its ranks: small enough for a job's item and its report."""
+
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.finding import Fact, Severity
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.captures.step_shares import StepShares
 
 FORMAT = 2
 MOST_BYTES = 64 * 1024
-_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +31,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     severity : Severity
         The severest of the ranks on which it fires with normal confidence; of all where there is none.
     kind : str
-        Of `trainguard.kernels.findings.text.KernelKind`.
+        Of `trainguard.kernels.rules.text.Saying`.
     facts : list of Fact
         What the finding of that rank rests on.
     sure, unsure : int
@@ -55,37 +57,26 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one capture.
+    """The verdict on one capture.
 
     Attributes
     ----------
-    format : int
-        Of this document.
-    capture, version, run : str
-        The capture's name, its version, and the execution that judged it.
-    at : float
-        When its last trace was written, epoch seconds.
-    traces, judged, unread, cut : int
-        Traces of it; those that are whole, with work of a GPU in three steps or more; those that could not be read;
-        those whose file ends early.
+    run, at : str, float
+        The execution that judged it, and when its last trace was written, epoch seconds.
+    judged, unread, cut : int
+        Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose file ends early.
     unread_why : dict of str to str
-        The first of these and why.
-    world_size : int or None
-        Ranks of the job, as the traces say it.
-    steps : int
-        Most steps of a rank.
+        The first unread traces and why.
+    steps, step_ns : int, int or None
+        Most steps of a rank; median over ranks of the mean step.
     busy_share : float or None
         The GPUs' busy share over all windows; None without work of a GPU.
-    step_ns : int or None
-        Median over ranks of the mean step.
     rules : list of RuleVerdict
-        What explains most of the time first, then by severity; those of low confidence last.
-    notes : list of str
-        What is missing or could not be compared, in sentences or clauses.
+        By explained time, then by severity; those of low confidence last.
     framework : str
-        As in ``kernels.json``; several are separated by commas. Empty in verdicts of earlier versions.
+        As in ``kernels.json``; several are separated by commas.
     shares : StepShares or None
-        What the time of steps goes into, over the ranks that are judged; None where none is.
+        Of the steps of judged ranks; None without any.
     """
 
     format: int = FORMAT
@@ -110,8 +101,11 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     shares: StepShares | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
-        """Return what is said of a rule; None where it does not fire."""
+        """Return the verdict of a rule; None where it does not fire."""
         return next((each for each in self.rules if each.rule == rule), None)
+
+
+_DECODER = msgspec.json.Decoder(CaptureVerdict)
 
 
 def encode_verdict(verdict: CaptureVerdict) -> bytes:
@@ -132,12 +126,27 @@ def shorter(verdict: CaptureVerdict) -> CaptureVerdict:
 
 def decode_verdict(key: str, body: bytes) -> CaptureVerdict:
     """Read a verdict back; raises TelemetryFormatError when it is none, or of another version of this code."""
-    if len(body) > MOST_BYTES:
-        raise TelemetryFormatError(key, f"a verdict of over {MOST_BYTES:,} bytes, expected fewer")
+    return decoded(key, body, _DECODER, MOST_BYTES, FORMAT, "a verdict on a capture")
+
+
+class _Versioned(Protocol):
+    @property
+    def format(self) -> int: ...
+
+
+Document = TypeVar("Document", bound=_Versioned)
+
+
+def decoded(
+    key: str, body: bytes, decoder: "msgspec.json.Decoder[Document]", most: int, version: int, what: str
+) -> Document:
+    """Read a document of the stack; raises TelemetryFormatError over ``most`` bytes, or of another version."""
+    if len(body) > most:
+        raise TelemetryFormatError(key, f"over {most:,} bytes, expected fewer of {what}")
     try:
-        verdict = msgspec.json.decode(body, type=CaptureVerdict)
-    except _UNREADABLE as fault:
-        raise TelemetryFormatError(key, f"{fault}, expected a verdict on a capture") from fault
-    if verdict.format != FORMAT:
-        raise TelemetryFormatError(key, f"format {verdict.format}, expected {FORMAT}")
-    return verdict
+        found = decoder.decode(body)
+    except _DECODE_ERRORS as fault:
+        raise TelemetryFormatError(key, f"{fault}, expected {what}") from fault
+    if found.format != version:
+        raise TelemetryFormatError(key, f"format {found.format}, expected {version}")
+    return found

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.ranks.entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
@@ -15,10 +15,7 @@ MOST_ENTRIES = 200
 
 
 def compared(before: KernelProfiles, after: KernelProfiles) -> Comparison:
-    """Return what changed from one profile to the other, rank by rank.
-
-    Ranks of one number are compared. Where each profile has one trace, these are, whatever their ranks.
-    """
+    """Return what changed from one profile to the other, by rank; single traces are compared whatever their ranks."""
     pairs, notes = _pairs(before.ranks, after.ranks)
     return Comparison(before=before.source, ranks=[_compared(*pair) for pair in pairs], notes=notes)
 
@@ -41,7 +38,6 @@ def _pairs(
 
 
 def _by_rank(ranks: Iterable[RankProfile]) -> dict[int, RankProfile]:
-    """Return the first trace of each rank."""
     found: dict[int, RankProfile] = {}
     for rank in ranks:
         if rank.rank is not None:
@@ -49,14 +45,10 @@ def _by_rank(ranks: Iterable[RankProfile]) -> dict[int, RankProfile]:
     return found
 
 
-class _Amount(NamedTuple):
-    """Time and runs of a mean step."""
+_Amount = tuple[float, float]
+"""Time, in nanoseconds, and runs of a mean step."""
 
-    ns: float
-    runs: float
-
-
-_NONE = _Amount(0.0, 0.0)
+_NONE = (0.0, 0.0)
 
 
 def _compared(before: RankProfile, after: RankProfile) -> RankComparison:
@@ -103,11 +95,10 @@ def _mean_step(rank: RankProfile) -> tuple[float, Mapping[str, float]]:
 
 
 def _kernels(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
-    return {(kernel.name, ""): _Amount(kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
+    return {(kernel.name, ""): (kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
 
 
 def _without_shapes(rank: RankProfile) -> set[str]:
-    """Return the operators of which a profile has no shapes: those of the other one are added up."""
     return {each.name for each in rank.operators} - {each.name for each in rank.operators if each.shapes}
 
 
@@ -115,8 +106,8 @@ def _operators(rank: RankProfile, steps: int, without: Collection[str]) -> dict[
     found: defaultdict[tuple[str, str], _Amount] = defaultdict(lambda: _NONE)
     for each in rank.operators:
         key = each.name, "" if each.name in without else each.shapes
-        held = found[key]
-        found[key] = _Amount(held.ns + each.kernel_ns / steps, held.runs + each.count / steps)
+        ns, runs = found[key]
+        found[key] = (ns + each.kernel_ns / steps, runs + each.count / steps)
     return found
 
 
@@ -131,20 +122,20 @@ def _changed(
                 name=name,
                 shapes=shapes,
                 change=_change(old, new, least),
-                before_ns=round(old.ns),
-                after_ns=round(new.ns),
-                before_runs=round(old.runs, 3),
-                after_runs=round(new.runs, 3),
+                before_ns=round(old[0]),
+                after_ns=round(new[0]),
+                before_runs=round(old[1], 3),
+                after_runs=round(new[1], 3),
             )
         )
     return sorted(found, key=lambda each: (-abs(each.delta_ns), each.name, each.shapes))
 
 
 def _change(old: _Amount, new: _Amount, least: float) -> Change:
-    if not old.runs:
+    if not old[1]:
         return "came"
-    if not new.runs:
+    if not new[1]:
         return "gone"
-    if abs(new.ns - old.ns) < least:
+    if abs(new[0] - old[0]) < least:
         return "same"
-    return "slower" if new.ns > old.ns else "faster"
+    return "slower" if new[0] > old[0] else "faster"

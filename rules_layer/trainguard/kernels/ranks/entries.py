@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.kernels.findings.finding import KernelFinding
+from trainguard.kernels.entries import Collective
+from trainguard.kernels.rules.finding import KernelFinding
 
 
 class RankLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class RankLine(msgspec.Struct, frozen=True, kw_only=True):
     waits_ns: list[int] = []
 
 
-class TransferEntry(msgspec.Struct, frozen=True, kw_only=True):
+class TransferEntry(Collective, frozen=True, kw_only=True):
     """A collective on several ranks, its time without the wait for the rank that comes last into it.
 
     Attributes
@@ -57,10 +58,6 @@ class TransferEntry(msgspec.Struct, frozen=True, kw_only=True):
         At least so fast; see `CollectiveEntry`.
     """
 
-    name: str
-    group: str
-    group_size: int | None
-    dtype: str
     ranks: int
     steps: int
     transfer_ns: int

@@ -1,18 +1,94 @@
-"""Who comes last into a collective, without clocks that agree.
+"""Which ranks may be compared, and who comes last into a collective, without clocks that agree.
 
-A collective ends on all its ranks at once, when the last of them has come. The rank that comes last has the shortest
-kernel, and every other one waits as much longer as it came earlier.
+Ranks are alike with the same GPU, mostly the same kernels, and traces of one window. A collective ends on all ranks at
+once: the last to come has the shortest kernel, and every other one waits as much longer as it came earlier.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainguard.kernels.collectives import bus_factor
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CollectiveStepsEntry
+from trainguard.kernels.ranks.entries import TransferEntry
+
+WINDOW_NS = 300 * 1_000_000_000
+"""So long after its first trace a window's others begin, as those of a capture in the stack."""
+
+
+@dataclass
+class _Window:
+    first_ns: int
+    places: dict[int, int] = field(default_factory=dict)
+
+
+def compared_places(ranks: Sequence[RankProfile]) -> list[int]:
+    """Return the places of compared traces, at most one of each rank: those of the window that most ranks have."""
+    whole = [place for place, rank in enumerate(ranks) if rank.quality.is_whole]
+    named = [place for place in whole if ranks[place].rank is not None]
+    if len({ranks[place].rank for place in named}) == len(named):
+        return whole
+    chosen = max(_windows(ranks, named), key=lambda window: len(window.places))
+    return sorted({*chosen.places.values(), *(place for place in whole if ranks[place].rank is None)})
+
+
+def _windows(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[_Window]:
+    """Return the windows in order of time: a trace joins the first open one that is behind its rank's last."""
+    windows: list[_Window] = []
+    last: dict[int, int] = {}
+    for place in sorted(places, key=lambda each: (_start(ranks[each]), ranks[each].trace)):
+        rank, start = ranks[place].rank or 0, _start(ranks[place])
+        number = last.get(rank, -1) + 1
+        while number < len(windows) and windows[number].first_ns < start - WINDOW_NS:
+            number += 1
+        if number == len(windows):
+            windows.append(_Window(start))
+        windows[number].places[rank] = place
+        last[rank] = number
+    return windows
+
+
+def _start(rank: RankProfile) -> int:
+    return rank.start_unix_ns or 0
+
+
+NAMES = 50
+LEAST_SHARED = 0.5
+
+
+def likes_of(ranks: Sequence[RankProfile]) -> list[int]:
+    """Return for each rank the number of its group; a rank joins the first group whose first member is like it."""
+    firsts: list[tuple[tuple[str, ...], frozenset[str]]] = []
+    numbers = []
+    for rank in ranks:
+        gpus, names = tuple(sorted(set(rank.gpus))), _names(rank)
+        for number, (other_gpus, other_names) in enumerate(firsts):
+            if gpus == other_gpus and _shared(names, other_names) >= LEAST_SHARED:
+                numbers.append(number)
+                break
+        else:
+            numbers.append(len(firsts))
+            firsts.append((gpus, names))
+    return numbers
+
+
+def groups_of(likes: Sequence[int]) -> list[list[int]]:
+    """Return the places of the ranks of each group of like ones."""
+    return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
+
+
+def _names(rank: RankProfile) -> frozenset[str]:
+    return frozenset(kernel.name for kernel in [each for each in rank.kernels if not each.communication][:NAMES])
+
+
+def _shared(some: frozenset[str], others: frozenset[str]) -> float:
+    """Return what share of all names both have; 1 where neither has any."""
+    return len(some & others) / len(some | others) if some | others else 1.0
+
 
 LEAST_SHARE = 0.01
 """A collective that takes less of a step says nothing about ranks."""
@@ -25,21 +101,10 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A collective on several ranks.
+    """A collective on R ranks in S steps in which all of them ran it equally often.
 
-    Attributes
-    ----------
-    name : str
-    ranks : list of int
-        Places of the ranks that have it.
-    steps : list of int
-        Numbers of the steps in which all of them ran it equally often.
-    total_ns : ndarray of int64[R, S]
-        Its time by rank and step.
-    bytes : ndarray of int64[S]
-        What a rank sends or gets in a step, the most of a rank; -1 where a trace does not say it.
-    of : CollectiveStepsEntry
-        What it is, as its first rank says it.
+    ``ranks`` are places. ``total_ns`` is int64[R, S]; ``bytes``, int64[S], is the most that a rank sends or gets, -1
+    where unknown.
     """
 
     name: str
@@ -67,6 +132,12 @@ class Waiting:
         ordered = np.sort(self.total_ns, axis=0)
         late: Ints = ordered[len(self.ranks) // 2] - ordered[0]
         return late
+
+    def lead_ns(self, rank: int) -> Ints:
+        """Return how much later than the middle of the others ``ranks[rank]`` came, int64[S]; negative for earlier."""
+        others = np.sort(np.delete(self.total_ns, rank, axis=0), axis=0)
+        lead: Ints = others[(len(self.ranks) - 2) // 2] - self.total_ns[rank]
+        return lead
 
 
 def widest(ranks: Sequence[RankProfile], found: Sequence[Waiting]) -> Waiting | None:
@@ -106,10 +177,42 @@ def _waiting(ranks: Sequence[RankProfile], places: Sequence[int], key: Key) -> W
 
 
 def _by_step(entry: CollectiveStepsEntry) -> dict[int, tuple[int, int, int]]:
-    """Return runs, time and bytes by the step's number."""
     sizes = entry.bytes or [-1] * len(entry.steps)
     return dict(zip(entry.steps, zip(entry.counts, entry.total_ns, sizes, strict=True), strict=True))
 
 
 def _mean_step(rank: RankProfile) -> float:
     return float(np.mean([step.gpu_duration_ns for step in rank.steps])) if rank.steps else 0.0
+
+
+MOST_TRANSFERS = 50
+
+
+def transfers_of(found: Iterable[Waiting]) -> list[TransferEntry]:
+    """Return collectives with their time on the rank that came last; most time first."""
+    return sorted(map(_entry, found), key=lambda each: (-each.transfer_ns - each.wait_ns, each.name, each.group))[
+        :MOST_TRANSFERS
+    ]
+
+
+def _entry(waiting: Waiting) -> TransferEntry:
+    # The rank that comes last has the shortest kernel: it waits for nobody.
+    shortest = waiting.total_ns.min(axis=0)
+    transfer = int(shortest.sum())
+    size = int(waiting.bytes.sum()) if (waiting.bytes >= 0).all() else None
+    rate = size / transfer if size is not None and transfer else None
+    of = waiting.of
+    factor = bus_factor(of.name, of.group_size) if of.group_size else None
+    return TransferEntry(
+        name=of.name,
+        group=of.group,
+        group_size=of.group_size,
+        dtype=of.dtype,
+        ranks=len(waiting.ranks),
+        steps=len(waiting.steps),
+        transfer_ns=transfer,
+        wait_ns=round(float(waiting.wait_ns.sum(axis=1).mean())),
+        bytes=size,
+        algorithm_gb_per_s=None if rate is None else round(rate, 3),
+        bus_gb_per_s=None if rate is None or factor is None else round(rate * factor, 3),
+    )

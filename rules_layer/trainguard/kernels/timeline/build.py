@@ -1,11 +1,13 @@
-"""A trace to its timeline."""
+"""A trace to its timeline, and the timelines of several ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Floats, Ints, Trace
+from trainguard.kernels.document import RankProfile
 from trainguard.kernels.timeline.choice import chosen_rows
 from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort
 from trainguard.kernels.window import Window, find_window
@@ -14,26 +16,16 @@ MOST_ROWS = 100_000
 MOST_LANES = 64
 LEAST_ROWS = 4 * MOST_LANES
 DEEPEST = 24
-"""Rows inside of rows on a thread: those below so many levels are left out."""
 
 OVERLAP_NS = 1_000
 """Rows of traces in whole microseconds overlap by up to that without running at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """What of the trace is not in its timeline, or not row by row.
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the trace that are not in its timeline, or not row by row.
 
-    Attributes
-    ----------
-    outside : int
-        Rows before or after the window.
-    lanes, lane_rows : int
-        Streams and threads with the least time, and their rows.
-    joined, joins : int
-        Rows of the trace that share a rectangle with others, and these rectangles.
-    deep : int
-        Rows below the deepest level.
+    ``outside`` the window; ``lane_rows`` on the ``lanes`` with the least time; ``joined`` into ``joins`` rectangles
+    with others; ``deep`` below the deepest level.
     """
 
     outside: int
@@ -50,25 +42,14 @@ class Timeline:
 
     Attributes
     ----------
-    trace : str
-        The file's name.
-    start_unix_ns : int
-        The window's start since the epoch; less than a real one where the trace's clock has another origin.
-    lead_ns : int
-        So long before the window the timeline begins: with the first launch of what runs in it.
-    window_ns : int
+    start_unix_ns, lead_ns : int
+        The window's start since the epoch, if the clock has that; how long before it the first launch of its work is.
     lanes : list of LaneKey
         GPUs' streams first, then threads.
     rows : RowTable
-        By lane, then by start; times from the window's start. ``lane`` is an index into ``lanes``.
-    level : ndarray of int64
-        How many rows of its lane each is inside of, or runs beside.
-    launch : ndarray of int64
-        For a row of a GPU, the row of its launch; -1 where it is not there.
-    size : ndarray of int64
-        Bytes that were copied or set; -1 where the trace does not say it.
-    names : list of str
-        The trace's names.
+        By lane, an index into ``lanes``, then by start; times from the window's start.
+    level, launch, size : int64[N]
+        How many rows of its lane a row is inside of or beside; the row of its launch; bytes; -1 where unknown.
     detail : list of tuple of int
         Stretches from the window's start in which each row of the trace is a row.
     """
@@ -93,8 +74,8 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
     found = AllRows(trace)
     lead = _lead(trace, window)
     first = window.start - lead
-    stats = _stats(found, first, window.end)
-    kept = _busiest(stats, found.lanes)
+    number, time = _sums(found, first, window.end)
+    kept = _busiest(number, time, found.lanes)
     kept.sort(key=lambda lane: _place_of(found.lanes[lane]))
     new = np.full(len(found.lanes), -1, dtype=np.int64)
     new[kept] = np.arange(len(kept))
@@ -104,7 +85,7 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
             moved = new[rows.lane]
             yield replace(rows, lane=moved).where((rows.end >= first) & (rows.start <= window.end) & (moved >= 0))
 
-    drawn = int(stats.rows[kept].sum())
+    drawn = int(number[kept].sum())
     chosen = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
     table = chosen.rows.where(np.lexsort((-chosen.rows.end, chosen.rows.start, chosen.rows.lane)))
     level = levels(table)
@@ -112,7 +93,7 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
     deep = int(table.count[~shown].sum())
     table, level = table.where(shown), level[shown]
     several = table.count > 1
-    inside = int(stats.rows.sum())
+    inside = int(number.sum())
     return Timeline(
         trace=trace.name,
         start_unix_ns=window.start + trace.base_ns,
@@ -127,7 +108,7 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
         detail=[(start - window.start, end - window.start) for start, end in chosen.detail],
         left_out=LeftOut(
             outside=len(found) - inside,
-            lanes=int((stats.rows > 0).sum()) - len(kept),
+            lanes=int((number > 0).sum()) - len(kept),
             lane_rows=inside - drawn,
             joined=int(table.count[several].sum()),
             joins=int(several.sum()),
@@ -136,30 +117,21 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stats:
-    """Of each lane: how many rows it has in sight, and how long they are together."""
-
-    rows: Ints
-    time: Floats
-
-
-def _stats(found: AllRows, first: int, last: int) -> _Stats:
+def _sums(found: AllRows, first: int, last: int) -> tuple[Ints, Floats]:
     number = np.zeros(len(found.lanes), dtype=np.int64)
     time = np.zeros(len(found.lanes), dtype=np.float64)
     for rows in found.chunks():
         inside = rows.where((rows.end >= first) & (rows.start <= last))
         number += np.bincount(inside.lane, minlength=len(number))
         time += np.bincount(inside.lane, weights=inside.end - inside.start, minlength=len(number))
-    return _Stats(number, time)
+    return number, time
 
 
-def _busiest(stats: _Stats, lanes: list[LaneKey]) -> list[int]:
-    """Return the lanes to draw: of the GPUs' and of the host's each at most half, by time."""
+def _busiest(number: Ints, time: Floats, lanes: list[LaneKey]) -> list[int]:
     kept: list[int] = []
     for side in ("gpu", "host"):
-        used = [lane for lane, key in enumerate(lanes) if key.side == side and stats.rows[lane]]
-        kept += sorted(used, key=lambda lane: -stats.time[lane])[: MOST_LANES // 2]
+        used = [lane for lane, key in enumerate(lanes) if key.side == side and number[lane]]
+        kept += sorted(used, key=lambda lane: -time[lane])[: MOST_LANES // 2]
     return kept
 
 
@@ -203,7 +175,6 @@ def _place_of(key: LaneKey) -> tuple[bool, int, int, int, str]:
 
 
 def _launches(rows: RowTable, window: Window) -> Ints:
-    """Return the place of each GPU row's launch among the rows."""
     found = np.full(len(rows), -1, dtype=np.int64)
     on_gpu = np.flatnonzero((rows.sort <= Sort.MEMSET) & (rows.source >= 0))
     calls = np.flatnonzero((rows.sort == Sort.LAUNCH) & (rows.source >= 0))
@@ -221,3 +192,23 @@ def _sizes(rows: RowTable, trace: Trace) -> Ints:
     copies = np.flatnonzero((rows.sort >= Sort.MEMCPY) & (rows.sort <= Sort.MEMSET) & (rows.source >= 0))
     found[copies] = trace.gpu.size[rows.source[copies]]
     return found
+
+
+MOST_RANKS = 8
+
+
+class DrawnRanks:
+    """Collects the timelines of the first of ``ranks`` ranks, which share the rows that a page may hold."""
+
+    def __init__(self, ranks: int) -> None:
+        self._most_rows = MOST_ROWS // min(max(ranks, 1), MOST_RANKS)
+        self._drawn: list[tuple[RankProfile, Timeline]] = []
+
+    def add(self, profile: RankProfile, trace: Trace) -> None:
+        """Add a rank; those beyond the most that are drawn are left out."""
+        if len(self._drawn) < MOST_RANKS:
+            self._drawn.append((profile, timeline_of(trace, self._most_rows)))
+
+    def in_order(self) -> Sequence[tuple[RankProfile, Timeline]]:
+        """Return the ranks with their timelines, as a document orders them."""
+        return sorted(self._drawn, key=lambda each: (each[0].rank is None, each[0].rank or 0, each[0].trace))

@@ -1,10 +1,11 @@
-"""What a timeline draws: rows of every sort in one table, each on the lane of its stream or thread."""
+"""Rows of every sort in one table, each on the lane of its stream or thread."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
@@ -13,7 +14,7 @@ UNKNOWN_DEVICE = -1
 
 
 class Sort(IntEnum):
-    """What a row is; the first four are those of `Kind`."""
+    """Sorts of rows; the first four are those of `Kind`."""
 
     COMPUTE = Kind.COMPUTE
     COMMUNICATION = Kind.COMMUNICATION
@@ -30,20 +31,8 @@ class Sort(IntEnum):
 LAST_OF_GPU = Sort.GPU_ANNOTATION
 
 
-@dataclass(frozen=True, slots=True)
-class LaneKey:
-    """Which lane it is.
-
-    Attributes
-    ----------
-    side : {"gpu", "host"}
-    device : int
-        The GPU; -1 on the host, and where the trace does not say it.
-    holds : {"work", "waits", "annotations"}
-        What of a stream it holds; threads hold all in one lane.
-    name : str
-        The stream's or thread's name.
-    """
+class LaneKey(msgspec.Struct, frozen=True, array_like=True):
+    """A lane of a stream or thread; ``device`` is -1 on the host, and where the trace does not say it."""
 
     side: Literal["gpu", "host"]
     device: int
@@ -53,22 +42,10 @@ class LaneKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTable:
-    """Rows of a timeline; every array has their length.
+    """N rows of a timeline, int64[N] each; ``start`` and ``end`` are nanoseconds of the trace's clock.
 
-    Attributes
-    ----------
-    start, end : ndarray of int64
-        Nanoseconds of the trace's clock.
-    name : ndarray of int64
-        Index into `Trace.names`; -1 where a row joins several.
-    sort : ndarray of int64
-        `Sort`.
-    lane : ndarray of int64
-        Index into the lanes.
-    source : ndarray of int64
-        Row of ``Trace.gpu`` or ``Trace.launches``, by sort; -1 for other sorts, and where a row joins several.
-    count : ndarray of int64
-        How many rows of the trace it is: over 1 where it joins several.
+    ``name`` is an index into `Trace.names`, ``source`` a row of ``Trace.gpu`` or ``Trace.launches``, by sort; both are
+    -1 where a row joins several, of which ``count`` is the number.
     """
 
     start: Ints
@@ -131,12 +108,7 @@ class Source:
 
 
 class AllRows:
-    """Every row that a timeline may draw, and their lanes; what ran on the GPU comes before its launches.
-
-    Attributes
-    ----------
-    lanes : list of LaneKey
-    """
+    """Every row that a timeline may draw, and their lanes; what ran on the GPU comes before its launches."""
 
     def __init__(self, trace: Trace) -> None:
         numbers: dict[LaneKey, int] = {}
@@ -172,7 +144,6 @@ class AllRows:
 
 
 def _lanes(trace: Trace, names: Numbers, key: LaneKey, numbers: dict[LaneKey, int]) -> Numbers:
-    """Return the lane of each row, and add new ones: ``key`` with the stream's or thread's name."""
     number = np.zeros(len(trace.names), dtype=np.int32)
     for name in np.flatnonzero(np.bincount(names, minlength=1)).tolist() if len(names) else []:
         found = LaneKey(key.side, key.device, key.holds, trace.names[name])

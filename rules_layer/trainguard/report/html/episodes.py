@@ -1,39 +1,25 @@
-"""The episodes of the findings as the page shows them: each with an anchor, its place on the time lines, and words."""
+"""The episodes of the findings as the page shows them."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainguard.finding import EpisodeEntry
-from trainguard.report.document import FindingEntry, Report, RuleEntry
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING, duration, elapsed, money, quantity
-from trainguard.rules.units import listed
-from trainguard.timestamps import epoch_of
+from trainguard.core.finding import EpisodeEntry
+from trainguard.core.timestamps import epoch_of
+from trainguard.core.units import listed
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, duration, elapsed, money, quantity
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.document import FindingEntry, Report
 
 MOST_NAMED = 4
-"""Nodes, and GPUs of different nodes, that are named; what is more is counted."""
 
 _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>\d+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """An episode on the page.
-
-    Attributes
-    ----------
-    anchor : str
-        Id of its row.
-    finding : FindingEntry
-    entry : EpisodeEntry
-    start, until : float
-        Epoch seconds; ``until`` is its end, or of one that goes on how far the job was judged.
-    into : str
-        How long after the job's start it began.
-    lasted, place, measured, cost : str
-        As they are written.
-    """
+    """An episode on the page; ``until``, epoch seconds, is of one that goes on how far the job was judged."""
 
     anchor: str
     finding: FindingEntry

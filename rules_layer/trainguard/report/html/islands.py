@@ -1,16 +1,20 @@
-"""Time lines as the page's script reads them: one JSON document with packed series, safe inside a script element."""
+"""Time lines as the page's script reads them: JSON with packed series, safe inside a script element."""
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from trainguard.kernels.columns import Ints
+from trainguard.render.names import shown_name
+from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.packing import pack_floats, pack_percents
-from trainguard.report.html.thresholds import Threshold
-from trainguard.timeline.device_kinds import DEVICE_KINDS
-from trainguard.timeline.series import (
+from trainguard.report.html.rule_sections import NOT_JUDGING
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS
+from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
     GpuTimeline,
@@ -20,12 +24,73 @@ from trainguard.timeline.series import (
     Timelines,
     Values,
 )
+from trainguard.rules.registry import spec_of
+
+MISSING = 255
+STEPS_A_PERCENT = 2
+
+
+def pack_percents(values: Sequence[float | None]) -> str:
+    """Pack percentages; what lies outside 0 to 100 is drawn on that edge."""
+    found = _floats(values)
+    kept = np.nan_to_num(np.clip(found, 0.0, 100.0), nan=0.0)
+    steps = np.rint(kept * STEPS_A_PERCENT).astype(np.uint8)
+    return _text(np.where(np.isnan(found), np.uint8(MISSING), steps).tobytes())
+
+
+def pack_floats(values: Sequence[float | None]) -> str:
+    """Pack values of any size, to the seven digits of a float32."""
+    limit = float(np.finfo(np.float32).max)
+    return _text(np.clip(_floats(values), -limit, limit).astype("<f4").tobytes())
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([np.nan if each is None else each for each in values], np.float64)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
 
 ISLAND = "timelines-data"
 _IN_PERCENT = frozenset(each.name for each in DEVICE_KINDS if each.is_percent)
 
 # JSON needs none of these outside of strings, and every reader of JSON takes the escapes.
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A line: in which chart, at which percentage, and whose it is; ``short`` names one rule, a fired one first."""
+
+    chart: str
+    value: float
+    label: str
+    short: str
+
+
+def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Threshold]:
+    """Return the thresholds in force of the rules that judge; those of one value in one chart are one line."""
+    entries = {entry.rule: entry for entry in rules if entry.status not in NOT_JUDGING}
+    lines: dict[tuple[str, float], list[tuple[str, str]]] = {}
+    for rule, entry in entries.items():
+        for line in spec_of(rule).chart_lines:
+            value = setting(entry, line.parameter)
+            if value is not None:
+                lines.setdefault((line.chart, value), []).append((rule, line.words))
+    return [Threshold(chart, value, _label(names), _short(names, fired)) for (chart, value), names in lines.items()]
+
+
+def _short(names: Sequence[tuple[str, str]], fired: Sequence[str]) -> str:
+    rule, what = min(names, key=lambda each: each[0] not in fired)
+    return f"{rule} {what}" if what.startswith("p") else rule
+
+
+def _label(names: Sequence[tuple[str, str]]) -> str:
+    by_words: dict[str, list[str]] = {}
+    for rule, what in names:
+        by_words.setdefault(what, []).append(rule)
+    return "; ".join(f"{', '.join(rules)}: {what}" for what, rules in by_words.items())
 
 
 def timelines_island(
@@ -35,17 +100,7 @@ def timelines_island(
     episodes: Sequence[Episode] = (),
     thresholds: Sequence[Threshold] = (),
 ) -> str:
-    """Give the JSON text; it holds no ``<``, so nothing in it can end the element that it stands in.
-
-    Parameters
-    ----------
-    timelines : Timelines
-    started_at : float or None
-        The job's start, epoch seconds, which time is counted from; else the axis's.
-    episodes : sequence of Episode
-        In order of time.
-    thresholds : sequence of Threshold
-    """
+    """Return JSON without ``<``, so that nothing ends its element; time counts from ``started_at``, epoch seconds."""
     rows = {each.node: index for index, each in enumerate(timelines.nodes)}
     document = {
         "axis": timelines.axis,
@@ -61,7 +116,7 @@ def timelines_island(
 
 
 def in_script(document: bytes) -> str:
-    """Return JSON so that nothing in it can end the script element that it stands in."""
+    """Return JSON that cannot end the script element in which it stands."""
     return document.decode().translate(_ESCAPES)
 
 
@@ -100,7 +155,6 @@ def _float_band(band: Band | None) -> dict[str, str] | None:
 
 
 def _parts(band: Band) -> Iterator[tuple[str, Values]]:
-    """Yield the parts that are shown."""
     for part in ("mean", "low", "high"):
         values = getattr(band, part)
         if values is not None:
@@ -126,7 +180,6 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def _episode(episode: Episode, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]) -> dict[str, Any]:
-    """Give an episode with the places of its nodes, and of the GPUs that it names as pairs of both."""
     entry = episode.entry
     held = [rows[node] for node in entry.nodes if node in rows]
     return {
@@ -149,3 +202,46 @@ def _gpu_place(
     row = rows.get(owner)
     names = [] if row is None else [each.gpu for each in nodes[row].gpus]
     return None if row is None or gpu not in names else (row, names.index(gpu))
+
+
+LARGEST = (1 << 53) - 1
+_BITS = 7
+
+
+def pack_counts(values: Ints) -> str:
+    """Pack numbers of 0 or more; smaller ones become 0, larger ones than `LARGEST` become it."""
+    left = np.clip(values, 0, LARGEST)
+    length = np.ones(len(left), dtype=np.int64)
+    for more in range(_BITS, LARGEST.bit_length(), _BITS):
+        length += left >> more > 0
+    ends = np.cumsum(length)
+    packed = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    begins = ends - length
+    for place in range(int(length.max()) if len(length) else 0):
+        has = length > place
+        bits = left[has] >> (_BITS * place) & 0x7F
+        packed[begins[has] + place] = bits | np.where(length[has] > place + 1, 0x80, 0)
+    return base64.b64encode(packed.tobytes()).decode("ascii")
+
+
+def pack_signed(values: Ints) -> str:
+    """Pack numbers of any sign: 0, -1, 1, -2 as 0, 1, 2, 3."""
+    kept = np.clip(values, -(LARGEST >> 1), LARGEST >> 1)
+    return pack_counts(np.where(kept < 0, -2 * kept - 1, 2 * kept))
+
+
+def pack_steps(values: Ints) -> str:
+    """Pack numbers as what each is more than the one before."""
+    return pack_signed(np.diff(values, prepend=0))
+
+
+def unpack_counts(text: str) -> list[int]:
+    """Read what pack_counts wrote."""
+    found, value, shift = [], 0, 0
+    for byte in base64.b64decode(text):
+        value |= (byte & 0x7F) << shift
+        shift += _BITS
+        if byte < 0x80:
+            found.append(value)
+            value = shift = 0
+    return found

@@ -1,30 +1,23 @@
 """A page in one file: templates, one style, at most one script, and a policy that lets nothing else run or load.
 
-A page of its own is a template that extends ``base.html.j2`` and fills its blocks:
-
-* ``title``: the text of the window's title;
-* ``header``: what stands above all, in the landmark of that name;
-* ``contents``: links to the page's sections, ``<li><a href="#…">…</a></li>`` each; may be left out;
-* ``main``: the sections, each with an ``h2``;
-* ``footer``: what stands below all.
-
-``render_page("fleet.html.j2", jobs=…)`` then gives the page. The macros of ``blocks.html.j2`` write the tables and
-charts of `trainguard.report.html.blocks`. Everything that a template writes is escaped, and characters that are not
-seen are replaced; only Markup is written as it is. No element may have a ``style`` or an event handler as an
-attribute: the policy refuses both.
+A page's template extends ``base.html.j2``. All that it writes is escaped, but Markup. The policy refuses ``style`` and
+event handlers as attributes.
 """
 
 import base64
 import functools
 import hashlib
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from trainguard.report.html import numbers
-from trainguard.report.html.names import shown_name
+from trainguard.render import numbers
+from trainguard.render.names import shown_name
+from trainguard.render.plots import svg
 
 LONGEST_SENTENCE = 1_200
 STYLES = ("tokens.css", "page.css", "picture.css", "tables.css", "rules.css", "plots.css", "print.css")
@@ -38,6 +31,15 @@ _ASSETS = _HERE.parent / "assets"
 _WRITTEN = ("count", "duration", "moment", "money", "number", "percent", "quantity", "seconds", "share")
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A number to be seen first, what it is, and a few words more."""
+
+    title: str
+    value: str
+    note: str
+
+
 class UnsafeCodeError(ValueError):
     """Code that would end the element which it is to stand in."""
 
@@ -48,23 +50,10 @@ class UnsafeCodeError(ValueError):
 
 
 def render_page(template: str, *, styles: str = "", script: str = "", **context: object) -> str:
-    """Render a template that extends ``base.html.j2``.
+    """Render a template below ``templates/`` that extends ``base.html.j2``.
 
-    Parameters
-    ----------
-    template : str
-        Its file name below ``templates/``.
-    styles : str
-        CSS that the page needs beside the common one.
-    script : str
-        The page's only script; it runs when all of the page has been read.
-    **context
-        What the template shows.
-
-    Raises
-    ------
-    UnsafeCodeError
-        When ``styles`` or ``script`` hold what ends their element.
+    ``script`` runs when all of the page has been read. Raises UnsafeCodeError when ``styles`` or ``script`` hold what
+    ends their element.
     """
     style = _inline("style", page_style() + styles)
     code = _inline("script", script) if script else Markup("")
@@ -87,10 +76,12 @@ def environment() -> Environment:
     made.filters.update(
         {name: getattr(numbers, name) for name in _WRITTEN},
         name=shown_name,
+        at=svg.at,
         breakable=breakable,
+        coordinate=svg.number,
         prose=prose,
         sentence=sentence,
-        told=told,
+        with_times=with_times,
     )
     return made
 
@@ -120,11 +111,8 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if first.isascii() and first.isalpha() and first.islower() else text
 
 
-def told(text: str) -> Markup:
-    """Write a sentence so that the script can tell its times in another zone; a percent sign stays at its number.
-
-    Times are those that reports write: ``2026-07-14 10:35 to 10:52 UTC``.
-    """
+def with_times(text: str) -> Markup:
+    """Write a sentence such as ``2026-07-14 10:35 to 10:52 UTC``, whose times the script can show in another zone."""
     shown = shown_name(text, LONGEST_SENTENCE).replace(" %", "\N{NO-BREAK SPACE}%")
     parts, done = [], 0
     for found in _TIMES.finditer(shown):
@@ -134,7 +122,6 @@ def told(text: str) -> Markup:
 
 
 def _times(found: re.Match[str]) -> Markup:
-    """Write a time, or a time and the one up to which it goes; the zone once."""
     since = Markup("")
     if found["since"]:
         since = Markup('<time datetime="{0}T{1}Z" data-form="minute">{0} {1}</time> to ').format(
@@ -148,7 +135,6 @@ def _times(found: re.Match[str]) -> Markup:
 
 
 def _finalize(value: object) -> object:
-    """Prepare what a template writes: None as a dash, text made fit to be seen, finished markup as it is."""
     if value is None:
         return numbers.NOTHING
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -173,3 +159,18 @@ def _policy(style: str, script: str) -> str:
 
 def _hash(code: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+
+
+_SCRIPT_ASSETS = Path(__file__).parent.parent / "assets"
+_OF_EVERY_PAGE = ("page/zone.js", "page/copy.js", "page/curves.js")
+
+
+def joined_script(files: Iterable[str] = ()) -> str:
+    """Give the common files and then ``files``, so that no name of theirs is global."""
+    code = "\n".join(read_asset(each) for each in (*_OF_EVERY_PAGE, *files))
+    return f'(() => {{\n"use strict";\n{code}\n}})();\n'
+
+
+def read_asset(file: str) -> str:
+    """Read a file below ``assets/``."""
+    return (_SCRIPT_ASSETS / file).read_text(encoding="utf-8")

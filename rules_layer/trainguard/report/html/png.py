@@ -15,23 +15,18 @@ _PALETTE_COLOURS = 3
 _LEVEL = 9
 
 
-def png_url(pixels: Pixels, palette: Palette) -> str:
+def png_url(pixels: Pixels, colours: Palette) -> str:
     """Return a ``data:`` URL of a picture.
 
-    Parameters
-    ----------
-    pixels : uint8[rows, columns]
-        Places in the palette; what is no place there is transparent.
-    palette : sequence of (int, int, int)
-        Red, green and blue, at most 255 colours.
+    ``pixels``, uint8[rows, columns], are places in at most 255 ``colours``; what is no place there is transparent.
     """
     rows, columns = pixels.shape
-    clear = len(palette)
+    clear = len(colours)
     held = np.minimum(pixels, clear).astype(np.uint8)
     lines = np.concatenate([np.zeros((rows, 1), np.uint8), held], axis=1)
     chunks = (
         (b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, _PALETTE_COLOURS, 0, 0, 0)),
-        (b"PLTE", bytes([*(channel for colour in palette for channel in colour), 0, 0, 0])),
+        (b"PLTE", bytes([*(channel for colour in colours for channel in colour), 0, 0, 0])),
         (b"tRNS", bytes([255] * clear + [0])),
         (b"IDAT", zlib.compress(lines.tobytes(), _LEVEL)),
         (b"IEND", b""),
@@ -42,3 +37,10 @@ def png_url(pixels: Pixels, palette: Palette) -> str:
 
 def _chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def palette(stops: Palette, shades: int) -> Palette:
+    """Return so many colours from the first stop to the last, each channel straight between two of them."""
+    places = np.linspace(0.0, len(stops) - 1.0, shades)
+    channels = [np.interp(places, range(len(stops)), [stop[channel] for stop in stops]) for channel in range(3)]
+    return [(round(red), round(green), round(blue)) for red, green, blue in zip(*channels, strict=True)]

@@ -1,49 +1,192 @@
 """``report.html`` of a report."""
 
-from trainguard.report.document import Report
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from trainguard.core.timestamps import epoch_of
+from trainguard.core.units import faults_counted, show_share
+from trainguard.engine.streams.session import HARMLESS_COUNTERS
+from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
+from trainguard.ledger.document import LedgerEntry
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, count, duration, money, share
+from trainguard.render.plots.strips import parts_of_whole
+from trainguard.report.document import JobSummary, NodeCoverage, Report, Span
+from trainguard.report.html.comparison import comparison_panels
 from trainguard.report.html.episodes import all_of, episodes_of
+from trainguard.report.html.islands import thresholds_of
 from trainguard.report.html.kernels.section import kernel_sections
-from trainguard.report.html.ledger import ledger_view
-from trainguard.report.html.overview import overview_of
-from trainguard.report.html.page import render_page
+from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.picture import picture_of
-from trainguard.report.html.scripts import joined_script
-from trainguard.report.html.sections.build import sections_of
-from trainguard.report.html.thresholds import thresholds_of
+from trainguard.report.html.rule_sections import Badge, ShownRule, shown_rules
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
-from trainguard.report.html.training.sections import training_sections
-from trainguard.report.html.training.style import training_style
-from trainguard.timestamps import epoch_of
+from trainguard.report.html.training.sections import LOSS_ANCHOR, training_sections
+
+LEVELS: Mapping[str, tuple[str, str]] = {
+    "healthy": ("Healthy", "ok"),
+    "attention": ("Needs attention", "warn"),
+    "unhealthy": ("Unhealthy", "bad"),
+    "unknown": ("Not known yet", "idle"),
+}
+
+PHASES = (
+    ("initialization", "initialization", "s2"),
+    ("training_loop", "training loop", "s1"),
+    ("finalization", "finalization", "s3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the top of the page shows."""
+
+    level: Badge
+    figures: Sequence[KeyFigure]
+    phases: Markup | None
+    spans: Sequence[tuple[str, Span]]
+    rules: Sequence[ShownRule]
+    coverage: Sequence[NodeCoverage]
+
+    @property
+    def counts(self) -> str:
+        """How many rules there are of each status, in a sentence."""
+        held = Counter(line.status.word for line in self.rules)
+        parts = ", ".join(f"{amount} {word}" for word, amount in held.most_common())
+        return f"{len(self.rules)} rules: {parts}."
+
+    def anchor_of(self, rule: str) -> str | None:
+        """Return where a rule is on the page, None for one that is not."""
+        return next((line.anchor for line in self.rules if line.entry.rule == rule), None)
+
+
+COVERAGE_AT_MOST = 600
+_GAPS = "gaps"
+
+
+def overview_of(report: Report, rules: Sequence[ShownRule]) -> Overview:
+    """Prepare the top of the page."""
+    return Overview(
+        level=_level(report),
+        figures=_figures(report),
+        phases=_phase_bar(report.job),
+        spans=[(title, span) for field, title, _ in PHASES if (span := getattr(report.job, field)) is not None],
+        rules=rules,
+        coverage=_ordered(report.coverage)[:COVERAGE_AT_MOST],
+    )
+
+
+def _level(report: Report) -> Badge:
+    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
+    return Badge(word.removesuffix(" yet") if report.final else word, tone)
+
+
+def _figures(report: Report) -> list[KeyFigure]:
+    verdict, job, cost = report.verdict, report.job, report.cost
+    paid = cost.note if cost.spent is None else "of all nodes"
+    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), paid)]
+    lost = money(verdict.lost, cost.currency)
+    wasted = "of the paid time" if verdict.lost is None else f"{lost} of the paid time"
+    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), wasted))
+    nodes = "" if job.instance_count is None else f"{count(job.instance_count)} \N{MULTIPLICATION SIGN} "
+    if job.gpus or report.training is None:
+        kind = f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}"
+        figures.append(KeyFigure("GPUs", count(job.gpus), kind))
+    else:
+        figures.append(KeyFigure("Saved steps", count(report.training.steps), "of the training"))
+    judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
+    figures.append(KeyFigure("Duration", duration(job.duration_s), judged))
+    return [each for each in figures if each.value != NOTHING or each.title.startswith("Cost")]
+
+
+def _phase_bar(job: JobSummary) -> Markup | None:
+    spans = [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
+    total = sum(span.duration_s for _, span, _ in spans)
+    if not total:
+        return None
+    parts = [(title, span.duration_s / total, tone) for title, span, tone in spans]
+    alt = ", ".join(f"{title} {duration(span.duration_s)}" for title, span, _ in spans)
+    return parts_of_whole(parts, alt=f"The job's time: {alt}")
+
+
+def _ordered(coverage: Sequence[NodeCoverage]) -> list[NodeCoverage]:
+    return sorted(
+        coverage, key=lambda entry: (entry.last_fault is None, entry.share if entry.share is not None else 1.0)
+    )
+
+
+def unused(entry: NodeCoverage) -> str:
+    """Say what of a stream was not used, the most frequent fault first."""
+    faults = {name: held for name, held in entry.counters.items() if held and name not in {_GAPS, *HARMLESS_COUNTERS}}
+    ranked = sorted(faults.items(), key=lambda item: -item[1])
+    return ", ".join(shown_name(faults_counted(held, name)) for name, held in ranked) or "none"
+
+
+LEAST_SHARE = 0.0005
+
+TONES = {
+    Bucket.COMPUTE: "s1",
+    Bucket.HOST: "s2",
+    Bucket.DATA: "s3",
+    Bucket.COMMUNICATION: "s4",
+    Bucket.PEERS: "s4",
+    Bucket.CHECKPOINT: "s5",
+    Bucket.EVALUATION: "s5",
+    Bucket.START_UP: "s6",
+    Bucket.TAIL: "s6",
+    Bucket.RESTART: "s6",
+    Bucket.IDLE: "s7",
+    Bucket.HANG: "s7",
+    Bucket.BROKEN: "s7",
+}
+"""Other buckets share one colour."""
+
+
+def drawn(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """Return the buckets that are large enough to be seen."""
+    return [entry for entry in ledger if entry.share >= LEAST_SHARE]
+
+
+def ledger_bar(ledger: Sequence[LedgerEntry], what: str) -> Markup:
+    """Draw a ledger as one bar; ``what`` is whose time it is."""
+    parts = [(BUCKET_WORDS[entry.bucket], entry.share, TONES.get(entry.bucket, "")) for entry in drawn(ledger)]
+    alt = ", ".join(f"{title} {show_share(share)}" for title, share, _ in parts)
+    return parts_of_whole(parts, alt=f"{what}: {alt}")
 
 
 def render_report(report: Report) -> str:
-    """Return the page of a report: one file that needs nothing else, and no script to be read.
-
-    Parameters
-    ----------
-    report : Report
-        Its texts may hold anything; they are shown, not run.
-    """
-    sections = sections_of(report)
+    """Return the page of a report; its texts may hold anything, they are shown, not run."""
+    rules = shown_rules(report)
     episodes = episodes_of(report)
     timelines = report_timelines(report)
     kernels = [] if report.kernels is None else kernel_sections(report.kernels)
-    styles = ("" if timelines is None else timelines.styles) + (
-        "" if report.training is None and not kernels else training_style()
-    )
+    training = [] if report.training is None else training_sections(report.training)
+    # The loss is seen first where training is what fails, and where nothing else shows the job's course.
+    is_first = timelines is None or (report.training is not None and bool(report.training.fires))
+    loss = [each for each in training if is_first and each.anchor == LOSS_ANCHOR]
+    of_panels = training or kernels or report.comparison is not None
+    styles = ("" if timelines is None else timelines.styles) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
         script=joined_script() if timelines is None else timelines.scripts,
         report=report,
-        overview=overview_of(report, sections),
+        overview=overview_of(report, rules),
         picture=picture_of(report, episodes),
-        ledger=ledger_view(report),
+        ledger=drawn(report.ledger),
+        ledger_bar=ledger_bar,
+        tones=TONES,
+        bucket_words=BUCKET_WORDS,
+        unused=unused,
         episodes=episodes,
-        sections=sections,
+        sections=[each for each in rules if each.has_section],
         timelines=timelines,
         kernels=kernels,
-        training=[] if report.training is None else training_sections(report.training),
+        comparison=comparison_panels(report),
+        loss=loss,
+        training=[each for each in training if each not in loss],
     )
 
 

@@ -1,23 +1,88 @@
-"""The section of time lines: what its template, the page's script and the page's style need.
-
-``templates/timelines.html.j2`` is included with a TimelinesContext under the name ``timelines``; it writes the data
-islands itself. ``scripts`` and ``styles`` belong into the page's one script, at the end of its body, and its one style.
-"""
+"""The section of time lines: what its template, the page's script and the page's style need."""
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from trainguard.render.blocks import Column, Table
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, duration, percent, rate
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.islands import ISLAND, timelines_island
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import duration
-from trainguard.report.html.scripts import joined_script, read_asset
-from trainguard.report.html.thresholds import Threshold
-from trainguard.report.html.timeline_text import Numbers, fallback_path, node_numbers
-from trainguard.timeline.device_kinds import KIND_LIMITS
-from trainguard.timeline.series import NodeTimeline, Phase, TimeAxis, TimelineDetail, Timelines
+from trainguard.report.html.islands import ISLAND, Threshold, timelines_island
+from trainguard.report.html.page import joined_script, read_asset
+from trainguard.report.timeline.device_kinds import KIND_LIMITS
+from trainguard.report.timeline.series import Band, NodeTimeline, Phase, TimeAxis, TimelineDetail, Timelines, Values
+
+FALLBACK_WIDTH = 1_000
+FALLBACK_HEIGHT = 100
+FALLBACK_POINTS = 250
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that a node's time lines tell: its column's title, its parts, and how a value is written."""
+
+    title: str
+    bands: Callable[[NodeTimeline], Sequence[Band | None]]
+    show: Callable[[float], str] = percent
+
+
+QUANTITIES = (
+    Quantity("GPU utilization", lambda node: [each.utilization for each in node.gpus]),
+    Quantity("GPU memory activity", lambda node: [each.memory for each in node.gpus]),
+    Quantity("CPU", lambda node: [node.cpu]),
+    Quantity("I/O wait", lambda node: [node.io_wait]),
+    Quantity("Host memory", lambda node: [node.host_memory]),
+    Quantity("Network", lambda node: [node.network], rate),
+)
+
+
+def node_numbers(timelines: Timelines) -> Table:
+    """Sum every node up in a row; a quantity that no node has is left out."""
+    found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each.bands(node))]
+    rows = [[shown_name(node.node), *(_cell(each, each.bands(node)) for each in found)] for node in timelines.nodes]
+    columns = [Column("Node"), *(Column(each.title) for each in found)]
+    return Table("Lowest / mean / highest over the whole job", columns, rows if found else [])
+
+
+def _cell(quantity: Quantity, bands: Sequence[Band | None]) -> str:
+    kept = [each for each in bands if each is not None]
+    means = _present([each.mean for each in kept])
+    if not means.size:
+        return NOTHING
+    values = _present([part for each in kept for part in (each.mean, each.low, each.high) if part is not None])
+    return " / ".join(quantity.show(float(each)) for each in (values.min(), means.mean(), values.max()))
+
+
+def _present(series: Sequence[Values]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([each for values in series for each in values if each is not None], np.float64)
+
+
+def fallback_path(nodes: Sequence[NodeTimeline]) -> str:
+    """Draw the mean utilization of all GPUs as the ``d`` of an SVG path, in a box of 1000 by 100."""
+    series = [gpu.utilization.mean for node in nodes for gpu in node.gpus]
+    if not series or not series[0]:
+        return ""
+    values = np.array([[np.nan if each is None else each for each in row] for row in series], np.float64)
+    present = ~np.isnan(values)
+    counts, sums = present.sum(axis=0), np.where(present, values, 0.0).sum(axis=0)
+    edges = np.unique(np.linspace(0, counts.size, FALLBACK_POINTS, endpoint=False).astype(np.int64))
+    counts, sums = np.add.reduceat(counts, edges), np.add.reduceat(sums, edges)
+    return _path([None if not count else total / count for count, total in zip(counts, sums, strict=True)])
+
+
+def _path(values: Values) -> str:
+    parts, drawing = [], False
+    for index, value in enumerate(values):
+        if value is not None:
+            x, y = FALLBACK_WIDTH * (index + 0.5) / len(values), FALLBACK_HEIGHT - value
+            parts.append(f"{'L' if drawing else 'M'}{x:.1f} {y:.1f}")
+        drawing = value is not None
+    return "".join(parts)
+
 
 _SCRIPTS = (
     "data.js",
@@ -49,10 +114,7 @@ _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that the script draws: its name there, its title and unit, and whether its legend has two rows.
-
-    ``thresholds`` are the lines that it has.
-    """
+    """A chart that the script draws; ``thresholds`` are the lines that it has."""
 
     kind: str
     title: str
@@ -63,28 +125,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class TimelinesContext:
-    """What the page is made of.
+    """The code, data and charts of the section of time lines.
 
-    Attributes
-    ----------
-    scripts, styles : str
-        The whole code, uPlot's included; neither holds anything that ends its element.
-    data : Mapping
-        JSON text by the id of its data island; it may stand in a script element as it is.
-    charts : tuple of Chart
-        Those of which there is something to show, in order; ``device_charts`` are those of further series.
-    nodes : tuple of str
-        Names as shown; their places are the values of the node selector.
-    gpus : int
-        How many rows the heat map has; ``heat_height`` is the class of its height.
-    resolution : tuple of str
-        Sentences on how long a bucket is, of the whole job and where a shorter one is held.
-    phases : tuple of str
-        The kinds of phases that there are, in order of time.
-    rules : tuple of str
-        The rules that have episodes: each has a lane.
-    fallback : str
-        Path of the mean utilization over all GPUs, empty where there are none.
+    ``data`` is JSON text by data island, ``gpus`` the rows of the heat map, and ``heat_height`` the class of its
+    height. ``fallback`` is empty without GPUs. ``scripts`` and ``styles`` hold nothing that ends their element.
     """
 
     scripts: str
@@ -98,7 +142,7 @@ class TimelinesContext:
     resolution: tuple[str, ...]
     phases: tuple[str, ...]
     rules: tuple[str, ...]
-    numbers: Numbers
+    numbers: Table
     left_out: tuple[str, ...]
     fallback: str
 
@@ -124,7 +168,6 @@ DEVICE_CHARTS = (
     Chart("nvlink", "NVLink, both directions", "bytes per second"),
     Chart("pcie", "PCIe, both directions", "bytes per second"),
 )
-"""Of further series; they stand below the others, folded, and are drawn when they are opened."""
 
 
 def timelines_context(
@@ -134,10 +177,7 @@ def timelines_context(
     episodes: Sequence[Episode] = (),
     thresholds: Sequence[Threshold] = (),
 ) -> TimelinesContext:
-    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column.
-
-    Parameters are those of `timelines_island`.
-    """
+    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column."""
     gpus = sum(len(each.gpus) for each in timelines.nodes)
     return TimelinesContext(
         scripts=timelines_script(),
@@ -161,8 +201,13 @@ def timelines_context(
 
 @functools.cache
 def timelines_script() -> str:
-    """Give uPlot, then the page's own files and the section's in one function, so that no name of theirs is global."""
-    return f"{read_asset('uplot/uPlot.iife.min.js')}\n{joined_script(f'timelines/{each}' for each in _SCRIPTS)}"
+    """Give uPlot, then the page's own files and the section's in one function, so that no name of theirs is global.
+
+    uPlot reads ``navigator.language`` as it loads; ``en-US@posix`` (``LANG=C``) is no language tag, and it would throw.
+    """
+    plot = read_asset("uplot/uPlot.iife.min.js")
+    own = joined_script(f"timelines/{each}" for each in _SCRIPTS)
+    return f'const uPlot = ((navigator) => {{\n{plot}\nreturn uPlot;\n}})({{ language: "en-US" }});\n{own}'
 
 
 @functools.cache
@@ -188,7 +233,6 @@ def _has_band(kind: str, node: NodeTimeline) -> bool:
 
 
 def _prepared(chart: Chart, timelines: Timelines, thresholds: Sequence[Threshold]) -> Chart:
-    """Give a chart its thresholds, and reserve the legend's room for the view of the job and of each node."""
     if chart.kind in _DEVICE_KINDS:
         own = max(sum(each.kind == chart.kind for each in node.devices) for node in timelines.nodes)
     elif chart.kind in ("utilization", "memory"):
@@ -202,7 +246,6 @@ def _prepared(chart: Chart, timelines: Timelines, thresholds: Sequence[Threshold
 
 
 def _resolution(timelines: Timelines) -> Iterator[str]:
-    """Say how long a bucket is, and of which time the page holds shorter ones."""
     axis, detail = timelines.axis, timelines.detail
     yield f"A value covers {axis.bucket_s:g} s over the whole job."
     if not detail:

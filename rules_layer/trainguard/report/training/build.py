@@ -1,13 +1,52 @@
 """A digest as the part of the report on training."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from trainguard.core.errors import RuleFailedError
+from trainguard.core.units import counted, listed
+from trainguard.engine.training.keys import TRAINING
+from trainguard.engine.training.stream import step_rules
+from trainguard.engine.training.streams import AnyStepStream, TrainingStreams
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport
-from trainguard.report.training.fires import RuleFires
 from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
 from trainguard.report.training.scores import evaluation
-from trainguard.rules.units import counted, listed
+from trainguard.rules.training.step_rule import Check, StepState
+
+
+class RuleFires(NamedTuple):
+    """The first check of a rule that fired, what it says, and the steps at which it began to fire, in their order."""
+
+    first: Check
+    reason: str
+    episodes: tuple[int, ...]
+
+
+def rule_fires(judged: EvaluatedJob) -> dict[str, RuleFires]:
+    """Return by rule where it fired, on debug-output and on files of scalars; none of rules that did not."""
+    family = judged.streams.families.get(TRAINING)
+    if not isinstance(family, TrainingStreams):
+        return {}
+    found = {}
+    for rule in step_rules(judged.plan):
+        states = [_state(stream, rule.name) for stream in family.of_steps.values()]
+        fired = [(each.first, each.onsets) for each in states if each is not None and each.first is not None]
+        if fired:
+            first = min((check for check, _ in fired), key=lambda check: check.step)
+            begins = {step for check, steps in fired for step in (check.step, *steps)}
+            found[rule.name] = RuleFires(first, rule.said(first), tuple(sorted(begins)))
+    return found
+
+
+def _state(stream: AnyStepStream, rule: str) -> StepState | None:
+    """Return None of a rule that failed, or is judged by the clock: StalledTrainingRule."""
+    try:
+        return stream.state_of(rule)
+    except (KeyError, RuleFailedError):
+        return None
+
 
 _NAMED = 3
 _MAPS = {
@@ -18,15 +57,7 @@ _MAPS = {
 
 
 def training_report(digest: TrainingDigest, fires: Mapping[str, RuleFires]) -> TrainingReport:
-    """Return what a report shows of a run's training.
-
-    Parameters
-    ----------
-    digest : TrainingDigest
-        Of all steps.
-    fires : mapping of str to RuleFires
-        By name of a rule that fired.
-    """
+    """Return what a report shows of a run's training; ``fires`` is by name of a rule that fired."""
     matrix = digest.predictions.confusion
     return TrainingReport(
         steps=digest.steps,

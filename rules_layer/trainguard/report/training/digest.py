@@ -4,18 +4,16 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from trainguard.errors import TelemetryFormatError
-from trainguard.report.training.budget import ReadBudget
-from trainguard.report.training.heat_map import LONGEST_NAME, leave_out
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.report.training.heat_map import LONGEST_NAME, ReadBudget, leave_out
 from trainguard.report.training.layers import Layers
-from trainguard.report.training.objective import Objective
-from trainguard.report.training.predictions import DEFAULT_NAMES, Predictions
+from trainguard.report.training.predictions import DEFAULT_NAMES, Objective, Predictions
 from trainguard.report.training.series import Kind, Series
 from trainguard.report.training.xgboost import Model, has_importance, is_of_xgboost
-from trainguard.rules.training.folds import mean
-from trainguard.rules.training.losses import XGBOOST_METRIC
+from trainguard.rules.training.readings import mean
+from trainguard.rules.training.run_series import XGBOOST_METRIC
 from trainguard.rules.training.selection import LOSSES
-from trainguard.tensors.step_view import Mode, StepView
 
 METRICS = ("metrics", "scalars", "sm_metrics")
 MOST_SERIES = 24
@@ -26,29 +24,8 @@ _PLAIN_OBJECTIVE = Objective(None)
 class TrainingDigest(msgspec.Struct, kw_only=True):
     """What is kept of a run.
 
-    Attributes
-    ----------
-    steps : int
-        Complete steps that were folded.
-    first_step, last_step : int or None
-    first_at, last_at : float or None
-        When the first and the last of them were saved, epoch seconds.
-    modes : dict of str to int
-        How many of them are of each mode.
-    series : list of Series
-        Losses and metrics.
-    series_left_out : list of str
-        The first hundred of those for which there was no room.
-    layers : Layers
-    predictions : Predictions
-    model : Model or None
-        Of a run of XGBoost.
-    budget : ReadBudget
-        What may still be read of the run.
-    unread : int
-        Steps whose index could not be read.
-    unread_why : str or None
-        Why the last one could not.
+    Steps are complete ones of all modes, times epoch seconds. ``series_left_out`` holds the first hundred names;
+    ``unread`` counts steps without a readable index.
     """
 
     format: int = _FORMAT
@@ -76,13 +53,8 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
 class Digester:
     """Folds steps into a digest, which may be one that an earlier call has begun.
 
-    Parameters
-    ----------
-    digest : TrainingDigest or None
-    wanted : collection of str
-        Tensors that are to be shown where there is not room for all: those that rules have named.
-    confusion : mapping of str to str
-        Parameters of Confusion that name labels and predictions; those that are not given are the documented ones.
+    ``wanted`` are tensors to show first where there is no room for all. ``confusion`` names labels and predictions as
+    parameters of Confusion do.
     """
 
     def __init__(
@@ -168,10 +140,7 @@ class Digester:
 
 
 def joined(tensors: TrainingDigest, scalars: TrainingDigest) -> TrainingDigest:
-    """Return a digest of debug-output with the losses and metrics that files of scalars have beside it.
-
-    A series whose name and mode debug-output has too is named as of a file.
-    """
+    """Return a digest of debug-output with the losses and metrics that files of scalars have beside it."""
     if not scalars.steps:
         return tensors
     if not tensors.steps:
@@ -204,11 +173,6 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return max((each for each in (one, other) if each is not None), default=None)
-
-
-def encode_digest(digest: TrainingDigest) -> bytes:
-    """Return a digest as JSON."""
-    return msgspec.json.encode(digest)
 
 
 def decode_digest(body: bytes, name: str) -> TrainingDigest:

@@ -1,20 +1,22 @@
 """One number a row and step, in bounded rows and columns: a map of layers over steps."""
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, TypeVar
 
 import msgspec
 
+from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.training.step_rule import USELESS
+
 MOST_ROWS = 60
 MOST_COLUMNS = 120
-"""An even number, so that all columns have a neighbour to be joined with."""
+"""Even, so that all columns have a neighbour to be joined with."""
 
 MOST_NAMED = 100
-"""Names of what was left out; further ones are passed over."""
+"""Further names of what was left out are passed over."""
 
 LONGEST_NAME = 300
-"""Tensors with longer names are left out."""
 
 Keeps = Literal["largest", "newest"]
 
@@ -74,10 +76,7 @@ class HeatMap(msgspec.Struct, kw_only=True):
             values.append(None)
 
     def rows_of(self, names: Sequence[str], wanted: Collection[str] = ()) -> list[str]:
-        """Return which of a step's tensors are shown, and give room to new ones as long as there is some.
-
-        Of more than there is room for, those in ``wanted`` and an even choice of the others are taken.
-        """
+        """Return which of a step's tensors are shown; ``wanted`` ones first, then an even choice of the others."""
         known = set(self.rows)
         new = [name for name in names if name not in known]
         fitting = [name for name in new if len(name) <= LONGEST_NAME]
@@ -105,7 +104,6 @@ class HeatMap(msgspec.Struct, kw_only=True):
         return next((value for value in reversed(values) if value is not None), None)
 
     def _halve(self) -> None:
-        """Join each column with the next one."""
         for row, values in enumerate(self.values):
             self.values[row] = [self._joined(values[place], values[place + 1]) for place in range(0, len(values), 2)]
         del self.steps[1::2]
@@ -125,7 +123,6 @@ def leave_out(names: list[str], name: str) -> None:
 
 
 def _chosen(names: Sequence[str], room: int, wanted: Collection[str]) -> Sequence[str]:
-    """Return at most ``room`` names: wanted ones first, then an even choice of the others."""
     if len(names) <= room:
         return names
     first = [name for name in names if name in wanted][: max(room, 0)]
@@ -134,3 +131,73 @@ def _chosen(names: Sequence[str], room: int, wanted: Collection[str]) -> Sequenc
     if left <= 0:
         return first
     return [*first, *(others[place * len(others) // left] for place in range(min(left, len(others))))]
+
+
+MOST_BYTES = 1 << 30
+MOST_SCALARS = 50_000
+"""Numbers that are read one by one; after them a series reads as many as it shows."""
+
+SHARE_OF_STEP = 32
+"""The part of what is left that one step may take: later ones shall have some."""
+
+_ENTRY_BYTES = 4
+LONGEST_WHY = 300
+
+T = TypeVar("T")
+
+
+class ReadBudget(msgspec.Struct, kw_only=True):
+    """What may still be read: bytes of tensors' entries, at four each, and scalars."""
+
+    bytes_left: int = MOST_BYTES
+    scalars_left: int = MOST_SCALARS
+    refused: int = 0
+    failed: int = 0
+    failed_why: str | None = None
+
+    def scalar(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
+        """Fold a loss or a metric; None where it cannot be used."""
+        self.scalars_left = max(self.scalars_left - 1, 0)
+        return self.tried(fold, step, name)
+
+    def tensor(
+        self, fold: Callable[[StepView, str], T], step: StepView, name: str, allowance: "Allowance", *, times: int = 1
+    ) -> T | None:
+        """Fold a tensor whose entries are read ``times`` times; None where it is too large or cannot be used."""
+        size = self.tried(_entries, step, name)
+        if size is None:
+            return None
+        size *= _ENTRY_BYTES * times
+        if size > allowance.bytes_left:
+            self.refused += 1
+            return None
+        allowance.bytes_left -= size
+        self.bytes_left -= size
+        return self.tried(fold, step, name)
+
+    def of_step(self) -> "Allowance":
+        """Return what one step may take."""
+        return Allowance(self.bytes_left // SHARE_OF_STEP)
+
+    def tried(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
+        """Fold a tensor, whatever it takes; where it cannot be used, count it and return None."""
+        try:
+            return fold(step, name)
+        except USELESS as fault:
+            self.failed += 1
+            self.failed_why = str(fault)[:LONGEST_WHY]
+            return None
+
+
+def _entries(step: StepView, name: str) -> int:
+    shape = step.shape(name)
+    return 0 if shape is None or not step.has_value(name) else math.prod(shape)
+
+
+class Allowance:
+    """How many bytes may still be read of a step."""
+
+    __slots__ = ("bytes_left",)
+
+    def __init__(self, bytes_left: int) -> None:
+        self.bytes_left = bytes_left

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from trainguard.report.training.budget import ReadBudget
-from trainguard.report.training.heat_map import HeatMap
+from trainguard.formats.tensors.name_patterns import NamePatternError
+from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.report.training.heat_map import HeatMap, ReadBudget
+from trainguard.rules.training.activations import SaturatedActivationParameters
 from trainguard.rules.training.compare import change_of
-from trainguard.rules.training.folds import abs_mean, float64, numbers
-from trainguard.rules.training.saturated_activation import SaturatedActivationParameters
+from trainguard.rules.training.readings import abs_mean, float64, numbers
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS, matching
-from trainguard.tensors.name_patterns import NamePatternError
-from trainguard.tensors.step_view import Mode, StepView
 
 ACTIVATIONS = ("activations", "relu_output")
 ACTIVATION_NAMES = (
@@ -138,10 +137,7 @@ def _natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def activations_of(step: StepView) -> frozenset[str]:
-    """Return a step's activations: members of their collections, and tensors that are named as such.
-
-    Members alone of a step whose names would take too long to search.
-    """
+    """Return a step's activations; those of their collections alone where all names would take too long to search."""
     members = [step.members(collection) for collection in ACTIVATIONS]
     try:
         named = matching(step, ACTIVATION_NAMES)
@@ -159,7 +155,6 @@ def limits_of(name: str) -> tuple[float, float] | None:
 
 
 def _measure_of(step: StepView, name: str) -> str:
-    """Return how norms are measured: by what was saved, or can be computed."""
     if step.reduction(name, "mean", absolute=True) is not None or step.has_value(name):
         return ABS_MEAN
     return L2 if step.reduction(name, "l2") is not None else ABS_MEAN
@@ -177,13 +172,13 @@ def _l2(step: StepView, name: str) -> float | None:
 
 
 def _before(step: StepView, name: str) -> StepView | None:
-    """Return the saved step before; None where there is none, or only reductions of the tensor were saved then."""
+    """Return the saved step before; None where only reductions of the tensor were saved then."""
     earlier = next(iter(step.earlier(name, 1)), None)
     return None if earlier is None or not earlier.has_value(name) else earlier
 
 
 def _change(step: StepView, name: str) -> tuple[float, float] | None:
-    """Return the norms of a tensor's change and of what it was; None where its shape was another."""
+    """Return the norms of a tensor's change and of its earlier value; None where its shape was another."""
     earlier = _before(step, name)
     if earlier is None or earlier.shape(name) != step.shape(name):
         return None

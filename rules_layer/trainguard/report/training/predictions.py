@@ -1,31 +1,73 @@
 """Labels and predictions of a run: their distribution, and at each step how well they fit."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from trainguard.errors import TensorUnusableError
-from trainguard.report.training.budget import Allowance, ReadBudget
-from trainguard.report.training.heat_map import HeatMap
-from trainguard.report.training.objective import Objective
-from trainguard.report.training.scores import (
-    ConfusionMatrix,
-    Floats,
-    Residuals,
-    Roc,
-    confusion,
-    residuals,
-    roc,
-)
-from trainguard.rules.training.folds import float64
-from trainguard.tensors.step_view import StepView, is_numeric
+from trainguard.core.errors import TensorUnusableError
+from trainguard.formats.tensors.step_view import StepView, is_numeric
+from trainguard.report.training.heat_map import Allowance, HeatMap, ReadBudget
+from trainguard.report.training.scores import ConfusionMatrix, Floats, Residuals, Roc, confusion, residuals, roc
+from trainguard.rules.training.readings import float64
+
+REGRESSION, BINARY, MULTICLASS = "reg:squarederror", "binary:logistic", "multi:softmax"
+PROBABILITIES = "multi:softprob"
+KNOWN = (REGRESSION, BINARY, MULTICLASS, PROBABILITIES)
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """An objective of XGBoost by its name; None of any other model."""
+
+    name: str | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the report has sections for it."""
+        return self.name in KNOWN
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether predictions are probabilities of class 1."""
+        return self.name == BINARY
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are quantities."""
+        return self.name == REGRESSION
+
+    def row_wise(self, samples: int, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return one prediction a sample (float64[N]): of each row of ``multi:softprob`` the class of the highest."""
+        if self.name != PROBABILITIES or not samples or predictions.size % samples or predictions.size == samples:
+            return predictions
+        highest: NDArray[np.float64] = predictions.reshape(samples, -1).argmax(axis=1).astype(np.float64)
+        return highest
+
+    def classes(self, labels: NDArray[np.float64], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:
+        """Return the classes (int64[N]) that predictions name; None where they name none.
+
+        A probability above one half is class 1. Without an objective, whole numbers of labels and predictions are
+        classes.
+        """
+        if self.is_binary:
+            return (predictions > _HALF).astype(np.int64) if _are_whole(labels) else None
+        if self.name in (MULTICLASS, PROBABILITIES, None):
+            return predictions.astype(np.int64) if _are_whole(labels) and _are_whole(predictions) else None
+        return None
+
+
+def _are_whole(values: NDArray[np.float64]) -> bool:
+    return bool((np.abs(values) < 2.0**53).all() and (values == np.trunc(values)).all())
+
 
 DEFAULT_NAMES = {each: each for each in ("labels", "predictions", "labels_collection", "predictions_collection")}
-"""How the tensors and collections of labels and predictions are called, as parameters of Confusion say it."""
 
 MOST_VALUES = 100
-"""Values of labels that are counted one by one; of more, labels are counted in bins."""
+"""More values are counted in bins."""
 
 LABEL_BINS = 10
 CONFUSION = "training/Confusion"
@@ -157,7 +199,6 @@ def _read(step: StepView, name: str, budget: ReadBudget, allowance: Allowance) -
 
 
 def _tensor(step: StepView, name: str, collection: str) -> str | None:
-    """Return the tensor of that name, else the first of the collection."""
     return name if name in step.names else min(step.members(collection), default=None)
 
 
@@ -170,7 +211,7 @@ def _numbers(step: StepView, name: str) -> Floats:
 
 
 def _counts(labels: Floats) -> list[LabelCount]:
-    """Count each value, or of very many values those of ten equal bins."""
+    """Count each value, of very many in ten equal bins."""
     finite = labels[np.isfinite(labels)]
     values, counts = np.unique(finite, return_counts=True)
     if values.size <= MOST_VALUES:

@@ -135,7 +135,7 @@ def evaluation(matrix: ConfusionMatrix) -> Evaluation:
 
 
 def roc(step: int, labels: NDArray[np.int64], scores: Floats) -> Roc | None:
-    """Return the curve over all thresholds of int64[N] labels 0 and 1 and float64[N] scores; None of one class alone.
+    """Return the curve of int64[N] labels 0 and 1 and float64[N] scores; None of one class alone.
 
     The area is that of all points; of very many points the curve keeps an even choice.
     """
@@ -173,7 +173,7 @@ def residuals(step: int, labels: Floats, predictions: Floats) -> Residuals | Non
 
 
 def _bins(values: Floats) -> int | Floats:
-    """Return the edges between whole numbers, else how many bins numpy's rule "auto" takes; no more than are shown."""
+    """Return the edges between whole numbers, else numpy's "auto" number of bins, bounded."""
     span = float(np.ptp(values))
     if span < MOST_BINS and (values == np.trunc(values)).all():
         return np.arange(values.min() - 0.5, values.max() + 1.0)

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.rules.training.losses import XGBOOST_METRIC
+from trainguard.rules.training.run_series import XGBOOST_METRIC
 
 MOST_POINTS = 400
-"""Points of a series; an even number, so that all of them have a neighbour to be joined with."""
+"""Even, so that all points have a neighbour to be joined with."""
 
 Kind = Literal["loss", "metric"]
 
@@ -70,7 +70,6 @@ class Series(msgspec.Struct, kw_only=True):
         self.undefined.append(int(finite is None))
 
     def _halve(self) -> None:
-        """Join each point with the next one."""
         for place in range(0, len(self.steps), 2):
             self._join(
                 place,

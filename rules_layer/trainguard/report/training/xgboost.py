@@ -2,10 +2,10 @@
 
 import msgspec
 
-from trainguard.report.training.budget import ReadBudget
-from trainguard.report.training.objective import Objective
-from trainguard.rules.training.folds import scalar
-from trainguard.tensors.step_view import StepView
+from trainguard.formats.tensors.step_view import StepView
+from trainguard.report.training.heat_map import ReadBudget
+from trainguard.report.training.predictions import Objective
+from trainguard.rules.training.readings import scalar
 
 IMPORTANCE = "feature_importance/"
 HYPERPARAMETERS = "hyperparameters/"

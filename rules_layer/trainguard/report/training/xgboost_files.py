@@ -1,15 +1,14 @@
 """The data of the report on an XGBoost model as the managed service's files have it, under ``xgboost-reports/``.
 
-Where a file has nothing to say, its lists are empty and its ``note`` says why; IterativeClassAccuracy, which holds
-classes alone, is empty then.
+Where a file has nothing to say, its lists are empty and its ``note`` says why; IterativeClassAccuracy is empty then.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainguard.report.encode import encode_report
+from trainguard.report.document import encode_report
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.objective import Objective
+from trainguard.report.training.predictions import Objective
 from trainguard.report.training.scores import Evaluation, Score
 
 FOLDER = "xgboost-reports"

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trainguard.errors import TensorMissingError
-from trainguard.rules.training.folds import float64
-from trainguard.tensors.step_view import ReductionKind, StepView, Tensor, is_numeric
+from trainguard.core.errors import TensorMissingError
+from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor, is_numeric
+from trainguard.rules.training.readings import float64
 
 REDUCTIONS: Sequence[ReductionKind] = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
-
 SAVED = tuple((kind, absolute) for kind in REDUCTIONS for absolute in (False, True))
-"""All reductions, each of the entries and of their absolute values."""
 
 
 def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -54,11 +52,7 @@ class Closeness:
             return bool(np.allclose(one, other, self.relative, self.absolute, self.equal_nan))
 
     def tensors(self, one: StepView, other: StepView, name: str) -> bool:
-        """Whether a tensor is the same in two steps.
-
-        Raises TensorMissingError where only reductions of it were saved and none of them differs, and as
-        `StepView.blocks` does.
-        """
+        """Whether a tensor is the same in two steps; TensorMissingError where only equal reductions were saved."""
         if one.has_value(name) and other.has_value(name):
             if self._differ_in_shape(one, other, name):
                 return False
@@ -67,7 +61,7 @@ class Closeness:
             left = one.reduction(name, kind, absolute=absolute)
             right = None if left is None else other.reduction(name, kind, absolute=absolute)
             if left is not None and right is not None and not self._numbers(left, right):
-                # The tensors of a step have the same reductions: what told these apart is asked first of the next.
+                # The tensors of a step have the same reductions: what distinguished these is asked first of the next.
                 self._first = ((kind, absolute),)
                 return False
         if self._differ_in_shape(one, other, name):
@@ -80,7 +74,6 @@ class Closeness:
         return None not in shapes and shapes[0] != shapes[1]
 
     def _numbers(self, one: float, other: float) -> bool:
-        """Compare two numbers as ``numpy.allclose`` does."""
         if one == other:
             return True
         if math.isfinite(one) and math.isfinite(other):
@@ -91,10 +84,8 @@ class Closeness:
 def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tuple[float, float] | None:
     """Return by how much the entries differ that are furthest over their tolerance, and that tolerance.
 
-    Where only reductions of the tensor were saved, they take the place of its entries. None where the shapes differ,
-    no numbers are held, or none of both tensors is finite at the same place.
-
-    Raises as `StepView.blocks` does.
+    Saved reductions stand in for entries. None where shapes differ or nothing is finite in both. Raises as
+    `StepView.blocks` does.
     """
     if one.has_value(name) and other.has_value(name):
         if one.shape(name) != other.shape(name):
@@ -119,7 +110,6 @@ def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tup
 
 
 def _saved(one: StepView, other: StepView, name: str) -> tuple[Tensor, Tensor]:
-    """Return the reductions that were saved of a tensor in both steps, beside each other."""
     pairs = [
         (one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute))
         for kind, absolute in SAVED
@@ -129,10 +119,7 @@ def _saved(one: StepView, other: StepView, name: str) -> tuple[Tensor, Tensor]:
 
 
 def change_of(now: StepView, before: StepView, name: str) -> tuple[float, float] | None:
-    """Return the L2 norm of a tensor's change and of its value before; None where it holds no numbers.
-
-    Raises as `StepView.blocks` does.
-    """
+    """Return the L2 norm of a tensor's change and of its value before; None without numbers."""
     change, norm = 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for new, old in paired(now.blocks(name), before.blocks(name)):

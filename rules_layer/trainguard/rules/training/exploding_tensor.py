@@ -1,27 +1,53 @@
-"""ExplodingTensor: a tensor that holds NaN or infinite values.
-
-Source: AWS documentation of ExplodingTensor. What is added: where only reductions were saved, one that overflowed over
-finite entries fires only if the extremes say nothing else; and where nothing is selected, the columns of XGBoost's
-trees are left out, in which NaN stands for a leaf.
-"""
+"""ExplodingTensor: a tensor that holds NaN or infinite values. Source: AWS documentation of ExplodingTensor."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from enum import StrEnum
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training import values_text
-from trainguard.rules.training.folds import not_finite
-from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, checked, not_saved
-from trainguard.rules.training.selecting import SelectingParameters
-from trainguard.rules.training.step_rule import USELESS, Check, StepRule, StepState
-from trainguard.rules.training.tensor_words import measured
-from trainguard.rules.training.values_text import ENTRIES, REDUCTION, TENSORS, ExplodingKind
-from trainguard.tensors.step_view import ReductionKind, StepView
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import ReductionKind, StepView
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import Reading, checked, measured, not_finite, not_saved
+from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.step_words import SELECTION_HELP, against, be, fires, said, step_spec
+
+ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
+
+
+class ExplodingKind(StrEnum):
+    """Findings of ExplodingTensor at a step."""
+
+    NAN = "NaN"
+    INFINITE = "infinite"
+    FINE = "fine"
+
+
+def _exploding(sheet: FactSheet) -> Words:
+    if not fires(sheet):
+        tensors = counted(int(sheet.number(TENSORS)), "tensor")
+        return said(sheet, f"none of {tensors} holds NaN or infinite values", "", "")
+    reduction = sheet.get(REDUCTION)
+    found = sheet[ENTRIES] if reduction is None else reduction
+    advice = (
+        "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
+        "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
+    )
+    if sheet.kind == ExplodingKind.INFINITE:
+        advice = (
+            "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
+            f"Infinite values turn into NaN soon: save {found.series} at earlier steps to see where they begin."
+        )
+    if reduction is not None:
+        sentence = f"the saved {reduction.value} of {reduction.series} {be(sheet)} {sheet.kind}"
+    else:
+        one, what = found.value == 1, "NaN or infinite" if sheet.kind == ExplodingKind.NAN else "infinite"
+        entries = f"{sheet.number(ENTRIES):.0f} {'entry' if one else 'entries'}"
+        holds, compared = "held" if sheet.past else "holds", against(sheet, ENTRIES, "above", "")
+        sentence = f"{found.series} {holds} {entries} that {be(sheet, many=not one)} {what}, {compared}"
+    return said(sheet, sentence, advice, "values became NaN or infinite")
+
 
 _TREES = "trees/"
 _SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
@@ -32,61 +58,54 @@ _SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
 class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
     """``only_nan`` leaves infinite values alone; nothing selected stands for all tensors."""
 
-    rule_name: ClassVar[str] = "ExplodingTensor"
-
     only_nan: bool = False
-
-
-SPEC = RuleSpec(
-    name="training/ExplodingTensor",
-    family="training",
-    title="NaN and infinite values",
-    looks_at="the selected tensors; where nothing is selected, all",
-    fires_when="one holds NaN or an infinite value",
-    condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
-    measures=(Measure("entries that are not finite"),),
-    counts=STEPS,
-    parameters={
-        **SELECTION_HELP,
-        "only_nan": ParameterHelp("", "whether infinite values are left alone"),
-        **RANGE_HELP,
-    },
-    text=values_text.exploding_tensor,
-)
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
     """Fires while a tensor holds NaN or infinite values."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = ExplodingTensorParameters
-    state_type = StepState
-    needs = values_text.EXPLODING_NEEDS
+    spec = step_spec(
+        "ExplodingTensor",
+        title="NaN and infinite values",
+        looks_at="the selected tensors; where nothing is selected, all",
+        fires_when="one holds NaN or an infinite value",
+        condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
+        measures=(Measure("entries that are not finite"),),
+        parameters={
+            **SELECTION_HELP,
+            "only_nan": ParameterHelp("", "whether infinite values are left alone"),
+        },
+        needs=(
+            "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
+            "or those that collection_names and tensor_regex select."
+        ),
+        say=_exploding,
+    )
 
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
-        told: dict[str, str] = {}
+        reductions: dict[str, str] = {}
         sums = _Sums()
-        calm: Reading | None = None
+        finite: Reading | None = None
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
             try:
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
                 else:
-                    if calm is not None and sums.are_finite(step, tensor):
-                        readings.append(calm)
+                    if finite is not None and sums.are_finite(step, tensor):
+                        readings.append(finite)
                         continue
-                    reading = _of_reductions(state, step, tensor, told, only_nan=parameters.only_nan)
-                    if calm is None and reading is not None and not reading.fires:
-                        calm = reading
+                    reading = _of_reductions(state, step, tensor, reductions, only_nan=parameters.only_nan)
+                    if finite is None and reading is not None and not reading.fires:
+                        finite = reading
             except USELESS as fault:
                 state.leave_out(str(fault))
                 continue
             if reading is not None:
                 readings.append(reading)
-        return checked(step, readings, lambda reading: (_fact(reading, told, len(readings)),))
+        return checked(step, readings, lambda reading: (_fact(reading, reductions, len(readings)),))
 
 
 def _all_but_trees(step: StepView) -> list[str]:
@@ -111,7 +130,6 @@ class _Sums:
         self._first: Sequence[tuple[ReductionKind, bool]] = ()
 
     def are_finite(self, step: StepView, tensor: str) -> bool:
-        """Whether a saved sum is finite."""
         for kind, absolute in (*self._first, *_SUMS):
             value = step.reduction(tensor, kind, absolute=absolute)
             if value is not None:
@@ -121,12 +139,9 @@ class _Sums:
 
 
 def _of_reductions(
-    state: StepState, step: StepView, tensor: str, told: dict[str, str], *, only_nan: bool
+    state: StepState, step: StepView, tensor: str, reductions: dict[str, str], *, only_nan: bool
 ) -> Reading | None:
-    """Judge by what was saved; the value is then not a count, so that it stays open.
-
-    ``told`` takes by tensor the reduction by which it fires.
-    """
+    """Judge by what was saved; the value is then not a count, so that it stays open."""
     saved = _telling(step, tensor)
     if not saved:
         product = step.reduction(tensor, "prod")
@@ -139,7 +154,7 @@ def _of_reductions(
     nan = [name for name, value in bad if math.isnan(value)]
     if only_nan and not nan:
         return Reading(tensor, 0.0, 0.0, False, 0.0, ExplodingKind.FINE)
-    told[tensor] = nan[0] if nan else bad[0][0]
+    reductions[tensor] = nan[0] if nan else bad[0][0]
     kind = ExplodingKind.NAN if nan else ExplodingKind.INFINITE
     return Reading(tensor, math.nan, 0.0, True, 0.0, kind)
 
@@ -147,7 +162,7 @@ def _of_reductions(
 def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
     """Return the saved reductions that tell whether all entries are finite; none where only a product was saved.
 
-    A sum that is finite is only of finite entries. One that is not may have overflowed, unless the extremes say so too.
+    A finite sum has finite entries only. Another may have overflowed, unless the extremes say so too.
     """
     sums = []
     for kind, absolute in _SUMS:
@@ -172,9 +187,9 @@ def _named(kind: ReductionKind, *, absolute: bool) -> str:
     return f"{kind} of absolute values" if absolute else kind
 
 
-def _fact(reading: Reading, told: Mapping[str, str], checked_tensors: int) -> Fact:
+def _fact(reading: Reading, reductions: Mapping[str, str], checked_tensors: int) -> Fact:
     if not reading.fires:
         return Fact(name=TENSORS, value=checked_tensors)
     if math.isnan(reading.value):
-        return Fact(name=REDUCTION, value=told[str(reading.tensor)], series=reading.tensor)
+        return Fact(name=REDUCTION, value=reductions[str(reading.tensor)], series=reading.tensor)
     return measured(ENTRIES, reading)

@@ -1,39 +1,69 @@
 """GradientNormDrift: gradients grow or shrink by orders of magnitude while the loss does not fall.
 
-A norm is a scalar of the collection ``gradient_norm``, or that of a tensor of the collection ``gradients``: its saved
-``l2``, else the mean of its absolute values. Norms are compared in decades, as their logarithm, so that the scale
-does not matter. A norm drifts where the mean of its last eight values is ``decades`` away from that of its first eight.
-
-Gradients of a model that learns shrink with the loss, and those of a slow start grow when it begins to learn. So a
-drift fires only where the loss is recorded too and its newest values lie no more than a fifth below the first ones. Of
-several norms the one that drifted first is named: where a network breaks, the others follow.
+A norm is a scalar of ``gradient_norm``, or a gradient's saved ``l2``, else its mean absolute value. The loss must not
+fall: gradients of a model that learns shrink with it, and those of a slow start grow.
 """
 
 import math
-from typing import ClassVar
+from enum import StrEnum
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.folds import abs_mean, scalar
-from trainguard.rules.training.gradient_norm_drift_text import BOUND, NEEDS, DriftKind, text
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import step_fact, used
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import abs_mean, scalar, step_fact, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
+from trainguard.rules.training.series import moved, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import step_spec
+
+
+class DriftKind(StrEnum):
+    """The outcomes of GradientNormDrift."""
+
+    FINE = "fine"
+    LEARNS = "drifts while the loss falls"
+    GROWS = "grows"
+    SHRINKS = "shrinks"
+
+
+def _words(sheet: FactSheet) -> Words:
+    norm = sheet["norm_newest"]
+    verb = "was" if sheet.past else "is"
+    reason = (
+        f"Step {sheet['step'].value}: {norm.series} {verb} about {float(norm.value):.3g} and was "
+        f"{sheet.number('norm_first'):.3g} at the start, {sheet.number('distance'):.3g} decades apart"
+    )
+    since, several = sheet.get("drifts_since_step"), sheet.get("norms_drifted")
+    if since is not None:
+        reason += f", too far since step {since.value}"
+        reason += "" if several is None else f", the first of {several.value} that drifted"
+    change = sheet.number("change")
+    reason += (
+        f"; the loss {moved(change)}, from about {sheet.number('loss_first'):.4g} to {sheet.number('loss_newest'):.4g}."
+    )
+    if sheet.kind not in (DriftKind.GROWS, DriftKind.SHRINKS):
+        return Words(reason)
+    if sheet.kind == DriftKind.GROWS:
+        cure = "Gradients that grow need clipping, a lower learning rate or normalisation."
+        clause = "gradients grew by orders of magnitude"
+    else:
+        cure = (
+            "Gradients that vanish need another activation or initialisation, shortcuts, or a learning rate that did "
+            "not kill the units."
+        )
+        clause = "gradients shrank by orders of magnitude"
+    return Words(reason, f"Look at {norm.series} first. {cure}", clause)
+
 
 GRADIENT_NORM = "gradient_norm"
 MOST_NORMS = 512
 MOST_NAME_CHARACTERS = 40_000
 """Of all norms together: with their levels they take 60 kB, a seventh of an item."""
-
 FIRST = LAST = 8
 SMALLEST = 1e-30
 """A norm of 0 counts as this: float32 has nothing below 1e-38."""
@@ -42,8 +72,6 @@ FALLEN = 0.2
 
 class GradientNormDriftParameters(StepParameters, frozen=True, kw_only=True):
     """``decades`` is a distance of logarithms: 3 is a factor of 1,000."""
-
-    rule_name: ClassVar[str] = "GradientNormDrift"
 
     decades: NonNegative = 3.0
 
@@ -65,7 +93,7 @@ class Level(msgspec.Struct, array_like=True):
 
 
 class GradientNormDriftState(StepState, kw_only=True):
-    """Norms by name, in decades; at most 512 of bounded names. The loss with the name that was recorded first."""
+    """Norms by name, in decades; at most 512 of bounded names, and the loss that was recorded first."""
 
     norms: dict[str, Level] = msgspec.field(default_factory=dict)
     loss_name: str | None = None
@@ -80,31 +108,30 @@ class GradientNormDriftState(StepState, kw_only=True):
         return abs(self.norms[name].newest - self.norms[name].first)
 
 
-SPEC = RuleSpec(
-    name="training/GradientNormDrift",
-    family="training",
-    title="Gradients that drift",
-    looks_at="the norm of the gradients, of all or of each layer, and the loss",
-    fires_when="a norm grows or shrinks by orders of magnitude and the loss does not fall",
-    condition="the last eight norms lie {decades} decades from the first eight, and the loss fell by less than a fifth",
-    measures=(Measure("distance from the first norms", "decades"),),
-    counts=STEPS,
-    parameters={
-        "decades": ParameterHelp("decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"),
-        **RANGE_HELP,
-    },
-    text=text,
-)
-
-
 class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
     """Fires while a norm is far from where it began and the loss has not fallen."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = GradientNormDriftParameters
-    state_type = GradientNormDriftState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "GradientNormDrift",
+        title="Gradients that drift",
+        looks_at="the norm of the gradients, of all or of each layer, and the loss",
+        fires_when="a norm grows or shrinks by orders of magnitude and the loss does not fall",
+        condition=(
+            "the last eight norms lie {decades} decades from the first eight, and the loss fell by less than a fifth"
+        ),
+        measures=(Measure("distance from the first norms", "decades"),),
+        parameters={
+            "decades": ParameterHelp(
+                "decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"
+            ),
+        },
+        needs=(
+            "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "
+            "collections gradients (the reduction l2 is enough) and losses."
+        ),
+        say=_words,
+        bound=("value", "of norms beyond the first 512, or beyond names of 40,000 characters"),
+    )
 
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
@@ -149,7 +176,6 @@ def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
 
 
 def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:
-    """Take in the norms of a step; return those that were, by name."""
     scalars = step.members(GRADIENT_NORM)
     seen: dict[str, Level] = {}
     norms = state.norms

@@ -1,35 +1,99 @@
-"""The conditions of NotLearning: each returns what shows that a run learned nothing, or None."""
+"""The conditions of NotLearning: each returns its evidence that a run learned nothing, or None."""
 
 import math
 from collections.abc import Iterator
+from enum import StrEnum
 from statistics import fmean
 from typing import NamedTuple
 
-from trainguard.finding import Fact
-from trainguard.rules.training.guessing import (
-    CHANCE_BELOW,
-    classes_guessed,
-    guesses,
-    guesses_exactly,
-    says_one_thing,
-)
-from trainguard.rules.training.loss_facts import first_facts, last_facts, step
-from trainguard.rules.training.loss_facts import level as level_of
-from trainguard.rules.training.not_learning_kinds import NOTHING_LEARNED, LearningKind
-from trainguard.rules.training.progress import NO_TREND, fall, gain, tail, unit
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.run_series import MOVING, RunSeries
-from trainguard.rules.training.series import Series, noise, smoothed
-from trainguard.rules.training.trend import FEWEST, z_score
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.series import (
+    FEWEST,
+    NO_TREND,
+    Series,
+    fall,
+    first_facts,
+    gain,
+    last_facts,
+    level_of,
+    noise,
+    smoothed,
+    step_number,
+    tail,
+    unit,
+    z_score,
+)
+
+
+class LearningKind(StrEnum):
+    """The outcomes of NotLearning."""
+
+    LEARNS = "learns"
+    WARM_UP = "warm-up"
+    STANDS = "stands"
+    CHANCE = "chance"
+    LEVEL = "level"
+    VALIDATION = "validation"
+    UNSEEN = "unseen"
+    STUCK = "stuck"
+    NO_GAIN = "no gain"
+    WORSENS = "worsens"
+    JUMPS = "jumps"
+    CAPPED = "capped"
+    SLOW = "slow"
+
+
+NOTHING_LEARNED = (LearningKind.STANDS, LearningKind.CHANCE, LearningKind.LEVEL, LearningKind.STUCK)
+"""From the first step on such a run computed nothing of use."""
+CHANCE_BELOW = 0.65
+"""A share of right answers above it is not looked at: a good model comes near 1 too."""
+AT_CHANCE, NEAR_CHANCE = 1.2, 0.8
+LARGEST_LOSS = 50.0
+"""A loss may be of a regression, and any number: its exponential is not."""
+NEAR_GUESS = 0.05
+MOST_CLASSES, NEAR_EVEN_GUESS = 10, 0.005
+"""Beyond ten classes the logarithms lie so close that any loss is near one."""
+
+
+def guesses(share: float, loss: float) -> bool:
+    """Whether a share of right answers is no better than its cross entropy implies for a guess, or worse."""
+    return 0.0 <= share < CHANCE_BELOW and _times_chance(share, loss) <= AT_CHANCE
+
+
+def guesses_exactly(share: float, loss: float) -> bool:
+    """Whether a share of right answers and a cross entropy are those of a guess."""
+    return guesses(share, loss) and _times_chance(share, loss) >= NEAR_CHANCE
+
+
+def _times_chance(share: float, loss: float) -> float:
+    return share * math.exp(min(loss, LARGEST_LOSS))
+
+
+def says_one_thing(share: float, loss: float) -> bool:
+    """Whether a share and a loss are those of who gives every sample the frequency of one of two classes."""
+    if not 0.5 <= share < 1.0:
+        return False
+    entropy = -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
+    return any(abs(loss / guess - 1.0) <= NEAR_GUESS for guess in (entropy, share * (1.0 - share)))
+
+
+def classes_guessed(loss: float) -> int | None:
+    """Return among how many classes, ten at most, a guess has this cross entropy: k of ln k; None for none."""
+    for classes in range(2, MOST_CLASSES + 1):
+        if abs(loss / math.log(classes) - 1.0) <= NEAR_EVEN_GUESS:
+            return classes
+    return None
+
 
 CLEAR_TREND = 5.0
 """A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
 NOISE, MOST_NOISE = 2.0, 0.2
 """Without a trend a fall within two standard deviations of the values is none, up to a fifth of the first loss."""
 SURE, MISSED_FALL = 1.64, 0.15
-"""A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness, by
-so much where a score stands too. The standard error of the change along a line through k values is their deviation
-times the root of 12 / k."""
+"""A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness. The
+standard error along a line through k values is their deviation times the root of 12 / k."""
 GOOD_SCORE, HIGH_SCORE = 0.8, 0.9
 """A score as high is not that of a run that learned nothing; one that never changes has to be higher still."""
 LEARNED = 0.1
@@ -50,7 +114,7 @@ class Limits(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What shows that nothing was learned: of which series, by which facts, with the value and its threshold."""
+    """Evidence that nothing was learned: a series, facts, and the value with its threshold."""
 
     kind: LearningKind
     name: str
@@ -103,13 +167,12 @@ def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_sco
 
 
 def _least(loss: Series, limits: Limits) -> float:
-    """Return the least change of a loss that counts as one."""
     start = abs(loss.means[0])
     return max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
 
 
 def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
-    """Find that a score is no better than its loss says of a guess, and never gained."""
+    """Find that a score is no better than its loss implies for a guess, and never gained."""
     for score_name, score in () if is_regression(run) else run.score(mode):
         for loss_name, loss in run.loss(mode)[:1]:
             if min(score.count, loss.count) < limits.min_rows or gain(score) >= limits.min_gain:
@@ -142,7 +205,7 @@ def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
         facts = (
             *first_facts(name, loss),
             level_of("loss_level", name, level),
-            step("stands_since_step", loss.steps[len(loss.means) - len(since)]),
+            step_number("stands_since_step", loss.steps[len(loss.means) - len(since)]),
             Fact(name="classes", value=classes),
         )
         return Found(LearningKind.LEVEL, name, loss, facts, level, math.log(classes))
@@ -194,15 +257,11 @@ def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
 
 
 def _score_fell(run: RunSeries) -> bool:
-    """Whether a score of validation is clearly lower than at its start."""
     return any((score.means[0] - tail(score)) / unit(score) >= SCORE_FELL for _, score in run.score(Mode.EVAL))
 
 
 def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
-    """Find that a score is the same number at each step, and no score gains.
-
-    Where the loss still falls in the end the model changes its answers: the score is none of what it learns.
-    """
+    """Find that a score is the same number at each step, and no score gains."""
     if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
     for mode, name, score in _scores(run):
@@ -213,8 +272,8 @@ def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
             facts = (
                 level_of("score_always", name, score.least),
                 Fact(name="values", value=score.count, series=name),
-                step("score_first_step", score.begins),
-                step("score_last_step", score.steps[-1]),
+                step_number("score_first_step", score.begins),
+                step_number("score_last_step", score.steps[-1]),
             )
             return Found(LearningKind.STUCK, name, score, facts, score.least)
     return None
@@ -249,7 +308,6 @@ def is_regression(run: RunSeries) -> bool:
 
 
 def _still_falls(run: RunSeries) -> bool:
-    """Whether the loss of training falls clearly in the second half, too."""
     for _, loss in run.loss(Mode.TRAIN)[:1]:
         half = loss.means[len(loss.means) // 2 :]
         if (

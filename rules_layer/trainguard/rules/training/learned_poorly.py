@@ -5,17 +5,35 @@ from collections.abc import Iterator
 from itertools import pairwise
 from statistics import fmean
 
-from trainguard.finding import Fact
-from trainguard.rules.training.guessing import LARGEST_LOSS, guesses
-from trainguard.rules.training.learned_nothing import GOOD_SCORE, HALVED, HIGH_SCORE, SCORE_FELL, Found, Limits
-from trainguard.rules.training.loss_facts import first_facts, last_facts, step
-from trainguard.rules.training.loss_facts import level as level_of
-from trainguard.rules.training.not_learning_kinds import LearningKind
-from trainguard.rules.training.progress import NO_TREND, fall, tail, unit
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.training.learned_nothing import (
+    GOOD_SCORE,
+    HALVED,
+    HIGH_SCORE,
+    LARGEST_LOSS,
+    SCORE_FELL,
+    Found,
+    LearningKind,
+    Limits,
+    guesses,
+)
 from trainguard.rules.training.run_series import MOVING, RunSeries
-from trainguard.rules.training.series import Series, level, noise, smoothed
-from trainguard.rules.training.trend import z_score
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.series import (
+    NO_TREND,
+    Series,
+    fall,
+    first_facts,
+    last_facts,
+    level,
+    level_of,
+    noise,
+    smoothed,
+    step_number,
+    tail,
+    unit,
+    z_score,
+)
 
 FEWEST, REST = 10, 0.25
 """So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
@@ -44,7 +62,7 @@ def validation_worsens(run: RunSeries, limits: Limits) -> Found | None:
             continue
         facts = (
             level_of("validation_lowest", name, lowest),
-            step("validation_lowest_step", loss.steps[place]),
+            step_number("validation_lowest_step", loss.steps[place]),
             *last_facts(name, loss, "validation"),
             level_of("loss_last", train_name, tail(train)),
             *(_standing_score(run) if lost is None else lost),
@@ -66,7 +84,7 @@ def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
         facts = (
             level_of("validation_least", name, min(half)),
             level_of("validation_most", name, max(half)),
-            step("validation_last_step", loss.steps[-1]),
+            step_number("validation_last_step", loss.steps[-1]),
             Fact(name="jump", value=wild / middle, unit="share", series=name, threshold=WILD),
             *first_facts(train_name, train),
             level_of("loss_last", train_name, tail(train)),
@@ -78,8 +96,8 @@ def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
 def capped(run: RunSeries, limits: Limits) -> Found | None:
     """Find that the loss stands where two softmaxes in a row end: most answers are right, and it cannot fall further.
 
-    What a softmax gives to a second one lies between 0 and 1. So the cross entropy of k classes is at least
-    ln(e + k - 1) - 1, and at most 1 more. Confident answers of which a share is wrong have the least, and that share.
+    A second softmax gets values from 0 to 1: the cross entropy of k classes is at least ln(e + k - 1) - 1, and at most
+    1 more.
     """
     del limits
     for name, loss in run.loss(Mode.TRAIN)[:1]:
@@ -108,10 +126,7 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
 
 
 def too_slow(run: RunSeries, limits: Limits) -> Found | None:
-    """Find that a run from chance falls at an even speed and has covered little: most of the way is ahead.
-
-    Of a fall that fades, less than half is done while its speed has not halved.
-    """
+    """Find that a run from chance falls at an even speed and has covered little: most of the way is ahead."""
     for _, validation, name, train in _both(run):
         scores = run.score(Mode.TRAIN)
         held = run.score(Mode.EVAL)
@@ -135,7 +150,6 @@ def too_slow(run: RunSeries, limits: Limits) -> Found | None:
 
 
 def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
-    """Iterate over the loss of validation and of training, where both are long enough and have a level."""
     for name, loss in run.loss(Mode.EVAL)[:1]:
         for train_name, train in run.loss(Mode.TRAIN)[:1]:
             long = min(len(loss.means), len(train.means)) >= FEWEST
@@ -144,7 +158,6 @@ def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
 
 
 def _at(series: Series, step: int) -> float:
-    """Return the level of a series at a step."""
     return next((series.means[place] for place, end in enumerate(series.steps) if end >= step), series.means[-1])
 
 
@@ -156,7 +169,6 @@ def _doubled_for_nothing(run: RunSeries, loss: Series, train: Series, lowest: fl
 
 
 def _gains(score: Series) -> bool:
-    """Whether the last quarter is above the one before."""
     half = score.means[len(score.means) // 2 :]
     return (level(half, 0.5, end=True) - level(half, 0.5)) / unit(score) >= STILL_GAINS
 
@@ -198,7 +210,6 @@ def _softmaxed(loss: Series, left: float, wrong: float) -> int | None:
 
 
 def _floor(classes: int) -> float:
-    """Return the least cross entropy of two softmaxes in a row."""
     return math.log(math.e + classes - 1.0) - 1.0
 
 

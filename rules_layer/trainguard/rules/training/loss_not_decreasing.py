@@ -1,30 +1,108 @@
 """LossNotDecreasing: the loss has not fallen enough over a number of steps, or has risen.
 
-Source: AWS documentation of LossNotDecreasing, as it stands since October 2020: a fall of less than diff_percent fires,
-and so does a rise of more than increase_threshold_percent, while a rise between does not.
+Source: AWS documentation of LossNotDecreasing, as it stands since October 2020.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.loss_facts import level
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.loss_history import LossHistory
-from trainguard.rules.training.loss_not_decreasing_text import BOUND, NEEDS, DecreaseKind, text
-from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, checked, used
-from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import Reading, checked, scalar, used
 from trainguard.rules.training.selection import LOSSES, selected
-from trainguard.rules.training.step_rule import Check, StepRule, StepState
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.series import level_of, step_number
+from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.step_words import SELECTION_HELP, several_words, step_spec
+
+
+class DecreaseKind(StrEnum):
+    """The outcomes of LossNotDecreasing."""
+
+    FALLS = "falls"
+    ROSE_LITTLE = "rose little"
+    FLAT = "flat"
+    RISEN = "risen"
+
+
+def _words(sheet: FactSheet) -> Words:
+    rises = sheet.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE)
+    fires = sheet.kind in (DecreaseKind.RISEN, DecreaseKind.FLAT)
+    change, mode = sheet["change"], sheet.get("mode")
+    compared = ("above" if fires else "not above") if rises else ("below" if fires else "not below")
+    of_mode = "" if mode is None else f" of mode {mode.value}"
+    reason = (
+        f"Step {sheet['step'].value}: {change.series} {_moved(sheet)} since "
+        f"step {sheet['compared_step'].value}{of_mode}, from {sheet.number('loss_before'):.6g} to "
+        f"{sheet.number('loss_now'):.6g}, {compared} the threshold {change.threshold:.6g} %"
+        f"{several_words(sheet, 'losses')}."
+    )
+    if not fires:
+        return Words(reason)
+    if rises:
+        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
+        return Words(reason, cure, "the loss rose")
+    cure = (
+        "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
+        "noisy from step to step needs a larger num_steps."
+    )
+    return Words(reason, cure, "the loss did not decrease")
+
+
+def _moved(sheet: FactSheet) -> str:
+    before, now, percent = sheet.number("loss_before"), sheet.number("loss_now"), sheet.number("change")
+    if before == now:
+        return "did not change"
+    if percent == 0.0:
+        return "did not fall"
+    return f"{'rose' if now > before else 'fell'} by {percent:.4g} %"
+
+
+MOST_KEPT = 32
+
+
+class LossHistory(msgspec.Struct, array_like=True):
+    """Saved steps, counted within their mode, and the loss at each; ``checked`` is the step of the last check.
+
+    Only steps are kept that a later check may look back on. Where those are more than 32, every second one goes; a
+    check may then look further back than it must, by a sixteenth of ``num_steps``.
+    """
+
+    steps: list[int] = msgspec.field(default_factory=list)
+    losses: list[float] = msgspec.field(default_factory=list)
+    checked: int | None = None
+
+    def reference(self, step: int, num_steps: int) -> tuple[int, float] | None:
+        """Return the newest saved step at least ``num_steps`` before a step, with its loss; None where none is."""
+        found = None
+        for index, saved in enumerate(self.steps):
+            if saved <= step - num_steps:
+                found = saved, self.losses[index]
+        return found
+
+    def is_due(self, step: int, num_steps: int) -> bool:
+        """Whether the last check is far enough back."""
+        return self.checked is None or step - self.checked >= num_steps
+
+    def add(self, step: int, loss: float, num_steps: int) -> None:
+        """Keep a step, and let go those that no later step looks back on."""
+        self.steps.append(step)
+        self.losses.append(loss)
+        if self.checked is not None:
+            first = next(index for index, saved in enumerate(self.steps) if saved >= self.checked)
+        else:
+            first = max(sum(saved <= step - num_steps for saved in self.steps) - 1, 0)
+        keep = range(first, len(self.steps))
+        if len(keep) > MOST_KEPT:  # by one: of an odd number of steps the first and the newest stay
+            keep = keep[::2]
+        self.steps = [self.steps[index] for index in keep]
+        self.losses = [self.losses[index] for index in keep]
+
 
 MOST_TENSORS = 32
 PREFERRED = (Mode.EVAL, Mode.TRAIN, Mode.GLOBAL)
@@ -32,8 +110,6 @@ PREFERRED = (Mode.EVAL, Mode.TRAIN, Mode.GLOBAL)
 
 class LossNotDecreasingParameters(SelectingParameters, frozen=True, kw_only=True):
     """``num_steps`` counts steps of the mode; ``mode`` None takes the first of EVAL, TRAIN and GLOBAL with a loss."""
-
-    rule_name: ClassVar[str] = "LossNotDecreasing"
 
     use_losses_collection: bool = True
     num_steps: PositiveInt = 10
@@ -48,41 +124,36 @@ class LossNotDecreasingState(StepState, kw_only=True):
     losses: dict[str, dict[str, LossHistory]] = msgspec.field(default_factory=dict)
 
 
-SPEC = RuleSpec(
-    name="training/LossNotDecreasing",
-    family="training",
-    title="Loss that does not decrease",
-    looks_at="the losses, or the selected tensors, that are single numbers",
-    fires_when="one falls too little over a number of steps, or rises",
-    condition=(
-        "a loss falls by less than {diff_percent} % over {num_steps} steps, or rises by more than "
-        "{increase_threshold_percent} %"
-    ),
-    measures=(Measure("fall of the loss", "%"), Measure("rise of the loss", "%")),
-    counts=STEPS,
-    parameters={
-        **SELECTION_HELP,
-        "use_losses_collection": ParameterHelp("", "whether the collection losses is checked too"),
-        "num_steps": ParameterHelp("steps", "how far apart, at least, the two losses are that are compared"),
-        "diff_percent": ParameterHelp("%", "a fall of less is none"),
-        "increase_threshold_percent": ParameterHelp("%", "a rise of more is one"),
-        "mode": ParameterHelp(
-            "", "TRAIN, EVAL, PREDICT or GLOBAL; None for the first of EVAL, TRAIN and GLOBAL that has a loss"
-        ),
-        **RANGE_HELP,
-    },
-    text=text,
-)
-
-
 class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingState]):
     """Fires while a loss does not fall."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = LossNotDecreasingParameters
-    state_type = LossNotDecreasingState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "LossNotDecreasing",
+        title="Loss that does not decrease",
+        looks_at="the losses, or the selected tensors, that are single numbers",
+        fires_when="one falls too little over a number of steps, or rises",
+        condition=(
+            "a loss falls by less than {diff_percent} % over {num_steps} steps, or rises by more than "
+            "{increase_threshold_percent} %"
+        ),
+        measures=(Measure("fall of the loss", "%"), Measure("rise of the loss", "%")),
+        parameters={
+            **SELECTION_HELP,
+            "use_losses_collection": ParameterHelp("", "whether the collection losses is checked too"),
+            "num_steps": ParameterHelp("steps", "how far apart, at least, the two losses are that are compared"),
+            "diff_percent": ParameterHelp("%", "a fall of less is none"),
+            "increase_threshold_percent": ParameterHelp("%", "a rise of more is one"),
+            "mode": ParameterHelp(
+                "", "TRAIN, EVAL, PREDICT or GLOBAL; None for the first of EVAL, TRAIN and GLOBAL that has a loss"
+            ),
+        },
+        needs=(
+            "It checks losses that are single numbers, at steps num_steps apart: record them with "
+            "CollectionConfig(name='losses')."
+        ),
+        say=_words,
+        bound=("value", "of tensors beyond the first 32 of a mode"),
+    )
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
         """Keep the losses of a step before the range, which checks within it look back on."""
@@ -117,8 +188,8 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             return (
                 *([] if step.mode is Mode.GLOBAL else [Fact(name="mode", value=str(step.mode))]),
                 step_number("compared_step", earlier),
-                level("loss_before", name, before),
-                level("loss_now", name, now),
+                level_of("loss_before", name, before),
+                level_of("loss_now", name, now),
                 Fact(name="change", value=reading.value, unit="%", series=name, threshold=reading.threshold),
             )
 
@@ -126,7 +197,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
 
     def measure(self, check: Check) -> Measure:
         """Say whether a fall or a rise was measured."""
-        return SPEC.measures[1 if check.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE) else 0]
+        return self.spec.measures[1 if check.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE) else 0]
 
     def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
         """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
@@ -151,7 +222,6 @@ def _scalars(state: LossNotDecreasingState, step: StepView, tensors: Sequence[st
 
 
 def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHistory | None:
-    """Return what is kept of a loss; None, and counted, where too many others are."""
     of_mode = state.losses.setdefault(mode, {})
     if tensor not in of_mode:
         if len(of_mode) >= MOST_TENSORS:
@@ -162,17 +232,16 @@ def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHist
 
 
 def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasingParameters) -> Reading:
-    """Compare two losses; from a loss of 0 nothing can fall relative to it, so that only a loss below 0 is a fall."""
     least, most = parameters.diff_percent, parameters.increase_threshold_percent
     if before == 0.0:
         fires = now >= 0.0 and least > 0.0
-        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, _kind(fires))
+        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, _fall_kind(fires))
     fall = 100.0 * (before - now) / abs(before)
     if fall < 0.0:
         risen = DecreaseKind.RISEN if -fall > most else DecreaseKind.ROSE_LITTLE
         return Reading(tensor, -fall, most, -fall > most, -fall - most, risen)
-    return Reading(tensor, fall, least, fall < least, least - fall, _kind(fall < least))
+    return Reading(tensor, fall, least, fall < least, least - fall, _fall_kind(fall < least))
 
 
-def _kind(fires: bool) -> DecreaseKind:
+def _fall_kind(fires: bool) -> DecreaseKind:
     return DecreaseKind.FLAT if fires else DecreaseKind.FALLS

@@ -1,31 +1,47 @@
 """LossSpike: the loss rises far above its level and comes back. Information, no alarm.
 
-A spike begins where a loss lies above the median of the last 32 values by eight standard deviations of those (from the
-median of the absolute deviations) and by half of its size. It is over where the loss is back within three deviations,
-or half way down; a rise that lasts for more than 32 values is no spike but a new level.
-Eight deviations: a loss per batch has heavy tails, and few of its values lie so far out by chance.
+It is eight deviations above the median of 32 values: a loss per batch has heavy tails, and few lie so far out by
+chance.
 """
 
 import math
+from enum import StrEnum
 from statistics import median
-from typing import ClassVar
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.loss_facts import level
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.loss_spike_text import NEEDS, SpikeKind, text
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import step_fact, used
+from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import LOSSES
+from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import step_spec
+
+
+class SpikeKind(StrEnum):
+    """The outcomes of LossSpike."""
+
+    NONE = "no spike"
+    SPIKES = "spikes"
+
+
+def _words(sheet: FactSheet) -> Words:
+    spikes = sheet["spikes"]
+    if sheet.kind == SpikeKind.NONE:
+        return Words(f"Step {sheet['step'].value}: {spikes.series} had no spike.")
+    largest = f"the largest began at step {sheet['spike_first_step'].value}"
+    return Words(
+        f"Step {sheet['step'].value}: {spikes.series} had {counted(int(spikes.value), 'spike')} that recovered; "
+        f"{largest}, reached {sheet.number('loss_peak'):.6g}, {sheet.number('spike_height'):.4g} above its level, and "
+        f"was over at step {sheet['spike_over_step'].value}."
+    )
+
 
 WINDOW = 32
 FEWEST = 8
@@ -36,8 +52,6 @@ MAD_TO_DEVIATION = 1.4826
 
 class LossSpikeParameters(StepParameters, frozen=True, kw_only=True):
     """``deviations`` is how far above the median of the last 32 values a spike begins."""
-
-    rule_name: ClassVar[str] = "LossSpike"
 
     deviations: NonNegative = 8.0
 
@@ -55,32 +69,25 @@ class LossSpikeState(StepState, kw_only=True):
     largest_at: tuple[int, int, float] | None = None
 
 
-SPEC = RuleSpec(
-    name="training/LossSpike",
-    family="training",
-    title="Spikes of the loss",
-    looks_at="the loss of training",
-    fires_when="never: it counts rises of the loss that recover",
-    condition=(
-        "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and recovers"
-    ),
-    counts=STEPS,
-    parameters={
-        "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
-        **RANGE_HELP,
-    },
-    informs_only=True,
-    text=text,
-)
-
-
 class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
     """Counts spikes of the loss; never fires."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = LossSpikeParameters
-    state_type = LossSpikeState
-    needs = NEEDS
+    spec = step_spec(
+        "LossSpike",
+        title="Spikes of the loss",
+        looks_at="the loss of training",
+        fires_when="never: it counts rises of the loss that recover",
+        condition=(
+            "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and "
+            "recovers"
+        ),
+        parameters={
+            "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
+        },
+        informs_only=True,
+        needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
+        say=_words,
+    )
 
     def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
         """Compare the loss with the last ones."""
@@ -140,6 +147,6 @@ def _facts(state: LossSpikeState) -> tuple[Fact, ...]:
         spikes,
         step_number("spike_first_step", begins),
         step_number("spike_over_step", ends),
-        level("loss_peak", name, peak),
-        level("spike_height", name, state.largest),
+        level_of("loss_peak", name, peak),
+        level_of("spike_height", name, state.largest),
     )

@@ -1,56 +1,22 @@
 """NotLearning: the loss, and the score where there is one, stay at the level of the start or of chance.
 
-A run that goes on may only start slowly, so that one is judged late and only while nothing improves at all
-(``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on; from ten on where one
-loss is all there is. A run whose learning rate has only risen is still in its warm-up, and not judged. A loss without a
-score that stands low at a learning rate of fine-tunes (5e-4 at most) is not judged either: such a model has learned
-before.
-
-Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
-
-* The loss stands. Between its first values and the last quarter of the run it fell by less than ``min_fall``, or by
-  less than its noise, and Mann and Kendall's test finds no fall (5 % on two sides); or it fell by less than a fifth of
-  ``min_fall``, whatever the test says: a loss of full batches has no noise, and any fall is significant. A loss of
-  training that only rises stands too. The score does not rise by ``min_gain``, and it is not good already. A loss that
-  changes its sign is not judged: its level says nothing.
-* The score is at chance. Who guesses among k classes is right in a share 1/k and has a cross entropy of ln k, so that
-  share x exp(loss) is 1. Learned models lie above: 1.5 at 60 % of 10 classes. It is at chance below 1.2, where the
-  share is below 0.65 (above it, a good model comes near 1 too) and never rose by ``min_gain``. Where the loss fell by a
-  tenth, it has to be above 0.8 too: then the loss fell from a bad start to chance. A score that never changes at all is
-  at chance where the loss, cross entropy or squared error, is within 5 % of that of the frequency of one of two
-  classes.
-* The loss is at chance: it came to ln k, of k up to ten, in the first quarter of the run, and stands there.
-* The score of validation is at chance although training goes on, between 0.8 and 1.2 at the lowest loss that validation
-  had: what is learned does not hold for other data. Labels that do not belong to their inputs look like this.
-* The loss of validation is never better than at its start, nor than that of training at its start, although training
-  learns: inputs of validation are prepared in another way.
-* A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
-  answer to all. 0 does not count, nor any accuracy beside the errors of a regression, a loss that is above 100 and
-  stays above 12, or one that still falls in the end: the score is none of what is learned then.
-* The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
-* Validation gets worse for good while training goes on: its loss doubled to above training's first, or a score is lost.
-* Validation jumps, far from training, which converges: its normalisation is another one.
-* The loss stands at the floor of a softmax over a softmax although most answers are right.
-* The loss falls at an even speed and has covered little: most of its way is ahead.
-
-The numbers were chosen on one half of 30 pairs of programs and 17 healthy ones (``tests/training/recorded``), and
-measured on the other half; ``tests/verdicts/training`` measures them on other programs and on real runs.
+The conditions are in ``docs/rules/training/NotLearning.md``, `learned_nothing` and `learned_poorly`.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import msgspec
 
-from trainguard.finding import Fact, Progress
+from trainguard.core.finding import Fact, Progress
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.folds import scalar
+from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import (
+    NOTHING_LEARNED,
     Found,
+    LearningKind,
     Limits,
     at_chance,
     loss_at_chance,
@@ -62,17 +28,13 @@ from trainguard.rules.training.learned_nothing import (
     validation_never_better,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.loss_facts import first_facts, last_facts, step
-from trainguard.rules.training.not_learning_kinds import NOTHING_LEARNED, LearningKind
-from trainguard.rules.training.not_learning_text import BOUND, NEEDS, text
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import NO_TREND, fall
-from trainguard.rules.training.readings import used
+from trainguard.rules.training.not_learning_text import BOUND, NEEDS, _words
+from trainguard.rules.training.readings import scalar, used
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
+from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, step_number, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.trend import z_score
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import step_spec
 
 FEWEST_ALONE = 10
 """Of one loss alone, fewer values may be the first steps of a run that crashed."""
@@ -84,8 +46,6 @@ CRITICAL, HIGH = 90.0, 40.0
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
     """``min_fall`` and ``min_gain`` are shares: of the first loss, and of the score's range."""
-
-    rule_name: ClassVar[str] = "NotLearning"
 
     min_rows: PositiveInt = 5
     live_rows: PositiveInt = 500
@@ -126,32 +86,6 @@ WHOLE: tuple[Callable[[RunSeries, Limits], Found | None], ...] = (
 )
 
 
-SPEC = RuleSpec(
-    name="training/NotLearning",
-    family="training",
-    title="Training that learns nothing",
-    looks_at="losses, and scores as the accuracy, of training and of validation",
-    fires_when="they stay at the start or at chance, validation is lost, or the loss has a floor or is far too slow",
-    condition=(
-        "over at least {min_rows} recorded values of a run that has ended, or {live_rows} of one that goes on, the "
-        "loss falls by less than {min_fall} of its first value without a trend and the score gains less than "
-        "{min_gain}, or the score stays at chance; or validation gets worse for good or jumps, the loss has the floor "
-        "of two softmaxes, or it falls far too slowly"
-    ),
-    measures=(FALL, SCORE, LOSS, HELD_OUT, JUMP, FLOOR, PACE),
-    counts=STEPS,
-    parameters={
-        "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
-        "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
-        "min_fall": ParameterHelp("", "a smaller fall, as a share of the first loss, is none without a trend"),
-        "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
-        **RANGE_HELP,
-    },
-    text=text,
-    claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
-)
-
-
 class Rate(msgspec.Struct, array_like=True):
     """The first learning rate that was recorded, the highest and the newest."""
 
@@ -174,11 +108,31 @@ class NotLearningState(SeriesState, kw_only=True):
 class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
     """Fires when a run has learned nothing."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = NotLearningParameters
-    state_type = NotLearningState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "NotLearning",
+        title="Training that learns nothing",
+        looks_at="losses, and scores as the accuracy, of training and of validation",
+        fires_when=(
+            "they stay at the start or at chance, validation is lost, or the loss has a floor or is far too slow"
+        ),
+        condition=(
+            "over at least {min_rows} recorded values of a run that has ended, or {live_rows} of one that goes on, the "
+            "loss falls by less than {min_fall} of its first value without a trend and the score gains less than "
+            "{min_gain}, or the score stays at chance; or validation gets worse for good or jumps, the loss has the "
+            "floor of two softmaxes, or it falls far too slowly"
+        ),
+        measures=(FALL, SCORE, LOSS, HELD_OUT, JUMP, FLOOR, PACE),
+        parameters={
+            "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
+            "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+            "min_fall": ParameterHelp("", "a smaller fall, as a share of the first loss, is none without a trend"),
+            "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
+        },
+        needs=NEEDS,
+        say=_words,
+        bound=BOUND,
+        claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
+    )
 
     def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""
@@ -217,7 +171,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         return MEASURES.get(LearningKind(check.kind or LearningKind.LEARNS), SCORE)
 
     def score(self, check: Check) -> float:
-        """Return how grave it is: a run that learned nothing is lost, of others something may be kept."""
+        """Return the severity: a run that learned nothing is lost, of others something may be kept."""
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
 
     def progress(self, state: NotLearningState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
@@ -251,7 +205,6 @@ def _has_score(run: RunSeries) -> bool:
 
 
 def _stands(state: NotLearningState, mode: Mode, limits: Limits) -> Found | None:
-    """Find that the loss stands; of a fine-tune without a score that is no sign."""
     found = stands(state.run, mode, limits)
     if found is None or _has_score(state.run) or state.rate is None:
         return found
@@ -260,7 +213,6 @@ def _stands(state: NotLearningState, mode: Mode, limits: Limits) -> Found | None
 
 
 def _improves(run: RunSeries, mode: Mode) -> bool:
-    """Whether a loss or a score of a run that goes on has any trend for the better."""
     falls = any(z_score(loss.whole) <= -NO_TREND for _, loss in run.loss(mode))
     return falls or any(z_score(score.whole) >= NO_TREND for _, score in run.score(mode))
 
@@ -295,6 +247,6 @@ def _check(run: RunSeries, found: Found, *, fires: bool = True) -> Check:
         value=found.value,
         threshold=found.threshold,
         kind=found.kind,
-        facts=(step("step", last), *found.facts),
+        facts=(step_number("step", last), *found.facts),
         onset=found.onset if fires else None,
     )

@@ -2,10 +2,9 @@
 
 import math
 
-from trainguard.rules.training.loss_facts import first_words, last_words, moved
-from trainguard.rules.training.not_learning_kinds import LearningKind
-from trainguard.rules.training.step_text import step_words
-from trainguard.rules.words import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.training.learned_nothing import LearningKind
+from trainguard.rules.training.series import first_words, last_words, moved
 
 NEEDS = "It checks losses that are single numbers: record them in the collection losses, scores in metrics."
 BOUND = ("value", "of losses and scores beyond two of each in each mode")
@@ -45,11 +44,6 @@ _NOTHING = (
     "model's parameters and that they get gradients, the last activation and the loss function, the scale of "
     "the inputs, and a learning rate ten times higher and lower."
 )
-
-
-def text(sheet: FactSheet) -> Words:
-    """Return the words of a judgement."""
-    return step_words(sheet, _words, rule="NotLearning", needs=NEEDS, bound=BOUND)
 
 
 def _words(sheet: FactSheet) -> Words:

@@ -1,26 +1,56 @@
-"""Overfit: the loss of validation is clearly above the loss of training.
+"""Overfit: the loss of validation is clearly above the loss of training. Source: AWS documentation of Overfit."""
 
-Source: AWS documentation of Overfit, and a public run: it is judged at the first step of training after a phase of
-validation, over all steps since the last such judgement. In a run without modes the metrics of XGBoost are judged in
-pairs at each step.
-"""
-
+from enum import StrEnum
 from typing import ClassVar
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.losses import mean_loss, metric_pairs
-from trainguard.rules.training.overfit_text import BOUND, NEEDS, OverfitKind, text
-from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked
+from trainguard.rules.training.run_series import mean_loss, metric_pairs
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import several_words, step_spec
+
+NEEDS = (
+    "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+    "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
+)
+
+
+class OverfitKind(StrEnum):
+    """The outcomes of Overfit."""
+
+    FINE = "fine"
+    WAITS = "waits"
+    OVERFITS = "overfits"
+
+
+def _words(sheet: FactSheet) -> Words:
+    gap, times, patience = sheet["gap"], sheet.get("times_in_a_row"), sheet.get("patience")
+    verb = "was" if sheet.past else "is"
+    above = "not above" if sheet.kind == OverfitKind.FINE else "above"
+    reason = (
+        f"Step {sheet['step'].value}: the mean loss of validation {verb} {sheet.number('loss_validation'):.6g} and "
+        f"that of training {sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the "
+        f"threshold {gap.threshold:.6g}"
+    )
+    if times is not None and patience is not None:
+        reason += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
+    reason += f", by {gap.series}{several_words(sheet, 'metrics')}."
+    if sheet.kind != OverfitKind.OVERFITS:
+        return Words(reason)
+    advice = (
+        "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that both "
+        "losses are the same measure: dropout and regularisation terms raise only that of training."
+    )
+    return Words(reason, advice, "the model overfitted")
+
 
 MOST_PAIRS = 32
 
@@ -28,7 +58,6 @@ MOST_PAIRS = 32
 class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     """``tensor_regex`` None stands for the collection losses; ``patience`` counts phases of validation."""
 
-    rule_name: ClassVar[str] = "Overfit"
     regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     tensor_regex: tuple[str, ...] | None = None
@@ -57,38 +86,30 @@ class OverfitState(StepState, kw_only=True):
     pairs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-SPEC = RuleSpec(
-    name="training/Overfit",
-    family="training",
-    title="Overfitting",
-    looks_at="the losses of training and of validation",
-    fires_when="that of validation is clearly above that of training",
-    condition=(
-        "the loss of validation is above that of training by more than {ratio_threshold} of it, {patience} times in a "
-        "row"
-    ),
-    measures=(Measure("gap of the losses relative to the loss of training"),),
-    counts=STEPS,
-    parameters={
-        "tensor_regex": ParameterHelp(
-            "patterns", "regular expressions, separated by commas, that names of losses match; None for losses"
-        ),
-        "patience": ParameterHelp("phases", "how often in a row the gap must be over the threshold"),
-        "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
-        **RANGE_HELP,
-    },
-    text=text,
-)
-
-
 class Overfit(StepRule[OverfitParameters, OverfitState]):
     """Fires while the loss of validation is clearly above that of training."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = OverfitParameters
-    state_type = OverfitState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "Overfit",
+        title="Overfitting",
+        looks_at="the losses of training and of validation",
+        fires_when="that of validation is clearly above that of training",
+        condition=(
+            "the loss of validation is above that of training by more than {ratio_threshold} of it, {patience} times "
+            "in a row"
+        ),
+        measures=(Measure("gap of the losses relative to the loss of training"),),
+        parameters={
+            "tensor_regex": ParameterHelp(
+                "patterns", "regular expressions, separated by commas, that names of losses match; None for losses"
+            ),
+            "patience": ParameterHelp("phases", "how often in a row the gap must be over the threshold"),
+            "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
+        },
+        needs=NEEDS,
+        say=_words,
+        bound=("value", "of metrics beyond the first 32"),
+    )
 
     def watch(self, state: OverfitState, step: StepView, parameters: OverfitParameters) -> None:
         """Collect losses before the range too: only the verdict waits for it."""
@@ -161,10 +182,7 @@ def _reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) 
 
 
 def _gap(train: float, validation: float) -> float:
-    """Return by which share of the loss of training that of validation is above it; a loss below 0 has a size too.
-
-    It is NaN where the loss of training is not finite.
-    """
+    """Return by which share of its size the loss of validation is above that of training; NaN without a finite one."""
     return (validation - train) / abs(train)
 
 

@@ -1,33 +1,55 @@
-"""Overtraining: the loss of training, or of validation, has not improved for too many saved steps.
-
-Source: AWS documentation of Overtraining. Each of the two patiences fires alone. In a run without modes the metrics of
-XGBoost stand for both.
-"""
+"""Overtraining: a loss has not improved for too many saved steps. Source: AWS documentation of Overtraining."""
 
 import math
-from typing import ClassVar
+from enum import StrEnum
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.losses import by_mode, mean_loss
-from trainguard.rules.training.overtraining_text import NEEDS, OvertrainingKind, text
-from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked
+from trainguard.rules.training.run_series import by_mode, mean_loss
 from trainguard.rules.training.selection import LOSSES
+from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import several_words, step_spec
+
+
+class OvertrainingKind(StrEnum):
+    """The outcomes of Overtraining."""
+
+    IMPROVES = "improves"
+    TRAINING = "training"
+    VALIDATION = "validation"
+
+
+def _words(sheet: FactSheet) -> Words:
+    steps, best = sheet["steps_without_improvement"], sheet["loss_lowest"]
+    fires = sheet.kind != OvertrainingKind.IMPROVES
+    named = "" if best.series is None else f" ({best.series})"
+    delta = sheet.number("delta")
+    verb = "had" if sheet.past else "has"
+    reason = (
+        f"Step {sheet['step'].value}: the loss of {sheet.name('of')}{named} {verb} not fallen by more than {delta:.4g} "
+        f"below {float(best.value):.4g} (step {sheet['loss_lowest_step'].value}) for "
+        f"{counted(int(steps.value), 'saved step')}, {'not below' if fires else 'below'} the threshold "
+        f"{steps.threshold:.0f}{several_words(sheet, 'losses')}."
+    )
+    if not fires:
+        return Words(reason)
+    advice = (
+        "Stop early and keep the checkpoint of the best loss, or lower the learning rate. Set delta to the scale of "
+        f"the loss: an improvement of {delta:g} or less counts as none."
+    )
+    return Words(reason, advice, "the loss stopped improving")
 
 
 class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
     """Patiences in saved steps of their mode; ``delta`` in units of the loss."""
-
-    rule_name: ClassVar[str] = "Overtraining"
 
     patience_train: PositiveInt = 5
     patience_validation: PositiveInt = 10
@@ -35,7 +57,7 @@ class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class BestLoss(msgspec.Struct, array_like=True):
-    """The best loss of a mode, at which step, and for how many saved steps no loss was better by ``delta``."""
+    """The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``."""
 
     best: float
     step: int
@@ -49,35 +71,30 @@ class OvertrainingState(StepState, kw_only=True):
     validation: BestLoss | None = None
 
 
-SPEC = RuleSpec(
-    name="training/Overtraining",
-    family="training",
-    title="Overtraining",
-    looks_at="the losses of training and of validation",
-    fires_when="one of them has not improved for too many saved steps",
-    condition=(
-        "the loss has not fallen by more than {delta} below its best for {patience_train} saved steps of training, or "
-        "{patience_validation} of validation"
-    ),
-    measures=(Measure("saved steps without improvement"),),
-    counts=STEPS,
-    parameters={
-        "patience_train": ParameterHelp("saved steps", "so many of training without improvement count"),
-        "patience_validation": ParameterHelp("saved steps", "so many of validation without improvement count"),
-        "delta": ParameterHelp("loss", "an improvement is more than this, in units of the loss"),
-        **RANGE_HELP,
-    },
-    text=text,
-)
-
-
 class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
     """Fires while the loss of training or of validation does not improve."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = OvertrainingParameters
-    state_type = OvertrainingState
-    needs = NEEDS
+    spec = step_spec(
+        "Overtraining",
+        title="Overtraining",
+        looks_at="the losses of training and of validation",
+        fires_when="one of them has not improved for too many saved steps",
+        condition=(
+            "the loss has not fallen by more than {delta} below its best for {patience_train} saved steps of "
+            "training, or {patience_validation} of validation"
+        ),
+        measures=(Measure("saved steps without improvement"),),
+        parameters={
+            "patience_train": ParameterHelp("saved steps", "so many of training without improvement count"),
+            "patience_validation": ParameterHelp("saved steps", "so many of validation without improvement count"),
+            "delta": ParameterHelp("loss", "an improvement is more than this, in units of the loss"),
+        },
+        needs=(
+            "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+            "name='losses'), and set the mode in the script (hook.set_mode)."
+        ),
+        say=_words,
+    )
 
     def check(self, state: OvertrainingState, step: StepView, parameters: OvertrainingParameters) -> Check | None:
         """Compare the step's loss with the best of its mode; a loss that is NaN is no improvement."""

@@ -1,38 +1,60 @@
-"""Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing.
+"""Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing."""
 
-Most runs end on a plateau, and a converged one is healthy. So all of these must hold, over at least ``min_rows``
-values:
+from enum import StrEnum
 
-* Nine tenths of the whole fall were reached in the first ``early`` of the run.
-* Since then there is no trend: neither does Mann and Kendall's test find a fall of the loss or a rise of a score (5 %
-  on two sides), nor is the last quarter lower than the first one after that by a twentieth of the fall.
-* The run is far from done: the loss fell by less than ``far`` of its first value, and a score, where there is one, is
-  below ``low_score``. A loss that becomes negative, or whose target moves, has no level that says how far it is.
-
-A run that fell by nothing is for NotLearning. A run that goes on is judged from ``live_rows`` values on.
-"""
-
-from typing import ClassVar
-
-from trainguard.finding import Fact, Progress
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.finding import Fact, Progress
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.loss_facts import first_facts
-from trainguard.rules.training.loss_facts import level as level_of
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.plateau_text import BOUND, NEEDS, PlateauKind, text
-from trainguard.rules.training.progress import NO_TREND, unit
-from trainguard.rules.training.readings import used
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import scalar, used
 from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
-from trainguard.rules.training.series import Series, level, smoothed
+from trainguard.rules.training.series import (
+    NO_TREND,
+    Series,
+    first_facts,
+    first_words,
+    level,
+    level_of,
+    smoothed,
+    step_number,
+    unit,
+    z_score,
+)
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.trend import z_score
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import step_spec
+
+
+class PlateauKind(StrEnum):
+    """The outcomes of Plateau."""
+
+    FINE = "fine"
+    NEVER_FELL = "never fell"
+    PLATEAU = "plateau"
+
+
+def _words(sheet: FactSheet) -> Words:
+    rate = sheet.get("learning_rate")
+    rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
+    began = f"Step {sheet['step'].value}: {sheet['loss_first'].series} was {first_words(sheet)} and"
+    if sheet.kind == PlateauKind.NEVER_FELL:
+        return Words(f"{began} was never lower{rated}.")
+    fires = sheet.kind == PlateauKind.PLATEAU
+    reason = (
+        f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
+        f"of that were reached at step {sheet['most_reached_step'].value}, after "
+        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run{', and nothing was gained since' if fires else ''}"
+        f"{rated}."
+    )
+    if not fires:
+        return Words(reason)
+    advice = (
+        "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
+        "features. A learning rate that is far below its first value explains a plateau by itself."
+    )
+    return Words(reason, advice, "training stopped to improve early")
+
 
 MOST = 0.9
 GAINED = 0.05
@@ -41,8 +63,6 @@ LEAST_FALL = 0.05
 
 class PlateauParameters(StepParameters, frozen=True, kw_only=True):
     """``early`` is a share of the run, ``far`` one of the first loss, ``low_score`` one of the score's range."""
-
-    rule_name: ClassVar[str] = "Plateau"
 
     min_rows: PositiveInt = 20
     live_rows: PositiveInt = 1000
@@ -57,38 +77,30 @@ class PlateauState(SeriesState, kw_only=True):
     learning_rate: float | None = None
 
 
-SPEC = RuleSpec(
-    name="training/Plateau",
-    family="training",
-    title="Plateau",
-    looks_at="the loss and the scores of training, and the learning rate",
-    fires_when="training stopped early, far from done",
-    condition=(
-        "nine tenths of the fall of the loss lie in the first {early} of at least {min_rows} values, there is no trend "
-        "since, the whole fall is below {far} of the first loss, and a score is below {low_score}"
-    ),
-    measures=(Measure("share of its first value by which the loss fell"),),
-    counts=STEPS,
-    parameters={
-        "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
-        "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
-        "early": ParameterHelp("", "the share of the run in which the loss fell"),
-        "far": ParameterHelp("", "a loss that fell by a larger share is not far from done"),
-        "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
-        **RANGE_HELP,
-    },
-    text=text,
-)
-
-
 class Plateau(StepRule[PlateauParameters, PlateauState]):
     """Fires when the run has gained nothing for most of its time."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = PlateauParameters
-    state_type = PlateauState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "Plateau",
+        title="Plateau",
+        looks_at="the loss and the scores of training, and the learning rate",
+        fires_when="training stopped early, far from done",
+        condition=(
+            "nine tenths of the fall of the loss lie in the first {early} of at least {min_rows} values, there is no "
+            "trend since, the whole fall is below {far} of the first loss, and a score is below {low_score}"
+        ),
+        measures=(Measure("share of its first value by which the loss fell"),),
+        parameters={
+            "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
+            "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+            "early": ParameterHelp("", "the share of the run in which the loss fell"),
+            "far": ParameterHelp("", "a loss that fell by a larger share is not far from done"),
+            "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
+        },
+        needs="It checks losses of training: record them in the collection losses, scores in metrics.",
+        say=_words,
+        bound=("value", "of losses and scores beyond two of each in each mode"),
+    )
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""

@@ -1,38 +1,78 @@
-"""PoorWeightInitialization: what the first steps say of how weights were initialised.
+"""PoorWeightInitialization: signs of bad initial weights in the first steps.
 
-Source: AWS documentation of PoorWeightInitialization: variances of the layers' activation inputs that differ too much,
-gradients without spread, a loss that does not fall. A public run that fired at its first step shows that each of them
-fires alone; ``steps`` counts saved steps.
+Source: AWS documentation of PoorWeightInitialization, and a public run: each condition fires alone.
 """
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
 
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training import weights_text
-from trainguard.rules.training.folds import float64, variance
-from trainguard.rules.training.losses import mean_loss
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, checked, not_saved, rank, used
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.readings import Reading, checked, float64, measured, not_saved, rank, used, variance
+from trainguard.rules.training.run_series import mean_loss
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.tensor_words import measured
-from trainguard.rules.training.weights_text import RANGE, RATIO, WAITED, InitializationKind
-from trainguard.tensors.step_view import StepView, is_numeric
+from trainguard.rules.training.step_words import against, be, fires, said, shown, step_spec
 
-_FACTS = {InitializationKind.VARIANCE: RATIO, InitializationKind.SPREAD: RANGE, InitializationKind.LOSS: WAITED}
+VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
+
+
+class InitializationKind(StrEnum):
+    """Which condition of PoorWeightInitialization is nearest to firing; the status says whether it holds."""
+
+    VARIANCE = "variance"
+    SPREAD = "spread"
+    LOSS = "loss"
+
+
+def _initialization(sheet: FactSheet) -> Words:
+    advice = (
+        "Initialise each layer for its fan-in and activation (Kaiming for ReLU, Xavier for tanh), or normalise "
+        "between layers. Start again: what begins badly rarely recovers."
+    )
+    if sheet.kind == InitializationKind.LOSS:
+        advice = "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
+    ways = ((VARIANCE_RATIO, _ratio), (RANGE, _range), (WAITED, _waited))
+    sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
+    return said(sheet, sentence, advice, "weights were initialised poorly")
+
+
+def _ratio(sheet: FactSheet) -> str:
+    ratio, compared = sheet[VARIANCE_RATIO], against(sheet, VARIANCE_RATIO, "above", "not above")
+    times = f"{shown(ratio)} times the least of the activation inputs"
+    return f"the variance of {ratio.series} {be(sheet)} {times}, {compared}"
+
+
+def _range(sheet: FactSheet) -> str:
+    width, compared = sheet[RANGE], against(sheet, RANGE, "below", "not below")
+    return f"the range of {width.series} (5th to 95th percentile) {be(sheet)} {shown(width)}, {compared}"
+
+
+def _waited(sheet: FactSheet) -> str:
+    waited = sheet[WAITED]
+    compared = f"{'not below' if fires(sheet) else 'below'} the threshold {waited.threshold or 0.0:.0f}"
+    steps = counted(int(sheet.number(WAITED)), "saved step")
+    has = "had" if sheet.past else "has"
+    return f"the loss ({waited.series}) {has} not fallen below its best for {steps}, {compared}"
+
+
+_FACTS = {
+    InitializationKind.VARIANCE: VARIANCE_RATIO,
+    InitializationKind.SPREAD: RANGE,
+    InitializationKind.LOSS: WAITED,
+}
 
 
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
     """``steps`` and ``patience`` count saved steps."""
 
-    rule_name: ClassVar[str] = "PoorWeightInitialization"
     regex_fields: ClassVar[tuple[str, ...]] = ("activation_inputs_regex",)
 
     activation_inputs_regex: str = ".*relu_input"
@@ -49,42 +89,39 @@ class PoorWeightInitializationState(StepState, kw_only=True):
     waited: int = 0
 
 
-SPEC = RuleSpec(
-    name="training/PoorWeightInitialization",
-    family="training",
-    title="Weight initialisation",
-    looks_at="activation inputs, gradients and losses of the first saved steps",
-    fires_when="layers differ too much in variance, gradients have no spread, or the loss does not fall",
-    condition=(
-        "within {steps} saved steps the variances of activation inputs differ by a factor of more than {threshold}, "
-        "the range of a gradient is below {distribution_range}, or the loss does not fall for {patience} saved steps"
-    ),
-    measures=(
-        Measure("ratio of the greatest to the least variance"),
-        Measure("range of a gradient, 5th to 95th percentile"),
-        Measure("saved steps without a lower loss"),
-    ),
-    counts=STEPS,
-    parameters={
-        "activation_inputs_regex": ParameterHelp("pattern", "a regular expression that names of inputs match"),
-        "threshold": ParameterHelp("", "a ratio of the layers' variances above it is too high"),
-        "distribution_range": ParameterHelp("", "a gradient whose percentiles 5 and 95 are closer has no spread"),
-        "patience": ParameterHelp("saved steps", "for so many the loss may stay at its best or above"),
-        "steps": ParameterHelp("saved steps", "how many are checked, from the first one"),
-        **RANGE_HELP,
-    },
-    text=weights_text.poor_weight_initialization,
-)
-_MEASURES = dict(zip(InitializationKind, SPEC.measures, strict=True))
-
-
 class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
     """Fires while the first saved steps show a poor initialisation."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = PoorWeightInitializationParameters
-    state_type = PoorWeightInitializationState
-    needs = weights_text.INITIALIZATION_NEEDS
+    spec = step_spec(
+        "PoorWeightInitialization",
+        title="Weight initialisation",
+        looks_at="activation inputs, gradients and losses of the first saved steps",
+        fires_when="layers differ too much in variance, gradients have no spread, or the loss does not fall",
+        condition=(
+            "within {steps} saved steps the variances of activation inputs differ by a factor of more than "
+            "{threshold}, "
+            "the range of a gradient is below {distribution_range}, or the loss does not fall for {patience} saved "
+            "steps"
+        ),
+        measures=(
+            Measure("ratio of the greatest to the least variance"),
+            Measure("range of a gradient, 5th to 95th percentile"),
+            Measure("saved steps without a lower loss"),
+        ),
+        parameters={
+            "activation_inputs_regex": ParameterHelp("pattern", "a regular expression that names of inputs match"),
+            "threshold": ParameterHelp("", "a ratio of the layers' variances above it is too high"),
+            "distribution_range": ParameterHelp("", "a gradient whose percentiles 5 and 95 are closer has no spread"),
+            "patience": ParameterHelp("saved steps", "for so many the loss may stay at its best or above"),
+            "steps": ParameterHelp("saved steps", "how many are checked, from the first one"),
+        },
+        needs=(
+            "It checks activation inputs, gradients and losses of the first saved steps: record them with "
+            "CollectionConfig(name='relu_input', parameters={'include_regex': '.*relu_input'}), "
+            "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
+        ),
+        say=_initialization,
+    )
 
     def check(
         self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
@@ -104,7 +141,8 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
 
     def measure(self, check: Check) -> Measure:
         """Say which of the three conditions was measured."""
-        return _MEASURES[InitializationKind(check.kind or InitializationKind.VARIANCE)]
+        kind = InitializationKind(check.kind or InitializationKind.VARIANCE)
+        return self.spec.measures[list(InitializationKind).index(kind)]
 
 
 def _variances(
@@ -125,8 +163,6 @@ def _variances(
 def _spreads(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
-    """Find the gradient with the least range between its percentiles."""
-
     def spread(view: StepView, tensor: str) -> float | None:
         return _spread(state, view, tensor, parameters)
 
@@ -145,7 +181,6 @@ def _spreads(
 
 
 def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
-    """Whether of each gradient only reductions were saved, and no least value among them."""
     try:
         return not any(step.has_value(each) or step.reduction(each, "min") is not None for each in gradients)
     except USELESS:

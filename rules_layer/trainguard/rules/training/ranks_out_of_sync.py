@@ -1,61 +1,68 @@
-"""RanksOutOfSync: ranks that should hold the same parameters do not.
-
-The recorder saves a checksum of a rank's parameters as ``trainguard/checksum/<rank>``: a tensor with one number for
-each rank, at the same step. In data parallel training all of them are equal to the last bit, as every rank applies the
-same update to the same parameters; there is no tolerance. A rank whose checksum is not the most frequent one is out of
-sync. Where the parameters are sharded, the checksums of ranks differ on purpose: save those of replicas
-only.
-"""
+"""RanksOutOfSync: ranks that should hold the same parameters do not, by checksums ``trainguard/checksum/<rank>``."""
 
 import re
+from enum import StrEnum
 from statistics import mode
-from typing import ClassVar
 
-from trainguard.finding import Fact
-from trainguard.rules.parameter_help import STEPS
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training import weights_text
-from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import step_fact, used
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.weights_text import RanksKind
-from trainguard.tensors.step_view import StepView
+from trainguard.rules.training.step_words import fires, said, step_spec
+
+
+class RanksKind(StrEnum):
+    """Findings of RanksOutOfSync at a step."""
+
+    APART = "apart"
+    EQUAL = "equal"
+
+
+def _ranks(sheet: FactSheet) -> Words:
+    ranks = int(sheet.number("ranks"))
+    if not fires(sheet):
+        return said(sheet, f"the checksums of {counted(ranks, 'rank')} are equal", "", "")
+    apart, same = int(sheet.number("ranks_apart")), int(sheet.number("ranks_alike"))
+    named = sheet.all("checksum_apart")
+    has = "had" if sheet.past else "has"
+    shown_ranks = ", ".join(f"{(each.device or '').removeprefix('rank ')} {has} {each.value}" for each in named)
+    differ = "differed" if sheet.past else "differ"
+    more = f" and {apart - len(named)} more {differ}" if apart > len(named) else ""
+    have = "had" if sheet.past else "has" if same == 1 else "have"
+    return said(
+        sheet,
+        f"{same} of {ranks} ranks {have} the checksum {sheet.name('checksum')}, rank {shown_ranks}{more}",
+        "Stop and go back to a checkpoint before this step: from here on ranks train different models. Look for "
+        "parameters outside the distributed wrapper, a rank that loaded another checkpoint or has another seed, "
+        "steps that one rank skips, and a broken GPU: if it is always the same rank, replace its node.",
+        "ranks held different parameters",
+    )
+
 
 CHECKSUM = re.compile(r"trainguard/checksum/(?P<rank>[0-9]{1,6})")
 SHOWN = 6
 
 
-class RanksOutOfSyncParameters(StepParameters, frozen=True, kw_only=True):
-    """There is nothing to set but the range of steps."""
-
-    rule_name: ClassVar[str] = "RanksOutOfSync"
-
-
-SPEC = RuleSpec(
-    name="training/RanksOutOfSync",
-    family="training",
-    title="Ranks out of sync",
-    looks_at="a checksum of the parameters of each rank",
-    fires_when="ranks hold other parameters than most do",
-    condition="the checksums of the parameters of two ranks differ at the same step",
-    measures=(Measure("ranks that differ from most"),),
-    counts=STEPS,
-    parameters={**RANGE_HELP},
-    text=weights_text.ranks_out_of_sync,
-)
-
-
-class RanksOutOfSync(StepRule[RanksOutOfSyncParameters, StepState]):
+class RanksOutOfSync(StepRule[StepParameters, StepState]):
     """Fires while ranks hold different parameters."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = RanksOutOfSyncParameters
-    state_type = StepState
-    needs = weights_text.RANKS_NEEDS
+    spec = step_spec(
+        "RanksOutOfSync",
+        title="Ranks out of sync",
+        looks_at="a checksum of the parameters of each rank",
+        fires_when="ranks hold other parameters than most do",
+        condition="the checksums of the parameters of two ranks differ at the same step",
+        measures=(Measure("ranks that differ from most"),),
+        needs=(
+            "It checks a checksum of the parameters per rank: record one number for each as trainguard/checksum/RANK, "
+            "for all ranks at the same steps."
+        ),
+        say=_ranks,
+    )
 
-    def check(self, state: StepState, step: StepView, parameters: RanksOutOfSyncParameters) -> Check | None:
+    def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
         """Compare the checksums of a step."""
         del parameters
         sums: dict[int, str] = {}

@@ -1,22 +1,168 @@
-"""From what was measured of each tensor of a step to the step's check: the one that is furthest over its threshold."""
+"""Questions to a tensor, folded over its blocks, and the check of a step by its worst tensor.
+
+No tensor is held, sums are in float64. Each fold raises TensorMissingError without entries and TelemetryFormatError
+where they cannot be read; it returns None of a tensor that holds no numbers.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from trainguard.finding import Fact
+import numpy as np
+from numpy.typing import NDArray
+
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import StepView, Tensor, is_numeric
 from trainguard.rules.training.step_rule import USELESS, Check, StepState
-from trainguard.rules.words import FactSheet
-from trainguard.tensors.step_view import StepView
+
+Floats = NDArray[np.float64]
+
+
+def numbers(step: StepView, name: str) -> Iterator[Tensor] | None:
+    """Return a tensor's blocks; None where it holds text, bools or complex numbers."""
+    blocks = step.blocks(name)
+    first = next(blocks, None)
+    if first is None or not is_numeric(first):
+        return None
+    return _again(first, blocks)
+
+
+def _again(first: Tensor, rest: Iterator[Tensor]) -> Iterator[Tensor]:
+    yield first
+    yield from rest
+
+
+def float64(block: Tensor) -> Floats:
+    """Return a block as float64[N]; itself where it is so already."""
+    return np.asarray(block, np.float64)
+
+
+def abs_mean(step: StepView, name: str) -> float | None:
+    """Return the mean of the absolute values, from a reduction where one was saved."""
+    saved = step.reduction(name, "mean", absolute=True)
+    if saved is not None:
+        return saved
+    blocks = numbers(step, name)
+    if blocks is None:
+        return None
+    total, count = 0.0, 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks:
+            total += float(np.abs(float64(block)).sum())
+            count += block.size
+    return total / count
+
+
+def mean(step: StepView, name: str) -> float | None:
+    """Return the mean of all entries, from a reduction where only reductions were saved."""
+    if not step.has_value(name):
+        saved = step.reduction(name, "mean")
+        if saved is not None:
+            return saved
+    moments = moments_of(step, name)
+    return None if moments is None else moments.mean
+
+
+class Moments(NamedTuple):
+    """Mean and population variance of numbers."""
+
+    mean: float
+    variance: float
+
+
+def moments_of(step: StepView, name: str) -> Moments | None:
+    """Return the moments of all entries; blocks are merged by Chan's formula, so that nothing cancels."""
+    blocks = numbers(step, name)
+    if blocks is None:
+        return None
+    count, average, squares = 0, 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks:
+            values = float64(block)
+            own = float(values.mean())
+            apart, total = own - average, count + values.size
+            # An infinite mean has no distance to another: what it meets is infinite or undefined, never a number.
+            squares += float(np.square(values - own).sum()) + apart * apart * (count * values.size / total)
+            average += apart * (values.size / total)
+            count = total
+    return Moments(average, squares / count)
+
+
+def variance(step: StepView, name: str) -> float | None:
+    """Return the population variance, from a reduction where one was saved."""
+    saved = step.reduction(name, "variance")
+    if saved is not None:
+        return saved
+    if not step.has_value(name):
+        deviation = step.reduction(name, "std")
+        if deviation is not None:
+            return deviation * deviation
+    moments = moments_of(step, name)
+    return None if moments is None else moments.variance
+
+
+class NotFinite(NamedTuple):
+    """How many entries a tensor has, how many are NaN, and how many infinite."""
+
+    size: int
+    nan: int
+    infinite: int
+
+
+def not_finite(step: StepView, name: str) -> NotFinite | None:
+    """Count the entries that are no finite numbers; None of a tensor that holds whole numbers, bools or text."""
+    size, nan, infinite = 0, 0, 0
+    for block in step.blocks(name):
+        if not np.issubdtype(block.dtype, np.inexact):
+            return None
+        size += block.size
+        finite = np.isfinite(block)
+        if not finite.all():
+            undefined = int(np.isnan(block).sum())
+            nan += undefined
+            infinite += block.size - int(finite.sum()) - undefined
+    return NotFinite(size, nan, infinite)
+
+
+class Zeros(NamedTuple):
+    """How many entries a tensor has, and how many of them are zero."""
+
+    size: int
+    zeros: int
+
+    @property
+    def percent(self) -> float:
+        """Share of zeros."""
+        return 100.0 * self.zeros / self.size
+
+
+def zeros(step: StepView, name: str) -> Zeros | None:
+    """Count the entries that are zero, of numbers or bools; None of text, and of a tensor without entries."""
+    size, found = 0, 0
+    for block in step.blocks(name):
+        if not (np.issubdtype(block.dtype, np.number) or block.dtype == np.bool_):
+            return None
+        size += block.size
+        found += block.size - int(np.count_nonzero(block))
+    return Zeros(size, found) if size else None
+
+
+def scalar(step: StepView, name: str) -> float | None:
+    """Return the one number of a tensor that has one; None of any other tensor."""
+    shape = step.shape(name)
+    if shape is None or math.prod(shape) != 1:
+        return None
+    if not step.has_value(name):
+        return step.reduction(name, "mean")
+    blocks = numbers(step, name)
+    return None if blocks is None else float(next(blocks)[0])
+
 
 T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """What was measured of one tensor; ``over`` ranks readings, the higher the nearer to firing or the worse.
-
-    ``tensor`` is None where no tensor of this step was measured.
-    """
+    """A measurement of one tensor, None where none was measured; ``over`` ranks readings, the worst highest."""
 
     tensor: str | None
     value: float
@@ -43,39 +189,6 @@ def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
     return True
 
 
-def check_of(
-    step: StepView,
-    readings: Sequence[Reading],
-    say: Callable[[Reading], str],
-    *,
-    what: str = "tensors",
-    judged: int | None = None,
-) -> Check | None:
-    """Return the check of a step, None without a reading; ``say`` is a clause about one of them.
-
-    ``judged`` is how many tensors were measured, where there is no reading of each.
-    """
-    if not readings:
-        return None
-    worst = worst_of(readings)
-    firing = sum(reading.fires for reading in readings)
-    more = (
-        f" (the worst of {firing} such {what}, of {len(readings) if judged is None else judged} in all)"
-        if firing > 1
-        else ""
-    )
-    return Check(
-        step=step.step,
-        at=step.at,
-        fires=worst.fires,
-        reason=f"Step {step.step}: {say(worst)}{more}.",
-        tensor=worst.tensor,
-        value=worst.value if math.isfinite(worst.value) else None,
-        threshold=worst.threshold,
-        kind=worst.kind,
-    )
-
-
 def checked(
     step: StepView,
     readings: Sequence[Reading],
@@ -85,8 +198,7 @@ def checked(
 ) -> Check | None:
     """Return the check of a step by facts, None without a reading; ``facts`` are those of one of them.
 
-    The facts ``step`` and, of several readings that fire, ``firing`` and ``judged`` go with them: how many fire, and of
-    how many.
+    ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many.
     """
     if not readings:
         return None
@@ -114,14 +226,6 @@ def step_fact(step: StepView) -> Fact:
     return Fact(name="step", value=step.step, unit="steps", start=at, end=at)
 
 
-def several_words(sheet: FactSheet, what: str = "tensors") -> str:
-    """Say of how many that fire the named one is the worst; empty of one alone."""
-    firing = sheet.get("firing")
-    if firing is None:
-        return ""
-    return f" (the worst of {firing.value} such {what}, of {sheet['judged'].value} in all)"
-
-
 def worst_of(readings: Sequence[Reading]) -> Reading:
     """Return the first of the readings that rank highest: there may be thousands a step."""
     held = [each for each in readings if each.fires] or readings
@@ -136,6 +240,7 @@ def rank(reading: Reading) -> tuple[bool, float]:
     return reading.fires, -math.inf if math.isnan(reading.over) else reading.over
 
 
-def against(fires: bool, when: str, otherwise: str, threshold: float, unit: str = "") -> str:
-    """Return how a value compares, for example ``below the threshold 1e-07``."""
-    return f"{when if fires else otherwise} the threshold {threshold:.6g}{unit}"
+def measured(name: str, reading: Reading, unit: str = "") -> Fact:
+    """Return what was measured of a tensor as a fact; one that is not finite is text, as JSON has no number for it."""
+    value = reading.value if math.isfinite(reading.value) else f"{reading.value:g}"
+    return Fact(name=name, value=value, unit=unit, series=reading.tensor, threshold=reading.threshold)

@@ -1,40 +1,32 @@
-"""Which rules over training steps there are, as stateless instances in the order in which they are shown."""
+"""The rules over training steps, as stateless instances in the order in which they are shown."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
-from trainguard.rules.training.all_zero import AllZero
-from trainguard.rules.training.check_input_images import CheckInputImages
-from trainguard.rules.training.class_imbalance import ClassImbalance
-from trainguard.rules.training.confusion import Confusion
-from trainguard.rules.training.create_xgboost_report import CreateXgboostReport
-from trainguard.rules.training.dead_relu import DeadRelu
+from trainguard.rules.training.activations import DeadRelu, SaturatedActivation
+from trainguard.rules.training.classes import ClassImbalance, Confusion
 from trainguard.rules.training.exploding_tensor import ExplodingTensor
-from trainguard.rules.training.feature_importance_overweight import FeatureImportanceOverweight
 from trainguard.rules.training.gradient_norm_drift import GradientNormDrift
+from trainguard.rules.training.inputs import CheckInputImages, NLPSequenceRatio
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.loss_spike import LossSpike
-from trainguard.rules.training.nlp_sequence_ratio import NLPSequenceRatio
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit
 from trainguard.rules.training.overtraining import Overtraining
 from trainguard.rules.training.plateau import Plateau
 from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
 from trainguard.rules.training.ranks_out_of_sync import RanksOutOfSync
-from trainguard.rules.training.saturated_activation import SaturatedActivation
+from trainguard.rules.training.sameness import SimilarAcrossRuns, UnchangedTensor
 from trainguard.rules.training.scalar_patterns import SPEC as SCALAR_NAMES_SPEC
 from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
-from trainguard.rules.training.similar_across_runs import SimilarAcrossRuns
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
-from trainguard.rules.training.tensor_variance import TensorVariance
 from trainguard.rules.training.training_diverged import TrainingDiverged
-from trainguard.rules.training.tree_depth import TreeDepth
-from trainguard.rules.training.unchanged_tensor import UnchangedTensor
-from trainguard.rules.training.vanishing_gradient import VanishingGradient
-from trainguard.rules.training.weight_update_ratio import WeightUpdateRatio
+from trainguard.rules.training.values import AllZero, TensorVariance
+from trainguard.rules.training.weights import VanishingGradient, WeightUpdateRatio
+from trainguard.rules.training.xgboost import CreateXgboostReport, FeatureImportanceOverweight, TreeDepth
 
 AnyStepRule = StepRule[Any, Any]
 
@@ -72,18 +64,8 @@ TRUSTED_RULES: tuple[AnyStepRule, ...] = (
     RanksOutOfSync(),
 )
 """Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
-
 TRAINING_RULES: tuple[AnyStepRule, ...] = (*TENSOR_RULES, *TRUSTED_RULES)
-
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in TRAINING_RULES}
-
 SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = {SCALAR_NAMES_SPEC.name: ScalarNamesParameters}
-
 SETTINGS_SPECS: Mapping[str, SettingsSpec] = {SCALAR_NAMES_SPEC.name: SCALAR_NAMES_SPEC}
-
 SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in TRAINING_RULES}
-
-
-def all_rules() -> tuple[AnyStepRule, ...]:
-    """Return all rules over training steps."""
-    return TRAINING_RULES

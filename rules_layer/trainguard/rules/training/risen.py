@@ -1,28 +1,38 @@
 """The conditions of TrainingDiverged over a whole run: a loss that has risen for good, or falls without bound.
 
-A worse rise must not hide a rise: what counts as noise is measured without values that only go up, and the part after
-the lowest value is also judged as if it had risen no further than needed (``_attenuated``).
+A worse rise must not hide a rise: rises are no noise, and are also judged as if no larger than needed
+(``_attenuated``).
 """
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from trainguard.finding import Fact
-from trainguard.rules.training.diverged_kinds import DivergedKind
-from trainguard.rules.training.guessing import CHANCE_BELOW
-from trainguard.rules.training.loss_facts import first_facts, level, step
-from trainguard.rules.training.progress import unit
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.training.learned_nothing import CHANCE_BELOW
 from trainguard.rules.training.run_series import MOVING, RunSeries
-from trainguard.rules.training.series import Series, noise, smoothed
-from trainguard.rules.training.series import level as mean_of
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.series import Series, first_facts, level, level_of, noise, smoothed, step_number, unit
+
+
+class DivergedKind(StrEnum):
+    """The outcomes of TrainingDiverged."""
+
+    FINE = "fine"
+    NOT_FINITE = "not finite"
+    WAS_NOT_FINITE = "was not finite"
+    LOST = "lost"
+    BLOWN_UP = "blown up"
+    EXPLODED = "exploded"
+    UNBOUNDED = "unbounded"
+    SCORE_LOST = "score lost"
+
 
 TAIL = 0.2
 REAL_FALL = 0.2
-"""A fall of less than a fifth of the start is too small to be lost."""
 JUST_LOST = 0.75
 """A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding."""
 CLEAR_NOISE = 4.0
@@ -36,7 +46,6 @@ LEAST_FIRST = 1e-3
 EXCUSED = 10.0
 """A loss that is so many times its start is excused by no score at the level of a guess."""
 RUNAWAY = 10.0
-"""Times the largest size in the first half, below 0: a likelihood slows down, what has no minimum does not."""
 
 
 class Limits(NamedTuple):
@@ -75,11 +84,11 @@ def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
     bad = _bad_from(loss, threshold)
     facts = (
         *first_facts(name, loss),
-        level("loss_at_first_step", name, loss.first),
-        level("loss_lowest", name, loss.means[lowest]),
-        step("loss_lowest_step", loss.steps[lowest]),
-        level("loss_least_since", name, min(tail)),
-        step("risen_after_step", loss.steps[-count - 1]),
+        level_of("loss_at_first_step", name, loss.first),
+        level_of("loss_lowest", name, loss.means[lowest]),
+        step_number("loss_lowest_step", loss.steps[lowest]),
+        level_of("loss_least_since", name, min(tail)),
+        step_number("risen_after_step", loss.steps[-count - 1]),
         Fact(
             name="loss_last", value=fmean(tail), series=name, threshold=threshold,
             start=loss.begin_of(len(loss.means) - count), end=float(loss.times[-1]) or None,
@@ -98,19 +107,16 @@ def runaway(run: RunSeries, fewest: int) -> Risen | None:
         if max(loss.means[-count:]) < threshold or _races(loss, half):
             facts = (
                 *first_facts(name, loss),
-                level("loss_half_way", name, loss.means[half - 1]),
-                step("half_way_step", loss.steps[half - 1]),
-                level("loss_last", name, loss.last),
+                level_of("loss_half_way", name, loss.means[half - 1]),
+                step_number("half_way_step", loss.steps[half - 1]),
+                level_of("loss_last", name, loss.last),
             )
             return Risen(DivergedKind.UNBOUNDED, name, loss, loss.last, threshold, facts, loss.begin_of(half))
     return None
 
 
 def _races(loss: Series, half: int) -> bool:
-    """Whether a loss is below 0, falls all the time, and by more in each third of the run than in the one before.
-
-    In all it falls to far more than its size at the start.
-    """
+    """Whether a loss is below 0, falls all the time, and by more in each third of the run than in the one before."""
     third = len(loss.means) // 3
     ends = (loss.means[0], loss.means[third], loss.means[2 * third], loss.means[-1])
     falls = [before - after for before, after in pairwise(ends)]
@@ -129,8 +135,8 @@ def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
         threshold = best - max(limits.score_lost * unit(score), CLEAR_NOISE * noise(before))
         if max(tail) < threshold and _loss_rose(run):
             facts = (
-                level("score_best", name, best),
-                step("fallen_after_step", score.steps[-count - 1]),
+                level_of("score_best", name, best),
+                step_number("fallen_after_step", score.steps[-count - 1]),
                 Fact(name="score_most_since", value=max(tail), series=name, threshold=threshold),
             )
             onset = score.begin_of(len(score.means) - count)
@@ -139,7 +145,6 @@ def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
 
 
 def _bad_from(loss: Series, threshold: float) -> int:
-    """Return the first of the last blocks that all lie above a threshold."""
     place = len(loss.means) - 1
     while place > 0 and loss.means[place - 1] > threshold:
         place -= 1
@@ -152,7 +157,6 @@ def _loss_rose(run: RunSeries) -> bool:
 
 
 def _risen(loss: Series, name: str, limits: Limits, fewest: int) -> tuple[DivergedKind, float] | None:
-    """Return how a loss has risen, and the threshold; None where it has not."""
     count = _tail(loss)
     if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
         return None
@@ -172,7 +176,6 @@ def _start(loss: Series) -> float:
 
 
 def _lost(means: Sequence[float], count: int, limits: Limits) -> float | None:
-    """Return above which level the fall of a loss is lost, where it is; None where it is not."""
     before = means[:-count]
     place = before.index(min(before))
     fallen = means[0] - before[place]
@@ -227,7 +230,7 @@ def _score_holds(run: RunSeries, *, is_far: bool) -> bool:
     for _, score in run.score(Mode.TRAIN):
         values = smoothed(score.means)
         reach = max(values) - min(values)
-        tail = mean_of(values, TAIL, end=True)
+        tail = level(values, TAIL, end=True)
         if is_far and tail / unit(score) < CHANCE_BELOW:
             continue
         if reach > 0.0 and tail >= max(values) - max(SAME_SCORE * reach, noise(values)) and tail > values[0]:

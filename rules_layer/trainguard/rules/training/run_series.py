@@ -1,28 +1,65 @@
-"""Losses and scores of a run as bounded series, by what the script was doing; what the trusted rules look at.
+"""Losses and scores of a run as bounded series by mode.
 
-A loss is a scalar of the collection ``losses``. A score is a scalar of the collection ``metrics`` of which more is
-better, as an accuracy; errors are taken as losses only where no loss is recorded. Where a mode has a total, as ``loss``
-beside ``policy_loss``, the total alone counts.
+A loss is a scalar of the collection ``losses``, a score one of ``metrics`` of which more is better; errors are losses
+only where no loss is recorded. Where a mode has a total, as ``loss`` beside ``policy_loss``, the total alone counts.
 """
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.losses import XGBOOST_METRIC, XGBOOST_TRAIN
-from trainguard.rules.training.readings import used
+from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.rules.training.readings import mean, scalar, used
 from trainguard.rules.training.selection import LOSSES
 from trainguard.rules.training.series import Series
 from trainguard.rules.training.step_rule import StepState
-from trainguard.tensors.step_view import Mode, StepView
+
+XGBOOST_METRIC = re.compile(r"(?P<data>[A-Za-z0-9_]+)-(?P<metric>\S+)")
+"""``train-rmse``: the name of an evaluation set, and that of a metric."""
+XGBOOST_TRAIN = "train"
+
+
+def mean_loss(state: StepState, step: StepView, tensors: Iterable[str]) -> float | None:
+    """Return the mean of the tensors' means; None where none of them holds numbers."""
+    means = [used(state, mean, step, tensor) for tensor in tensors]
+    found = [each for each in means if each is not None]
+    return sum(found) / len(found) if found else None
+
+
+def by_mode(step: StepView, tensors: Iterable[str]) -> Mapping[Mode, list[str]]:
+    """Return a step's loss tensors by TRAIN and EVAL; none of a step of another mode.
+
+    In a run without modes the metrics of XGBoost are of TRAIN where they are of the set ``train``, else of EVAL.
+    """
+    if step.mode in (Mode.TRAIN, Mode.EVAL):
+        return {step.mode: list(tensors)}
+    found: dict[Mode, list[str]] = {}
+    if step.mode is Mode.GLOBAL:
+        for tensor in tensors:
+            metric = XGBOOST_METRIC.fullmatch(tensor)
+            if metric is not None:
+                found.setdefault(Mode.TRAIN if metric["data"] == XGBOOST_TRAIN else Mode.EVAL, []).append(tensor)
+    return found
+
+
+def metric_pairs(tensors: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return for each metric of XGBoost its tensors of training and validation, where both are there."""
+    names = set(tensors)
+    pairs = {}
+    for name in sorted(names):
+        metric = XGBOOST_METRIC.fullmatch(name)
+        if metric is not None and metric["data"] == XGBOOST_TRAIN:
+            other = f"validation-{metric['metric']}"
+            if other in names:
+                pairs[metric["metric"]] = name, other
+    return pairs
+
 
 METRICS = "metrics"
 MOST_SERIES = 2
 """Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
-
 ERROR = re.compile(
     r"(?i)(?:^|[^a-z])(?:m?error|wer|cer|mae|mse|rmse|mape|ppl|perplexity|fid|(?:m|log)?loss|rmsle|nll)(?:[^a-z]|$)"
 )
@@ -30,10 +67,8 @@ REGRESSION = re.compile(
     r"(?i)(?:^|[^a-z])(?:mae|mse|rmse|mape|rmsle|msle|r2|huber|smooth_?l1)(?:[^a-z]|$)|(?:absolute|squared)_error"
 )
 """Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
-
 BOOSTED_SCORE = re.compile("auc|map|ndcg|pre|acc|f1")
 """How XGBoost's metrics begin of which more is better; all others are losses."""
-
 TOTAL = re.compile(
     r"(?i)(?:^|/)(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?loss(?:_epoch|_step)?$"
 )

@@ -1,20 +1,18 @@
-"""Settings of the names of scalars: ``ScalarNames_losses`` and the like, each a regular expression in place of ours."""
+"""Settings for the names of scalars: ``ScalarNames_losses`` and the like, each a regular expression."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from trainguard.errors import RuleConfigError
-from trainguard.rules.family_rules import bare
-from trainguard.rules.parameter_help import ParameterHelp
+from trainguard.core.errors import RuleConfigError
+from trainguard.formats.tensors.name_patterns import NamePatternError, name_pattern
+from trainguard.rules.family_rules import SCALAR_NAMES, TRAINING, bare
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import SettingsSpec
-from trainguard.rules.training.names import FAMILY, SCALAR_NAMES
-from trainguard.tensors.name_patterns import NamePatternError, name_pattern
+from trainguard.rules.spec import ParameterHelp, SettingsSpec
 
 _PATTERN = "pattern"
 SPEC = SettingsSpec(
     name=SCALAR_NAMES,
-    family=FAMILY,
+    family=TRAINING,
     looks_at="names of scalars",
     fires_when="never: the settings say what names mean",
     parameters={

@@ -1,21 +1,17 @@
-"""Which tensors of a step a rule looks at: members of collections, and names that patterns match."""
+"""The tensors of a step that a rule checks: members of collections, and names that patterns match."""
 
 from collections.abc import Iterable
 from functools import lru_cache
 
-from trainguard.tensors.name_patterns import NamePatternError, name_pattern
-from trainguard.tensors.step_view import StepView
+from trainguard.formats.tensors.name_patterns import NamePatternError, name_pattern
+from trainguard.formats.tensors.step_view import StepView
 
 LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
 _ANYTHING = ".*"
 _KEPT_MATCHES = 128
 """A run saves the same names at most of its steps, in a handful of sets: one for each mode and interval."""
-
 COSTLIEST_STEP = 2_000_000_000
-"""Steps of all searches with a pattern in the names of one training step, at worst, about 20 s.
-
-``conv.*relu_output`` takes a quarter of it for 100,000 names of 100 characters.
-"""
+"""Steps of all searches with a pattern in the names of one training step, at worst, about 20 s."""
 
 
 @lru_cache(maxsize=_KEPT_MATCHES)

@@ -1,24 +1,29 @@
-"""A series of numbers as means of blocks: a bounded state for a run of any length."""
+"""A series of numbers as means of blocks, a bounded state for a run of any length, and its trend.
+
+Source of the trend: Mann (1945), Kendall (1975), with the usual correction for ties: how many pairs of values are in
+order, so that neither the scale nor an outlier matters. It needs independent noise, so it compares blocks' means.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, median
 
 import msgspec
 
+from trainguard.core.finding import Fact
+from trainguard.rules.rule_result import FactSheet
+
 MOST_BLOCKS = 32
 """One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer."""
-
 HEAD = 4
 
 
 class Series(msgspec.Struct, array_like=True):
     """Means of blocks of ``size`` values each, the last of them of ``filling`` values; ``steps`` are where they end.
 
-    ``count`` counts values; ``first`` and ``last`` are the first and the newest, ``least`` and ``most`` the extremes.
-    ``head`` are the first four, ``begins`` is the first step. ``times`` are whole epoch seconds at which blocks end,
-    and ``began`` that of the first value; 0 of values that have no times. Values that are not finite are left to who
-    adds them.
+    ``head`` are the first four values, ``begins`` is the first step. ``times`` are epoch seconds at which blocks end,
+    and ``began`` that of the first value; 0 without times. Callers leave out values that are not finite.
     """
 
     count: int = 0
@@ -61,10 +66,7 @@ class Series(msgspec.Struct, array_like=True):
         self.filling = 1
 
     def begin_of(self, place: int) -> float | None:
-        """Return about when a block began, epoch seconds: when the one before it ended; None without times.
-
-        Of values that each are a block of their own that is the time of the value itself.
-        """
+        """Return about when a block began, epoch seconds: when the one before it ended; None without times."""
         if self.size == 1:
             return float(self.times[place]) or None
         return float(self.began if place == 0 else self.times[place - 1]) or None
@@ -82,10 +84,9 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of a value about the line through its neighbours, as their median distance says.
+    """Return the standard deviation of a value about the line through its neighbours, by their median distance.
 
-    A trend adds nothing to it. The distance has six times the variance of a value, and a normal one lies within 0.6745
-    deviations in half of the cases.
+    The distance has six times the variance of a value; a normal one lies within 0.6745 deviations in half of the cases.
     """
     bends = [
         abs(left - 2.0 * middle + right) for left, middle, right in zip(values, values[1:], values[2:], strict=False)
@@ -97,3 +98,116 @@ def level(values: Sequence[float], share: float, *, end: bool = False) -> float:
     """Return the mean of the first, or last, share of the values; of one at least."""
     count = max(1, round(share * len(values)))
     return fmean(values[-count:] if end else values[:count])
+
+
+FEWEST = 5
+"""With fewer values no order is surprising: of four, one in 24 is sorted by chance."""
+
+
+def z_score(values: Sequence[float]) -> float:
+    """Return by how many standard deviations more pairs rise than fall: below 0 for a fall; 0 of fewer than five."""
+    count = len(values)
+    if count < FEWEST:
+        return 0.0
+    surplus = sum(
+        (later > earlier) - (later < earlier) for place, earlier in enumerate(values) for later in values[place + 1 :]
+    )
+    if surplus == 0:
+        return 0.0
+    variance = _spread(count) - sum(_spread(ties) for ties in Counter(values).values())
+    return (surplus - math.copysign(1.0, surplus)) / math.sqrt(variance / 18.0)
+
+
+def _spread(count: int) -> float:
+    return float(count * (count - 1) * (2 * count + 5))
+
+
+NO_TREND = 1.96
+"""Standard deviations: Mann and Kendall's test at 5 % on two sides."""
+TAIL = 0.25
+
+
+def tail(series: Series) -> float:
+    """Return the mean of the last quarter."""
+    return level(series.means, TAIL, end=True)
+
+
+def fall(loss: Series) -> float:
+    """Return by which share of its size at the start a loss fell until the last quarter; below 0 for a rise."""
+    start = loss.means[0]
+    return (start - tail(loss)) / abs(start) if start else 0.0
+
+
+def unit(score: Series) -> float:
+    """Return the range of a score: 100 of one in per cent, else 1."""
+    return 100.0 if score.most > 1.5 else 1.0
+
+
+def gain(score: Series) -> float:
+    """Return by which share of its range a score rose above its start at most, but for single values."""
+    best = max(smoothed(score.means))
+    last = fmean(score.means[-max(1, len(score.means) // 4) :])
+    return (max(best if z_score(score.whole) > NO_TREND else last, last) - score.means[0]) / unit(score)
+
+
+MANY_TIMES = 10.0
+
+
+def level_of(
+    name: str, series_name: str, value: float, *, start: float | None = None, end: float | None = None
+) -> Fact:
+    """Return a value of a loss or a score."""
+    return Fact(name=name, value=value, series=series_name, start=start, end=end)
+
+
+def step_number(name: str, value: int) -> Fact:
+    """Return a step's number."""
+    return Fact(name=name, value=value, unit="steps")
+
+
+def first_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
+    """Return where a series began: the first value, or of a long one the mean of its first values."""
+    began = float(series.began) or None
+    return (
+        level_of(f"{prefix}_first", name, series.means[0], start=began, end=float(series.times[0]) or None),
+        step_number(f"{prefix}_first_step", series.begins),
+        *(
+            ()
+            if series.size == 1
+            else (
+                Fact(name=f"{prefix}_first_values", value=series.size),
+                step_number(f"{prefix}_first_until", series.steps[0]),
+            )
+        ),
+    )
+
+
+def last_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
+    """Return the mean of the last quarter of a series, and the step at which it ends."""
+    return (level_of(f"{prefix}_last", name, tail(series)), step_number(f"{prefix}_last_step", series.steps[-1]))
+
+
+def first_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
+    """Say where a series began: a value, or of a long one about what its first values are."""
+    start = f"{sheet.number(f'{prefix}_first'):.{digits}g}"
+    begins, values = int(sheet.number(f"{prefix}_first_step")), sheet.get(f"{prefix}_first_values")
+    if values is None:
+        return f"{start} at the start (step {begins})"
+    until = int(sheet.number(f"{prefix}_first_until"))
+    return f"about {start} over the first {int(values.value):,} values (steps {begins} to {until})"
+
+
+def last_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
+    """Say what a series is in its last quarter."""
+    value, until = sheet.number(f"{prefix}_last"), int(sheet.number(f"{prefix}_last_step"))
+    return f"{value:.{digits}g} in the last quarter (until step {until})"
+
+
+def moved(change: float) -> str:
+    """Say a signed share: ``fell by 14 %``, ``did not change``, ``rose by 50 times its first size``."""
+    if abs(change) >= MANY_TIMES:
+        return f"{'fell' if change < 0.0 else 'rose'} by {abs(change):.3g} times its first size"
+    percent = f"{100.0 * abs(change):.3g} %"
+    if change == 0.0:
+        return "did not change"
+    return f"fell by {percent}" if change < 0.0 else f"rose by {percent}"

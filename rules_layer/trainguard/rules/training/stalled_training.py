@@ -1,28 +1,115 @@
 """StalledTrainingRule: training has saved nothing for too long.
 
-Source: AWS documentation of StalledTrainingRule. While a job runs a clock judges it; of steps that are there already
-the gaps between their event times do, so that a gap is found again in a finished run.
-
-A run has a rhythm of its own, an epoch of 40 min for example: a gap is a stall where it is also twice as long as the
-longest one before. The first gap is measured, and not judged by the times of steps. A gap of more than six hours after
-which steps go on is that of a run that was stopped and resumed.
+Source: AWS documentation of StalledTrainingRule. A gap is a stall where it is also twice the longest one before, as a
+run has its own rhythm; a gap of over six hours after which steps go on is a resumed run.
 """
 
-from typing import ClassVar
+from enum import StrEnum
 
-from trainguard.finding import Fact
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.core.units import counted, show_duration
+from trainguard.formats.tensors.step_view import StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.records import Status
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import PositiveInt
-from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.loss_facts import step as step_number
-from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import step_fact
-from trainguard.rules.training.stalled_training_text import BOUND, NEEDS, StallKind, text
+from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule, StepState
-from trainguard.tensors.step_view import StepView
+from trainguard.rules.training.step_words import step_spec
+
+
+class StallKind(StrEnum):
+    """The outcomes of StalledTrainingRule."""
+
+    FIRST = "first step"
+    GOES_ON = "goes on"
+    FIRST_GAP = "first gap"
+    RESUMED = "resumed"
+    STALLED = "stalled"
+    RECENT = "recent"
+    WAITS = "waits"
+    ENDED = "ended"
+    NOT_RUNNING = "not running"
+    NEWEST = "newest object"
+    UNTIMED = "no times"
+
+
+def _words(sheet: FactSheet) -> Words:
+    if sheet.kind not in _GAPS:
+        return Words(_OTHERS[StallKind(sheet.kind)](sheet))
+    reason = _gap(sheet)
+    if sheet.kind not in (StallKind.STALLED, StallKind.WAITS):
+        return Words(reason)
+    patience = show_duration(float(sheet["time_without_step"].threshold or 0.0))
+    advice = (
+        "Look at the job's log and at its GPUs: a dead worker, a collective that waits, a data loader that hangs. If "
+        f"steps are saved less often than every {patience} on purpose, raise the threshold above the save interval."
+    )
+    return Words(reason, advice, "training stalled")
+
+
+_GAPS = (
+    StallKind.GOES_ON,
+    StallKind.FIRST_GAP,
+    StallKind.RESUMED,
+    StallKind.STALLED,
+    StallKind.RECENT,
+    StallKind.WAITS,
+)
+
+
+def _gap(sheet: FactSheet) -> str:
+    gap, step, until = sheet["time_without_step"], sheet.get("step"), sheet.get("until_step")
+    since = "since the rule began to wait" if step is None else f"after step {step.value}"
+    beginning = "No step was saved" if step is None else f"Step {step.value}: no step was saved"
+    goes_on = "" if sheet.past else ", and training has not ended"
+    after = goes_on if until is None else f", until step {until.value}"
+    return f"{beginning} for {show_duration(float(gap.value))} {since}{after}; {_compared(sheet, gap)}."
+
+
+def _compared(sheet: FactSheet, gap: Fact) -> str:
+    if sheet.kind == StallKind.FIRST_GAP:
+        return "it is the first time between two steps, and tells how often this run saves one"
+    if sheet.kind == StallKind.RESUMED:
+        return "the run was stopped then, and resumed"
+    compared = "above" if sheet.kind in (StallKind.STALLED, StallKind.WAITS) else "not above"
+    return f"that is {compared} the threshold of {show_duration(float(gap.threshold or 0.0))}"
+
+
+def _first(sheet: FactSheet) -> str:
+    return f"Step {sheet['step'].value}: it is the first saved step, and no time without one was measured yet."
+
+
+def _untimed(sheet: FactSheet) -> str:
+    steps = counted(int(sheet.number("untimed_steps")), "step")
+    return (
+        f"The file has no times: its {steps} all have that at which it was saved. Event files of TensorBoard and "
+        "debug-output have times."
+    )
+
+
+def _ended(sheet: FactSheet) -> str:
+    del sheet
+    return "Training has ended."
+
+
+def _not_running(sheet: FactSheet) -> str:
+    return f"The job's status is {sheet.name('job_status')}: whether it still trains is not known."
+
+
+def _newest(sheet: FactSheet) -> str:
+    return f"The newest object came {show_duration(sheet.number('time_since_object'))} before the last look."
+
+
+_OTHERS = {
+    StallKind.FIRST: _first,
+    StallKind.UNTIMED: _untimed,
+    StallKind.ENDED: _ended,
+    StallKind.NOT_RUNNING: _not_running,
+    StallKind.NEWEST: _newest,
+}
 
 RHYTHM = 2.0
 INTERRUPTED_S = 21_600.0
@@ -31,56 +118,45 @@ INTERRUPTED_S = 21_600.0
 class StalledTrainingRuleParameters(StepParameters, frozen=True, kw_only=True):
     """``threshold`` in seconds; stops are asked for as for any rule, or here."""
 
-    rule_name: ClassVar[str] = "StalledTrainingRule"
-
     threshold: PositiveInt = 1800
     stop_training_on_fire: bool = False
     training_job_name_prefix: str | None = None
 
 
 class StalledTrainingRuleState(StepState, kw_only=True):
-    """The newest step and when it was saved, epoch seconds; None before the first.
-
-    ``longest_s`` is the longest time between two steps that was no stall, seconds; 0 before there was one.
-    """
+    """The newest step and its time, epoch seconds, None before the first; ``longest_s`` is the longest healthy gap."""
 
     step: int | None = None
     saved_at: float | None = None
     longest_s: float = 0.0
 
 
-SPEC = RuleSpec(
-    name="training/StalledTrainingRule",
-    family="training",
-    title="Stalled training",
-    looks_at="when steps are saved",
-    fires_when="none was saved for too long and training has not ended",
-    condition="no step is saved for more than {threshold} s, and for twice as long as ever before between two steps",
-    measures=(Measure("time without a saved step", "s"),),
-    counts=STEPS,
-    parameters={
-        "threshold": ParameterHelp("seconds", "a longer time without a saved step is a stall"),
-        "stop_training_on_fire": ParameterHelp(
-            "", "launch code that sets it tags the job so that this rule may stop it"
-        ),
-        "training_job_name_prefix": ParameterHelp(
-            "", "accepted; the job that stalled is known, and no other is stopped"
-        ),
-        **RANGE_HELP,
-    },
-    text=text,
-    claims=dict.fromkeys((StallKind.STALLED, StallKind.WAITS), (Bucket.HANG, Bucket.IDLE)),
-)
-
-
 class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainingRuleState]):
     """Fires while no step is saved for longer than the threshold, and than the run's own rhythm explains."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = StalledTrainingRuleParameters
-    state_type = StalledTrainingRuleState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "StalledTrainingRule",
+        title="Stalled training",
+        looks_at="when steps are saved",
+        fires_when="none was saved for too long and training has not ended",
+        condition=(
+            "no step is saved for more than {threshold} s, and for twice as long as ever before between two steps"
+        ),
+        measures=(Measure("time without a saved step", "s"),),
+        parameters={
+            "threshold": ParameterHelp("seconds", "a longer time without a saved step is a stall"),
+            "stop_training_on_fire": ParameterHelp(
+                "", "launch code that sets it tags the job so that this rule may stop it"
+            ),
+            "training_job_name_prefix": ParameterHelp(
+                "", "accepted; the job that stalled is known, and no other is stopped"
+            ),
+        },
+        needs="It checks when steps are saved: record the losses, with CollectionConfig(name='losses').",
+        say=_words,
+        bound=("step", "saved without a time"),
+        claims=dict.fromkeys((StallKind.STALLED, StallKind.WAITS), (Bucket.HANG, Bucket.IDLE)),
+    )
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
         """Note when a step out of range was saved."""
@@ -121,7 +197,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         """Judge the gaps between steps; a file that gives no times says nothing of them."""
         if state.latest is None and state.left_out:
             untimed = step_number("untimed_steps", state.left_out)
-            return RuleResult.of(text, Status.NOT_APPLICABLE, StallKind.UNTIMED, (untimed,))
+            return RuleResult.of(self.text, Status.NOT_APPLICABLE, StallKind.UNTIMED, (untimed,))
         return super().judge(state, view, parameters)
 
     def judge_at(
@@ -133,11 +209,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         now: float,
         progress_at: float,
     ) -> RuleResult:
-        """Judge a run by the clock, all times in epoch seconds.
-
-        ``progress_at`` is when it last wrote anything, of whatever worker; before that, when the rule began to wait. A
-        run that has ended is judged by its steps alone.
-        """
+        """Judge a run by the clock, times in epoch seconds; ``progress_at`` is when any worker last wrote anything."""
         last = max(progress_at, state.saved_at or progress_at)
         gap, patience = now - last, patience_s(parameters, state.longest_s)
         fires = gap > patience
@@ -171,7 +243,6 @@ def _kind(gap: float, patience: float, parameters: StalledTrainingRuleParameters
 def _facts(
     before: int | None, gap: float, patience: float, since: float, until: StepView | None = None
 ) -> tuple[Fact, ...]:
-    """Return the facts of a gap after the step ``before``, and until another one, if there is one."""
     return (
         *([] if before is None else [Fact(name="step", value=before, unit="steps", start=since, end=since)]),
         Fact(

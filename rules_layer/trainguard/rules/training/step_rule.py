@@ -1,7 +1,4 @@
-"""What a rule over training steps is: it checks one complete step after another and remembers a bounded state.
-
-After its first fire a rule goes on. It holds while the newest step that it could check fires.
-"""
+"""The protocol of rules over training steps: complete steps in order, and a bounded state; one goes on after a fire."""
 
 import math
 import re
@@ -11,28 +8,23 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from trainguard.errors import (
+from trainguard.core.errors import (
     RuleConfigError,
     TelemetryFormatError,
     TensorMissingError,
     TensorTooLargeError,
     TensorUnusableError,
 )
-from trainguard.finding import UNTIMED, Fact, Progress
-from trainguard.records import Status
-from trainguard.rules.default_spec import spec_of_rule
-from trainguard.rules.family_rules import bare
+from trainguard.core.finding import UNTIMED, Fact, Progress
+from trainguard.core.records import Status
+from trainguard.formats.tensors.name_patterns import NamePatternError, name_pattern
+from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
-from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.training.scalar_advice import FoundScalars
-from trainguard.rules.training.step_text import BOUND, MOST_NAMES, StepKind, scalar_facts, step_words
-from trainguard.rules.words import FactSheet, Text, Words
-from trainguard.tensors.name_patterns import NamePatternError, name_pattern
-from trainguard.tensors.step_view import StepView
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
+from trainguard.rules.training.selection import selected
+from trainguard.rules.training.step_words import MOST_NAMES, FoundScalars, StepKind, scalar_facts
 
 MOST_STEPS, MOST_EPISODES = 100, 32
-"""How many firing steps a state names, and how many of those at which firing began; further ones are counted."""
-
 USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
 """Why a tensor cannot be used; anything else is a fault of the program."""
 
@@ -40,15 +32,14 @@ USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, Telemet
 class StepParameters(RuleParameters, frozen=True, kw_only=True):
     """What every rule over steps takes: global steps, the end exclusive.
 
-    Who runs such a rule elsewhere passes more than its parameters: those are accepted and not used. A name that nobody
-    knows is not used either; ``ignored`` has these settings as written, and every judgement says so.
+    Who runs such a rule elsewhere passes more than its parameters: those are accepted and not used. An unknown
+    name is not used either; ``ignored`` has these settings as written, and every judgement says so.
     """
 
     ignores_unknown: ClassVar[bool] = True
     accepted: ClassVar[re.Pattern[str]] = re.compile(
         "base_trial|other_trials?(_[0-9]+)?|action_json|rule_to_invoke|source_s3_uri"
     )
-    rule_name: ClassVar[str]
     regex_fields: ClassVar[tuple[str, ...]] = ()
 
     start_step: NonNegativeInt | None = None
@@ -69,6 +60,11 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
                 except NamePatternError as fault:
                     raise self.fault(field, pattern, f"a regular expression ({fault})") from fault
 
+    @property
+    def rule_name(self) -> str:
+        """The rule's name without its family, as settings begin with it."""
+        return type(self).__name__.removesuffix("Parameters")
+
     def fault(self, field: str, value: object, expected: str) -> RuleConfigError:
         """Return the fault of a field, named as a user sets it."""
         return RuleConfigError(self.rule_name, f"{self.rule_name}_{field}", value, expected)
@@ -83,23 +79,47 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
         return {name: value for name, value in values.items() if name != "ignored"}
 
 
+class SelectingParameters(StepParameters, frozen=True, kw_only=True):
+    """Collections and patterns as in the managed service; ``required`` says that one of them must be given."""
+
+    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
+    required: ClassVar[bool] = False
+
+    collection_names: tuple[str, ...] | None = None
+    tensor_regex: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a rule without any tensors to look at."""
+        super().__post_init__()
+        if self.required and not self.selects:
+            raise self.fault("collection_names", None, f"collections, or patterns as {self.rule_name}_tensor_regex")
+
+    @property
+    def selects(self) -> bool:
+        """Whether collections or patterns are given."""
+        return bool(self.collection_names or self.tensor_regex)
+
+    def tensors(self, step: StepView) -> tuple[str, ...]:
+        """Return the selected tensors of a step, sorted; none where nothing is given."""
+        return selected(step, self.collection_names, self.tensor_regex)
+
+
 def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value or ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step says.
+    """A check of one step.
 
-    ``kind`` is one of the rule's enumeration, and ``facts`` are what its words are made of; a rule without a text gives
-    ``reason``, one sentence with the step's own numbers. ``tensor``, ``value`` and ``threshold`` are those of the
-    tensor that is furthest over its threshold; None where the condition has none, or the value is not finite. ``onset``
-    is when the condition began, epoch seconds; None leaves it to the time of the first step that fires.
+    ``tensor``, ``value`` and ``threshold`` are of the tensor furthest over its threshold; None where there is none, or
+    the value is not finite. ``onset`` is in epoch seconds; None takes the first step that fires.
     """
 
     step: int
     at: float
     fires: bool
     reason: str = ""
+    """Always empty: the stored form keeps it."""
     tensor: str | None = None
     value: float | None = None
     threshold: float | None = None
@@ -109,15 +129,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepState(msgspec.Struct, kw_only=True):
-    """What every rule over steps remembers; a rule with a state of its own derives from it.
+    """The state of every rule over steps; a rule with its own state derives from it.
 
-    ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
-    ``steps`` the first hundred; ``onsets`` are those after a check that did not fire, 32 at most. ``latest`` is the
-    newest check, ``firing`` the newest that fired, and ``onset`` is when the condition began that holds now, epoch
-    seconds; None where steps have no times. ``untimed`` counts steps that
-    do not say when they were saved. ``waiting`` counts steps that hold what the rule checks, and that it
-    could not compare with earlier ones yet. ``unusable`` counts how often a tensor could not be used, ``unusable_why``
-    says why the last one could not. ``left_out`` counts what a rule did not take in because its state is bounded.
+    ``evaluated`` and ``fired`` count checked steps; ``steps`` are the first hundred that fired, ``onsets`` those after
+    a check that did not, 32 at most. ``latest`` is the newest check, ``firing`` the newest that fired; ``onset`` is in
+    epoch seconds, None without times. ``untimed`` counts steps without a time, ``waiting`` those that nothing earlier
+    compares with, ``unusable`` tensors that could not be used, and ``left_out`` what a bounded state did not take.
     """
 
     evaluated: int = 0
@@ -142,10 +159,7 @@ class StepState(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What a rule is judged with: how many steps the run has saved, and whether it has ended.
-
-    ``scalars`` are those that were found of a run in files of scalars; None of a run that has tensors.
-    """
+    """A rule's view of a run; ``scalars`` are those found in files of scalars, None of a run that has tensors."""
 
     steps: int
     closed: bool = False
@@ -157,20 +171,12 @@ S = TypeVar("S", bound=StepState)
 
 
 class StepRule(Rule[P], Generic[P, S]):
-    """A rule over the complete steps of one run.
-
-    ``needs`` says in words which tensors it checks and how to record them, for runs that hold none. ``bound`` says what
-    ``StepState.left_out`` counts, a singular noun, and which of them the rule leaves out.
-    """
+    """A rule over the complete steps of one run; `step_spec` makes its spec."""
 
     state_type: type[S]
-    needs: ClassVar[str]
-    bound: ClassVar[tuple[str, str]] = BOUND
 
-    def clear_after_s(self, parameters: P, interval_s: float) -> float:
-        """Return 0: the first step that is checked and does not fire ends an episode."""
-        del parameters, interval_s
-        return 0.0
+    clear_s = 0.0
+    """The first step that is checked and does not fire ends an episode."""
 
     def watch(self, state: S, step: StepView, parameters: P) -> None:
         """Take note of a step that is not to be checked, of a rule whose reference may lie before ``start_step``."""
@@ -179,11 +185,6 @@ class StepRule(Rule[P], Generic[P, S]):
     @abstractmethod
     def check(self, state: S, step: StepView, parameters: P) -> Check | None:
         """Check a step; None where it lacks what the rule needs. Called once a step, in order."""
-
-    def advice(self, check: Check, parameters: P) -> str | None:
-        """Say what to do about a check that fires."""
-        del check, parameters
-        return None
 
     def measure(self, check: Check) -> Measure | None:
         """Say what a check's value is; None stands for the first of the rule's measures."""
@@ -230,14 +231,14 @@ class StepRule(Rule[P], Generic[P, S]):
             return self.result(state, state.latest, view, parameters, onset=state.onset)
         status, kind, facts = _unchecked(state, view, parameters)
         progress = self.progress(state, view, parameters)
-        return RuleResult.of(self._text(None, parameters), status, kind, facts, progress=progress)
+        return RuleResult.of(self.text, status, kind, facts, progress=progress)
 
     def result(self, state: S, check: Check, view: RunView, parameters: P, *, onset: float | None) -> RuleResult:
         """Return what a check means; ``onset`` is when its condition began, epoch seconds."""
         no_times = check.fires and onset is None and state.untimed
         untimed = (Fact(name=UNTIMED, value=state.untimed, unit="steps"),) if no_times else ()
         return RuleResult.of(
-            self._text(check, parameters),
+            self.text,
             Status.FIRED if check.fires else Status.OK,
             check.kind or "",
             (*map(_storable, check.facts), *untimed, *notes(state, parameters)),
@@ -253,24 +254,8 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def said(self, check: Check) -> str:
         """Return a check's sentences, without notes."""
-        text = spec_of_rule(self).text
-        if text is None:
-            return check.reason
         status = Status.FIRED if check.fires else Status.OK
-        return text(FactSheet(status, check.kind or "", check.facts)).reason
-
-    def _text(self, check: Check | None, parameters: P) -> Text:
-        """Return the rule's text; of one that has none, a text that says what its check says."""
-        text = spec_of_rule(self).text
-        if text is not None:
-            return text
-
-        def own(sheet: FactSheet) -> Words:
-            del sheet
-            advice = self.advice(check, parameters) if check is not None and check.fires else None
-            return Words("" if check is None else check.reason, advice)
-
-        return lambda sheet: step_words(sheet, own, rule=bare(self.name), needs=self.needs, bound=self.bound)
+        return self.text(FactSheet(status, check.kind or "", check.facts)).reason
 
 
 def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
@@ -287,7 +272,6 @@ def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
 def _unchecked(
     state: StepState, view: RunView, parameters: StepParameters
 ) -> tuple[Status, StepKind, tuple[Fact, ...]]:
-    """Return why no step was checked."""
     ignored = _ignored(parameters)
     if state.unusable_why is not None:
         why = Fact(name="unusable_why", value=state.unusable_why)
@@ -306,10 +290,7 @@ def _unchecked(
 
 
 def remember(state: StepState, check: Check, *, timed: bool = True) -> None:
-    """Count a check, and keep what people ask for: the first fire, the newest, the newest check.
-
-    ``timed`` says that the check is of one step, which says itself when it was saved.
-    """
+    """Count a check, and keep the first fire and the newest; ``timed`` checks are of one step with a time."""
     state.evaluated += 1
     begins = check.fires and not (state.latest is not None and state.latest.fires)
     if begins:

@@ -1,44 +1,126 @@
-"""TrainingDiverged: the loss is NaN or infinite, or has risen and does not come back.
-
-A loss that is not finite fires at once, in training and in validation, and clears with the next finite one of its name;
-at the end it fires again where a twentieth of its values, and five at least, were not finite.
-
-The rest is judged on losses and scores of training. It is a divergence if all values of the last fifth of the run say:
-
-* The fall is lost: the loss had fallen by a fifth or more, and more than ``lost`` of that is gone.
-* The loss blows up: it is ``blow_up`` times its size at the start, or 100 times its very first value.
-* The loss falls without bound: below 0, it is ten times as large as it ever was in the first half, or a hundred times
-  as large as its first value after falls that only grow.
-* The score is lost: it is ``score_lost`` of its range below its best level, and the loss rose.
-
-The last fifth has at least 50 values in a run that goes on and three in one that has ended, so that a restart of the
-learning rate, or one bad batch, has the time to recover. A score that is as good as before says that there is no
-divergence, unless the loss is ten times its start and the score that of a guess. A loss whose target moves, of
-adversaries or of reinforcement learning, may rise while training goes well: its rise is not judged.
-
-The numbers were chosen on one half of the recorded programs (``tests/training/recorded``) and measured on the other.
-"""
+"""TrainingDiverged: the loss is NaN or infinite, or has risen and does not come back."""
 
 import math
-from typing import ClassVar
 
 import msgspec
 
-from trainguard.finding import Fact
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.diverged_kinds import DivergedKind
-from trainguard.rules.training.loss_facts import first_facts, level, step
-from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import step_fact
-from trainguard.rules.training.risen import ENDED_TAIL, Limits, rise, runaway, score_lost
+from trainguard.rules.training.risen import ENDED_TAIL, DivergedKind, Limits, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
+from trainguard.rules.training.series import first_facts, first_words, level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
-from trainguard.rules.training.training_diverged_text import BOUND, NEEDS, text
-from trainguard.tensors.step_view import Mode, StepView
+from trainguard.rules.training.step_words import step_spec
+
+_CLAUSES = {
+    DivergedKind.NOT_FINITE: "the loss became NaN or infinite",
+    DivergedKind.WAS_NOT_FINITE: "the loss was NaN or infinite for a good part of the run",
+    DivergedKind.UNBOUNDED: "the loss fell without bound",
+    DivergedKind.SCORE_LOST: "training lost what it had learned",
+}
+
+
+def _words(sheet: FactSheet) -> Words:
+    say = {
+        DivergedKind.FINE: _fine,
+        DivergedKind.NOT_FINITE: _not_finite,
+        DivergedKind.WAS_NOT_FINITE: _was_not_finite,
+        DivergedKind.UNBOUNDED: _unbounded,
+        DivergedKind.SCORE_LOST: _score_lost,
+    }.get(DivergedKind(sheet.kind), _risen)
+    reason = f"Step {sheet['step'].value}: {say(sheet)}."
+    if sheet.kind == DivergedKind.FINE:
+        return Words(reason)
+    return Words(reason, _advice(sheet.kind), _CLAUSES.get(DivergedKind(sheet.kind), "training diverged"))
+
+
+def _name(sheet: FactSheet, fact: str = "loss_first") -> str:
+    return str(sheet[fact].series)
+
+
+def _fine(sheet: FactSheet) -> str:
+    if sheet.get("loss_first") is None:
+        return "no loss is broken"
+    last = sheet.number("loss_last")
+    return f"{_name(sheet)} is {last:.6g}, and was {first_words(sheet)}; no loss is broken or has risen for good"
+
+
+def _not_finite(sheet: FactSheet) -> str:
+    count = sheet["values_not_finite"]
+    first, last = int(sheet.number("first_bad_step")), int(sheet.number("last_bad_step"))
+    where = f"at step {first}" if first == last else f"from step {first} to {last}"
+    verb = "was" if sheet.past else "is"
+    return (
+        f"{count.series} of mode {sheet.name('mode')} {verb} NaN or infinite {where}, "
+        f"{counted(int(count.value), 'recorded value')}"
+    )
+
+
+def _was_not_finite(sheet: FactSheet) -> str:
+    count, values = sheet["values_not_finite"], int(sheet.number("values"))
+    return (
+        f"{count.series} of mode {sheet.name('mode')} was NaN or infinite in {int(count.value):,} of {values:,} "
+        f"recorded values, at first at step {sheet['first_bad_step'].value}"
+    )
+
+
+def _risen(sheet: FactSheet) -> str:
+    began = f"{_name(sheet)} was {first_words(sheet)}"
+    if sheet.kind == DivergedKind.LOST:
+        lowest, at = sheet.number("loss_lowest"), sheet["loss_lowest_step"].value
+        began += f" and {lowest:.6g} at its lowest (step {at})"
+    elif sheet.kind == DivergedKind.EXPLODED:
+        first, at = sheet.number("loss_at_first_step"), sheet["loss_first_step"].value
+        began = f"{_name(sheet)} was {first:.6g} at step {at}"
+    last, values = sheet["loss_last"], sheet.get("loss_first_values")
+    least = "it was never below" if values is None else f"no mean of its groups of {values.value:,} values was below"
+    return (
+        f"{began}; after step {sheet['risen_after_step'].value} {least} "
+        f"{sheet.number('loss_least_since'):.6g}, with a mean of {float(last.value):.6g}, above the threshold "
+        f"{last.threshold:.6g}"
+    )
+
+
+def _unbounded(sheet: FactSheet) -> str:
+    verb, now = ("fell", "was") if sheet.past else ("falls", "is")
+    return (
+        f"{_name(sheet)} {verb} without bound: it was {first_words(sheet)} and {sheet.number('loss_half_way'):.6g} "
+        f"half-way (step {sheet['half_way_step'].value}), and {now} {sheet.number('loss_last'):.6g}"
+    )
+
+
+def _score_lost(sheet: FactSheet) -> str:
+    most = sheet["score_most_since"]
+    return (
+        f"{most.series} had a mean of {sheet.number('score_best'):.4g} over its best fifth of the run; after step "
+        f"{sheet['fallen_after_step'].value} it was never above {float(most.value):.4g}, below the threshold "
+        f"{most.threshold:.4g}, and the loss rose"
+    )
+
+
+def _advice(kind: str) -> str:
+    if kind in (DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE):
+        return (
+            "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and "
+            "targets to about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division "
+            "by zero or the logarithm of zero."
+        )
+    if kind == DivergedKind.UNBOUNDED:
+        return (
+            "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss "
+            "expects, and that what it gets are probabilities or logits, as it expects."
+        )
+    return (
+        "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen "
+        "the warm-up, clip gradients, and check the data of these steps."
+    )
+
 
 LIVE_TAIL = 50
 MANY, SHARE = 5, 0.05
@@ -48,8 +130,6 @@ CRITICAL = 100.0
 
 class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
     """``lost`` is a share of the fall, ``blow_up`` a multiple of the size at the start."""
-
-    rule_name: ClassVar[str] = "TrainingDiverged"
 
     lost: NonNegative = 0.5
     blow_up: NonNegative = 3.0
@@ -64,8 +144,8 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 class Broken(msgspec.Struct, array_like=True):
     """How often a loss was not finite: in a row that goes on (``count``, 0 where none does), and ever (``total``).
 
-    ``first`` and ``last`` are the steps at which the row begins and ends, and ``first_ever`` is the first of all; times
-    are epoch seconds, None of steps without.
+    ``first`` and ``last`` are the steps of the row, ``first_ever`` is the first of all; times are epoch seconds or
+    None.
     """
 
     first: int
@@ -84,38 +164,32 @@ class TrainingDivergedState(SeriesState, kw_only=True):
     broken: dict[str, Broken] = msgspec.field(default_factory=dict)
 
 
-SPEC = RuleSpec(
-    name="training/TrainingDiverged",
-    family="training",
-    title="Training that diverges",
-    looks_at="the losses of training and of validation",
-    fires_when="one is NaN or infinite, or has risen and does not come back",
-    condition=(
-        "a loss is not finite; or over the last fifth of the run it lies above its lowest level by more than {lost} of "
-        "its fall, or at {blow_up} times its size at the start"
-    ),
-    measures=(Measure("loss"), Measure("values in a row that are not finite"), Measure("score")),
-    counts=STEPS,
-    parameters={
-        "lost": ParameterHelp("", "a larger share of the fall that is gone again is a divergence"),
-        "blow_up": ParameterHelp("", "a loss of so many times its size at the start is a divergence"),
-        "score_lost": ParameterHelp("", "a score that fell by a larger share of its range below its best is lost"),
-        "live_rows": ParameterHelp("values", "as many recorded losses are needed to judge a rise while a run goes on"),
-        **RANGE_HELP,
-    },
-    text=text,
-    claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
-)
-
-
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
     """Fires while a loss is not finite, or stays far above what it was."""
 
-    spec: ClassVar[RuleSpec] = SPEC
-    parameters_type = TrainingDivergedParameters
-    state_type = TrainingDivergedState
-    needs = NEEDS
-    bound = BOUND
+    spec = step_spec(
+        "TrainingDiverged",
+        title="Training that diverges",
+        looks_at="the losses of training and of validation",
+        fires_when="one is NaN or infinite, or has risen and does not come back",
+        condition=(
+            "a loss is not finite; or over the last fifth of the run it lies above its lowest level by more than "
+            "{lost} of its fall, or at {blow_up} times its size at the start"
+        ),
+        measures=(Measure("loss"), Measure("values in a row that are not finite"), Measure("score")),
+        parameters={
+            "lost": ParameterHelp("", "a larger share of the fall that is gone again is a divergence"),
+            "blow_up": ParameterHelp("", "a loss of so many times its size at the start is a divergence"),
+            "score_lost": ParameterHelp("", "a score that fell by a larger share of its range below its best is lost"),
+            "live_rows": ParameterHelp(
+                "values", "as many recorded losses are needed to judge a rise while a run goes on"
+            ),
+        },
+        needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
+        say=_words,
+        bound=("value", "of losses and scores beyond two of each in each mode"),
+        claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
+    )
 
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
@@ -130,16 +204,16 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
         now = step_fact(step)
-        broken = _not_finite(state, now, step.at)
+        broken = _not_finite_check(state, now, step.at)
         if broken is not None:
             return broken
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
-                return _judged(state.run, parameters, LIVE_TAIL) or _calm(state.run, now)
+                return _judged(state.run, parameters, LIVE_TAIL) or _without_finding(state.run, now)
         if state.latest is not None and state.latest.fires and state.latest.kind != DivergedKind.NOT_FINITE:
             return None
-        return _calm(state.run, now)
+        return _without_finding(state.run, now)
 
     def at_end(self, state: TrainingDivergedState, parameters: TrainingDivergedParameters) -> Check | None:
         """Judge the whole run."""
@@ -147,16 +221,16 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             return None
         now = state.latest.facts[0]
         return (
-            _not_finite(state, now, state.latest.at)
-            or _was_not_finite(state, now)
+            _not_finite_check(state, now, state.latest.at)
+            or _was_not_finite_check(state, now)
             or _judged(state.run, parameters, ENDED_TAIL)
-            or _calm(state.run, now)
+            or _without_finding(state.run, now)
         )
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss was measured, or how often it was none."""
         places = {DivergedKind.NOT_FINITE: 1, DivergedKind.WAS_NOT_FINITE: 1, DivergedKind.SCORE_LOST: 2}
-        return SPEC.measures[places.get(DivergedKind(check.kind or DivergedKind.FINE), 0)]
+        return self.spec.measures[places.get(DivergedKind(check.kind or DivergedKind.FINE), 0)]
 
     def score(self, check: Check) -> float:
         """Return the highest score: from there on the run computes garbage."""
@@ -184,7 +258,7 @@ def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: boo
         state.broken[key] = Broken(step.step, step.step, at, step.step, at, 1, 1, values)
 
 
-def _not_finite(state: TrainingDivergedState, now: Fact, at: float) -> Check | None:
+def _not_finite_check(state: TrainingDivergedState, now: Fact, at: float) -> Check | None:
     open_rows = {key: each for key, each in state.broken.items() if each.count}
     if not open_rows:
         return None
@@ -202,14 +276,14 @@ def _not_finite(state: TrainingDivergedState, now: Fact, at: float) -> Check | N
             now,
             Fact(name="values_not_finite", value=broken.count, series=name),
             Fact(name="mode", value=mode),
-            step("first_bad_step", broken.first),
-            step("last_bad_step", broken.last),
+            step_number("first_bad_step", broken.first),
+            step_number("last_bad_step", broken.last),
         ),
         onset=broken.at,
     )
 
 
-def _was_not_finite(state: TrainingDivergedState, now: Fact) -> Check | None:
+def _was_not_finite_check(state: TrainingDivergedState, now: Fact) -> Check | None:
     many = {key: each for key, each in state.broken.items() if each.total >= max(MANY, SHARE * each.values)}
     if not many:
         return None
@@ -228,14 +302,13 @@ def _was_not_finite(state: TrainingDivergedState, now: Fact) -> Check | None:
             Fact(name="values_not_finite", value=broken.total, series=name),
             Fact(name="values", value=broken.values, series=name),
             Fact(name="mode", value=mode),
-            step("first_bad_step", broken.first_ever),
+            step_number("first_bad_step", broken.first_ever),
         ),
         onset=broken.ever_at,
     )
 
 
 def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
-    """Return a check that fires where the run has got worse for good."""
     limits = parameters.limits()
     found = runaway(run, fewest) or rise(run, limits, fewest) or score_lost(run, limits, fewest)
     if found is None:
@@ -249,14 +322,14 @@ def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int)
         value=found.value,
         threshold=found.threshold,
         kind=found.kind,
-        facts=(step("step", last), *found.facts),
+        facts=(step_number("step", last), *found.facts),
         onset=found.onset,
     )
 
 
-def _calm(run: RunSeries, now: Fact) -> Check:
+def _without_finding(run: RunSeries, now: Fact) -> Check:
     name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
-    known = (*first_facts(name, loss), level("loss_last", name, loss.last)) if loss.means else ()
+    known = (*first_facts(name, loss), level_of("loss_last", name, loss.last)) if loss.means else ()
     return Check(
         step=int(now.value),
         at=run.at,

@@ -16,8 +16,8 @@ from tests.unit.local.places import write
 from trainguard.cli import options
 from trainguard.cli.main import app
 from trainguard.cli.output import files
-from trainguard.debugger_replay.step_outlier import StepOutlier
-from trainguard.errors import OutputError
+from trainguard.core.errors import OutputError
+from trainguard.managed.step_outlier import StepOutlier
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
@@ -52,9 +52,7 @@ def written(out: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("reading", ["documented", "compatible"])
-def test_given_a_profile_when_analysed_then_each_rule_has_a_report_with_the_five_fields_in_order(
-    job: Path, tmp_path: Path, reading: str
-) -> None:
+def test_each_rule_has_a_report_with_five_fields_in_order(job: Path, tmp_path: Path, reading: str) -> None:
     result = analyze(job, "--reading", reading, "--out", tmp_path / "new" / "out")
     assert (result.exit_code, result.stderr) == (0, "")
     found = reports(tmp_path / "new" / "out")
@@ -67,9 +65,22 @@ def test_given_a_profile_when_analysed_then_each_rule_has_a_report_with_the_five
     assert all(rule in result.stdout for rule in judged)
 
 
-def test_given_fires_when_analysed_then_the_exit_code_says_so_only_if_it_was_asked_to(
-    job: Path, tmp_path: Path
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+def test_without_a_folder_the_same_is_printed_and_none_written(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
+    written_too = analyze(job, "--reading", reading, "--out", tmp_path / "out").stdout
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    result = analyze(job, "--reading", reading)
+    assert written_too == f"{result.stdout}Reports: {tmp_path / 'out'}\n"
+    assert list(empty.iterdir()) == []
+    told = json.loads(analyze(job, "--reading", reading, "--json").stdout)
+    assert (told["out"], told["files"]) == (None, [])
+
+
+def test_exit_code_shows_fires_only_on_request(job: Path, tmp_path: Path) -> None:
     given = ("--out", tmp_path, "--params", params(tmp_path, LOW))
     assert analyze(job, *given).exit_code == 0
     assert analyze(job, *given, "--fail-on-fire").exit_code == 1
@@ -88,7 +99,7 @@ def test_given_fires_when_analysed_then_the_exit_code_says_so_only_if_it_was_ask
     ],
 )
 @pytest.mark.parametrize("reading", ["documented", "compatible"])
-def test_given_parameters_nested_or_flat_when_analysed_then_they_are_the_rules(
+def test_nested_or_flat_parameters_are_used_by_the_rules(
     job: Path, tmp_path: Path, document: object, reading: str
 ) -> None:
     result = analyze(job, "--reading", reading, "--out", tmp_path, "--params", params(tmp_path, document))
@@ -106,7 +117,7 @@ def test_given_parameters_nested_or_flat_when_analysed_then_they_are_the_rules(
         ("compatible", "documented", "0.5"),
     ],
 )
-def test_given_a_reading_and_a_set_of_defaults_when_analysed_then_the_defaults_are_of_that_set(
+def test_defaults_follow_the_chosen_set(
     job: Path, tmp_path: Path, reading: str, defaults: str | None, threshold: str
 ) -> None:
     chosen = () if defaults is None else ("--defaults", defaults)
@@ -128,7 +139,7 @@ def test_given_a_reading_and_a_set_of_defaults_when_analysed_then_the_defaults_a
         ("[1, 2]", "object"),
     ],
 )
-def test_given_parameters_that_cannot_be_used_when_analysed_then_it_is_refused_in_words(
+def test_unusable_parameters_are_refused_in_words(
     job: Path, tmp_path: Path, reading: str, document: object, said: str
 ) -> None:
     out = tmp_path / "out"
@@ -139,7 +150,7 @@ def test_given_parameters_that_cannot_be_used_when_analysed_then_it_is_refused_i
     assert not out.exists()
 
 
-def test_given_a_value_beyond_its_range_when_read_as_documented_then_it_is_refused(job: Path, tmp_path: Path) -> None:
+def test_documented_refuses_a_value_out_of_range(job: Path, tmp_path: Path) -> None:
     file = params(tmp_path, {"LowGPUUtilization_threshold_p95": 150})
     result = analyze(job, "--out", tmp_path / "out", "--params", file)
     assert result.exit_code == 2
@@ -147,9 +158,7 @@ def test_given_a_value_beyond_its_range_when_read_as_documented_then_it_is_refus
 
 
 @pytest.mark.parametrize("option", ["--params", "--prices"])
-def test_given_a_file_that_is_not_there_when_analysed_then_it_is_refused(
-    job: Path, tmp_path: Path, option: str
-) -> None:
+def test_missing_file_is_refused(job: Path, tmp_path: Path, option: str) -> None:
     result = analyze(job, "--out", tmp_path / "out", option, tmp_path / "nowhere.json")
     assert result.exit_code == 2
     assert "nowhere.json" in result.stderr
@@ -165,23 +174,15 @@ def test_given_a_file_that_is_not_there_when_analysed_then_it_is_refused(
         ["another-source"],
     ],
 )
-def test_given_arguments_that_are_none_when_analysed_then_it_is_refused(
-    job: Path, tmp_path: Path, words: Sequence[str]
-) -> None:
+def test_invalid_arguments_are_refused(job: Path, tmp_path: Path, words: Sequence[str]) -> None:
     result = analyze(job, "--out", tmp_path / "out", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error" in result.stderr
 
 
-def test_given_no_output_folder_when_analysed_then_it_is_refused(job: Path) -> None:
-    assert analyze(job).exit_code == 2
-
-
 @pytest.mark.parametrize("reading", ["documented", "compatible"])
 @pytest.mark.parametrize("source", ["nowhere", "empty", "notes", "gs://bucket/prefix"])
-def test_given_a_source_without_a_profile_when_analysed_then_it_is_refused(
-    tmp_path: Path, source: str, reading: str
-) -> None:
+def test_source_without_a_profile_is_refused(tmp_path: Path, source: str, reading: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes" / "profiler-output" / "system").mkdir(parents=True)
     (tmp_path / "notes" / "profiler-output" / "system" / "notes.txt").write_text("nothing", encoding="utf-8")
@@ -192,18 +193,14 @@ def test_given_a_source_without_a_profile_when_analysed_then_it_is_refused(
     assert not list((tmp_path / "out").rglob("*.json"))
 
 
-def test_given_an_output_folder_that_cannot_be_when_analysed_then_it_is_refused_before_anything_is_read(
-    job: Path, tmp_path: Path
-) -> None:
+def test_impossible_output_folder_is_refused_before_reading(job: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     result = analyze(job, "--out", tmp_path / "file" / "out")
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
 
 
-def test_given_json_asked_for_when_analysed_then_stdout_holds_one_document_and_nothing_else(
-    job: Path, tmp_path: Path
-) -> None:
+def test_json_stdout_is_exactly_one_document(job: Path, tmp_path: Path) -> None:
     result = analyze(job, "--out", tmp_path, "--params", params(tmp_path, LOW), "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
@@ -219,9 +216,7 @@ def test_given_json_asked_for_when_analysed_then_stdout_holds_one_document_and_n
     assert sorted(document["files"]) == [name for name in written(tmp_path) if name != "params.json"]
 
 
-def test_given_json_asked_for_when_read_as_compatible_then_it_says_what_that_reading_says(
-    job: Path, tmp_path: Path
-) -> None:
+def test_json_of_the_compatible_reading_says_what_it_says(job: Path, tmp_path: Path) -> None:
     result = analyze(job, "--reading", "compatible", "--out", tmp_path, "--json")
     document = json.loads(result.stdout)
     assert (document["reading"], document["defaults"]) == ("compatible", "shipped")
@@ -231,7 +226,7 @@ def test_given_json_asked_for_when_read_as_compatible_then_it_says_what_that_rea
     }
 
 
-def test_given_an_instance_type_and_prices_when_analysed_then_findings_cost_money(job: Path, tmp_path: Path) -> None:
+def test_findings_cost_money_with_instance_type_and_prices(job: Path, tmp_path: Path) -> None:
     table = {"source": "mine", "date": "2026-01-01", "region": "here", "currency": "EUR", "per_hour": {"ml.x": 100.0}}
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps(table), encoding="utf-8")
@@ -244,7 +239,7 @@ def test_given_an_instance_type_and_prices_when_analysed_then_findings_cost_mone
     assert "No cost: " in json.loads(analyze(job, *words).stdout)["cost"]
 
 
-def test_given_a_job_without_framework_metrics_when_they_are_expected_then_its_rules_say_that_it_ended_without(
+def test_expected_framework_metrics_missing_is_reported(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path / "jobs")
@@ -262,7 +257,7 @@ def test_given_a_job_without_framework_metrics_when_they_are_expected_then_its_r
     assert reason == "Ended without what the rule needs: no training step was seen."
 
 
-def test_given_files_of_other_kinds_when_analysed_then_they_are_counted(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     place = write(tmp_path / "jobs")
     (place / "profiler-output" / "notes.txt").write_text("mine", encoding="utf-8")
     result = analyze(place, "--out", tmp_path / "out")
@@ -270,7 +265,7 @@ def test_given_files_of_other_kinds_when_analysed_then_they_are_counted(tmp_path
     assert "1 file of another kind" in result.stdout
 
 
-def test_given_reports_from_before_when_analysed_again_then_they_are_replaced_whole(job: Path, tmp_path: Path) -> None:
+def test_earlier_reports_are_replaced_whole(job: Path, tmp_path: Path) -> None:
     analyze(job, "--out", tmp_path)
     before = written(tmp_path)
     stale = tmp_path / "profiler-reports" / "BatchSize.json"
@@ -280,9 +275,7 @@ def test_given_reports_from_before_when_analysed_again_then_they_are_replaced_wh
     assert list(json.loads(stale.read_text("utf-8"))) == FIELDS
 
 
-def test_given_a_write_that_is_cut_off_when_files_are_written_then_the_old_file_stands_and_no_rest_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_write_keeps_the_old_file_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_files(tmp_path, {"a/one.json": b"old"})
 
     def cut_off(*_: object) -> None:
@@ -295,7 +288,7 @@ def test_given_a_write_that_is_cut_off_when_files_are_written_then_the_old_file_
     assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
 
 
-def test_given_a_rule_that_raises_when_read_as_compatible_then_it_is_in_error_and_the_others_have_reports(
+def test_compatible_rule_that_raises_is_in_error_alone(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -311,7 +304,7 @@ def test_given_a_rule_that_raises_when_read_as_compatible_then_it_is_in_error_an
     assert set(reports(tmp_path)) == set(RULE_NAMES) - COLLECTORS - {"StepOutlier"}
 
 
-def test_given_a_file_that_the_disk_does_not_give_when_analysed_then_compatible_refuses_and_documented_counts_it(
+def test_unreadable_file_is_refused_or_counted_by_reading(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path / "jobs")
@@ -325,9 +318,7 @@ def test_given_a_file_that_the_disk_does_not_give_when_analysed_then_compatible_
     assert "1 object that could not be read" in analyze(place, "--out", tmp_path / "out").stdout
 
 
-def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the_same_three_sentences(
-    job: Path, tmp_path: Path
-) -> None:
+def test_table_document_and_report_end_in_the_same_sentences(job: Path, tmp_path: Path) -> None:
     given = ("--out", tmp_path, "--params", params(tmp_path, LOW), "--instance-type", "ml.g5.12xlarge")
     shown = analyze(job, *given).stdout.splitlines()
     document = json.loads(analyze(job, *given, "--json").stdout)
@@ -342,7 +333,7 @@ def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the
     assert (report["scope"], report["timelines"]) == ("state", None)
 
 
-def test_given_objects_that_no_rule_can_read_when_analysed_then_no_rule_is_ok_and_the_exit_code_is_3(
+def test_unreadable_objects_give_no_ok_rule_and_exit_code_3(
     tmp_path: Path,
 ) -> None:
     packed = write(tmp_path / "packed")
@@ -362,9 +353,7 @@ def test_given_objects_that_no_rule_can_read_when_analysed_then_no_rule_is_ok_an
         assert "OK" not in {line["status"] for line in told["rules"]}
 
 
-def test_given_a_disk_that_is_full_when_files_are_written_then_none_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_files(tmp_path, {"a/one.json": b"old"})
     real = os.fdopen
     left = iter([False, True])
@@ -382,9 +371,7 @@ def test_given_a_disk_that_is_full_when_files_are_written_then_none_is(
     assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
 
 
-def test_given_a_file_s_name_as_output_when_analysed_then_no_folder_of_that_name_is_made(
-    job: Path, tmp_path: Path
-) -> None:
+def test_output_named_like_a_file_makes_no_folder(job: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.pdf"
     result = analyze(job, "--out", out)
     assert result.exit_code == 2
@@ -392,7 +379,7 @@ def test_given_a_file_s_name_as_output_when_analysed_then_no_folder_of_that_name
     assert not out.exists()
 
 
-def test_given_the_beginning_of_a_name_when_completed_then_rules_and_instance_types_are_offered() -> None:
+def test_completion_offers_rules_and_instance_types() -> None:
     assert options.rule_names("lowg") == ["LowGPUUtilization"]
     assert options.rule_names("classi") == ["ClassImbalance"]
     assert options.rule_names("kernels/gpug") == ["kernels/GpuGap"]

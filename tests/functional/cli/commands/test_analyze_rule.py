@@ -1,4 +1,4 @@
-"""`trainguard analyze --rule`: a rule of one's own over a profile."""
+"""`trainguard analyze --rule`: a custom rule over a profile."""
 
 import json
 from pathlib import Path
@@ -28,9 +28,7 @@ def params(folder: Path, document: Any) -> Path:
     return file
 
 
-def test_given_a_rule_of_ones_own_when_analysed_then_it_judges_alone_and_has_a_report(
-    job: Path, tmp_path: Path
-) -> None:
+def test_custom_rule_is_analysed_alone_with_a_report(job: Path, tmp_path: Path) -> None:
     result = analyze(job, "--out", tmp_path / "out", "--rule", RULE, "--json")
     assert (result.exit_code, result.stderr) == (3, "")  # the small job has no memory samples
     document = json.loads(result.stdout)
@@ -41,7 +39,7 @@ def test_given_a_rule_of_ones_own_when_analysed_then_it_judges_alone_and_has_a_r
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_given_parameters_when_analysed_then_they_are_the_rules_own(job: Path, tmp_path: Path, nested: bool) -> None:
+def test_parameters_belong_to_the_custom_rule(job: Path, tmp_path: Path, nested: bool) -> None:
     given = {"HostMemory": {"patience": 7}} if nested else {"hostmemory_patience": "7", "Other_x": "y"}
     result = analyze(job, "--out", tmp_path, "--rule", RULE, "--json", "--params", params(tmp_path, given))
     assert json.loads(result.stdout)["rules"][0]["parameters"]["patience"] == 7
@@ -56,7 +54,7 @@ def test_given_parameters_when_analysed_then_they_are_the_rules_own(job: Path, t
         (("--rule", RULE, "--reading", "compatible"), "support only --reading documented"),
     ],
 )
-def test_given_a_rule_that_cannot_be_used_when_analysed_then_the_error_says_what_would_be_right(
+def test_unusable_custom_rule_error_says_what_is_valid(
     job: Path, tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
     result = analyze(job, "--out", tmp_path, *words)
@@ -64,9 +62,7 @@ def test_given_a_rule_that_cannot_be_used_when_analysed_then_the_error_says_what
     assert told in result.stderr.replace("\n", " ")
 
 
-def test_given_a_parameter_that_the_rule_cannot_take_when_analysed_then_the_error_names_it(
-    job: Path, tmp_path: Path
-) -> None:
+def test_parameter_unknown_to_the_rule_is_named(job: Path, tmp_path: Path) -> None:
     file = params(tmp_path, {"HostMemory_patience": 0})
     result = analyze(job, "--out", tmp_path, "--rule", RULE, "--params", file)
     assert result.exit_code == 2

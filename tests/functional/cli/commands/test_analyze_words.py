@@ -7,7 +7,7 @@ from tests.support.small_job import uploads
 from tests.unit.local.places import write
 
 
-def test_given_a_short_job_with_a_gap_when_analysed_then_no_rule_warms_up_and_minutes_are_said_to_miss(
+def test_short_job_with_a_gap_warms_up_no_rule_and_counts_gaps(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path / "jobs", uploads()[:24])
@@ -21,7 +21,7 @@ def test_given_a_short_job_with_a_gap_when_analysed_then_no_rule_warms_up_and_mi
     assert "gaps" not in result.stdout
 
 
-def test_given_framework_events_alone_when_analysed_then_the_node_is_said_to_lack_system_metrics(
+def test_framework_events_alone_report_missing_system_metrics(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path / "jobs")

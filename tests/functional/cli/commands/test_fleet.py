@@ -4,6 +4,7 @@ import json
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from typer.testing import CliRunner, Result
 from tests.support.deployed_stack import DeployedStack, deployed_stack
 from tests.support.fleets import found, job, quiet, with_rows
 from tests.support.small_job import JOB
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.cli.commands.report.fleet import read_jobs
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Stores
-from trainguard.records import RuleRow
-from trainguard.report.fleet import Fleet
+from trainguard.cli.services.job_list import read_whole_job
+from trainguard.core.records import RuleRow
+from trainguard.report.fleet.fleet import Fleet, read_fleet
+from trainguard.testing.memory.world import MemoryWorld
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Deployed
         yield deployed
 
 
-def test_given_a_job_that_was_replayed_when_the_fleet_is_reported_then_it_is_told_once(tables: DeployedStack) -> None:
+def test_replayed_job_is_counted_once(tables: DeployedStack) -> None:
     stack = tables
     stack.live_job()
     assert CliRunner().invoke(app, ["replay", JOB, "--as", "again"]).exit_code == 0
@@ -57,7 +58,7 @@ def test_given_a_job_that_was_replayed_when_the_fleet_is_reported_then_it_is_tol
     assert set(stack.calls) == reads
 
 
-def test_given_a_terminal_s_reader_when_the_fleet_is_reported_then_what_wastes_most_is_told(
+def test_terminal_shows_what_wastes_most(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -71,9 +72,7 @@ def test_given_a_terminal_s_reader_when_the_fleet_is_reported_then_what_wastes_m
     assert sorted(file.name for file in Path("pages").iterdir()) == ["all.html", "all.json"]
 
 
-def test_given_no_jobs_when_the_fleet_is_reported_then_the_page_says_so(
-    stack: DeployedStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fleet_page_without_jobs_says_so(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     result = fleet("--since", "30d", "--out", ".", "--open", "--fail-on-fire")
@@ -91,9 +90,7 @@ def test_given_no_jobs_when_the_fleet_is_reported_then_the_page_says_so(
         (["--out", "file/fleet.html"], "cannot be written"),
     ],
 )
-def test_given_what_cannot_be_when_the_fleet_is_reported_then_it_is_refused(
-    stack: DeployedStack, words: list[str], said: str
-) -> None:
+def test_impossible_fleet_arguments_are_refused(stack: DeployedStack, words: list[str], said: str) -> None:
     Path("file").touch()
     result = fleet(*words)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -101,20 +98,20 @@ def test_given_what_cannot_be_when_the_fleet_is_reported_then_it_is_refused(
     assert not Path("fleet.html").exists()
 
 
-def test_given_jobs_when_read_then_each_comes_with_its_own_rows_and_unwanted_ones_are_not_asked_for() -> None:
+def test_jobs_come_with_their_rows_and_unwanted_are_not_queried() -> None:
     world = MemoryWorld()
     jobs = [job(f"job-{number}") for number in range(30)]
     for each in (*jobs, replace(job("job-1@replay-x"), active=False)):
         world.jobs.register(each)
         world.rows.publish(with_rows(each, found(each))[1])
     stores = Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects)
-    read = list(read_jobs(Fleet(stack="TrainGuard", region="eu-west-1"), stores))
+    read = list(read_fleet(Fleet(stack="TrainGuard", region="eu-west-1"), stores.jobs, partial(read_whole_job, stores)))
     assert [of.job for of, _ in read] == [each.job for each in jobs]
     assert all({stored.job for stored in rows} == {of.job} for of, rows in read)
     assert world.faults.calls.count("RuleStates.of_job") == len(jobs)
 
 
-def test_given_a_job_of_many_nodes_when_read_then_its_nodes_rows_are_left_aside_and_the_page_is_the_same() -> None:
+def test_node_rows_of_a_large_job_do_not_change_the_page() -> None:
     world = MemoryWorld()
     few, many = job("few", nodes=16), job("many", nodes=17)
     for each in (few, many):
@@ -133,4 +130,9 @@ def test_given_a_job_of_many_nodes_when_read_then_its_nodes_rows_are_left_aside_
 
 def fleet_of(stores: Stores) -> dict[str, list[RuleRow]]:
     """Return the rows that the fleet reads, by job."""
-    return {of.job: list(rows) for of, rows in read_jobs(Fleet(stack="TrainGuard", region="eu-west-1"), stores)}
+    return {
+        of.job: list(rows)
+        for of, rows in read_fleet(
+            Fleet(stack="TrainGuard", region="eu-west-1"), stores.jobs, partial(read_whole_job, stores)
+        )
+    }

@@ -11,10 +11,11 @@ from typer.testing import CliRunner, Result
 from tests.support.kernel_traces import real_profile
 from tests.support.wandb_files import ended, run, run_file, stats
 from trainguard.cli.main import app
-from trainguard.errors import ProfileSourceError
+from trainguard.core.errors import ProfileSourceError
 from trainguard.kernels.document import KernelProfiles, encode_profiles
-from trainguard.local.fleet import FleetSettings, find_jobs, judged_jobs
+from trainguard.local.fleet import find_jobs, judged_jobs
 from trainguard.local.pool import WorkerPool
+from trainguard.local.settings import GivenSettings
 
 AT = 1_800_000_000.0
 HOUR_S = 3_600.0
@@ -47,7 +48,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "wandb"
 
 
-def test_given_runs_when_the_fleet_is_reported_then_what_wastes_most_is_first_and_each_has_its_place(
+@pytest.fixture
+def one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with one short run, for tests of what lies beside it."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "wandb", {"idle": recorded("bert", 2.0, hours=0.75)})
+    return tmp_path / "wandb"
+
+
+def test_most_wasteful_run_is_first_with_its_place(
     folder: Path,
 ) -> None:
     result = fleet(folder, "--json", "--instance-type", "ml.p4d.24xlarge", "--fail-on-fire")
@@ -65,71 +74,71 @@ def test_given_runs_when_the_fleet_is_reported_then_what_wastes_most_is_first_an
     assert "https://wandb.ai/team/project/runs/" in page
 
 
-def test_given_several_processes_when_jobs_are_judged_then_the_outcome_is_that_of_one(folder: Path) -> None:
+def test_several_processes_give_the_result_of_one(folder: Path) -> None:
     found = find_jobs(str(folder))
     with WorkerPool(2) as two, WorkerPool(0) as none:
-        by_two, by_one = (list(judged_jobs(str(folder), found, FleetSettings(), pool)) for pool in (two, none))
+        by_two, by_one = (list(judged_jobs(str(folder), found, GivenSettings(), pool)) for pool in (two, none))
     assert by_two == by_one
 
 
-def test_given_a_profile_among_run_files_when_the_fleet_is_reported_then_both_are_there(folder: Path) -> None:
+def test_profile_among_run_files_is_in_the_fleet(one_run: Path) -> None:
     line = {"Type": "gpu", "Name": "gpu0", "Dimension": "GPUUtilization", "NodeId": "algo-1", "Value": 1.0}
     for minute in range(40):
         at = AT + 60.0 * minute
-        file = folder / f"job-7/profiler-output/system/incremental/2027011508/{int(at)}.algo-1.json"
+        file = one_run / f"job-7/profiler-output/system/incremental/2027011508/{int(at)}.algo-1.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(json.dumps({**line, "Timestamp": at + 15.0 * each}) for each in range(4)))
-    document = json.loads(fleet(folder, "--json").stdout)
-    assert {each["job"] for each in document["jobs"] if each["fired"]} == {"bert-2", "gpt", "job-7"}
+    document = json.loads(fleet(one_run, "--json").stdout)
+    assert {each["job"] for each in document["jobs"] if each["fired"]} == {"bert", "job-7"}
 
 
-def test_given_a_file_that_is_no_run_when_the_fleet_is_reported_then_the_others_are_judged_and_it_says_why(
-    folder: Path,
+def test_invalid_run_file_says_why_and_others_are_judged(
+    one_run: Path,
 ) -> None:
-    write(folder, {"foreign": b"no run at all"})
-    document = json.loads(fleet(folder, "--json").stdout)
-    assert (document["totals"]["jobs"], document["totals"]["judged"]) == (4, 3)
+    write(one_run, {"foreign": b"no run at all"})
+    document = json.loads(fleet(one_run, "--json").stdout)
+    assert (document["totals"]["jobs"], document["totals"]["judged"]) == (2, 1)
     (unjudged,) = document["unjudged"]
     assert unjudged["job"] == "run-foreign"
     assert "foreign" in unjudged["why"]
 
 
-def test_given_a_damaged_run_when_the_fleet_is_reported_then_no_finding_is_no_all_clear(folder: Path) -> None:
+def test_damaged_run_without_findings_is_no_all_clear(one_run: Path) -> None:
     body = bytearray(recorded("damaged", 95.0))
     body[9_000:9_010] = b"\xff" * 10
-    write(folder, {"damaged": bytes(body)})
-    document = json.loads(fleet(folder, "--json").stdout)
+    write(one_run, {"damaged": bytes(body)})
+    document = json.loads(fleet(one_run, "--json").stdout)
     assert any("no all-clear: damaged." in note for note in document["notes"])
-    alone = CliRunner().invoke(app, ["report", str(folder / "run-20260101_000000-damaged"), "--json"])
+    alone = CliRunner().invoke(app, ["report", str(one_run / "run-20260101_000000-damaged"), "--json"])
     said: dict[str, Any] = json.loads(alone.stdout)
     assert said["healthy"] is False
     assert "could not be read" in said["verdict"]["health"]
 
 
-def test_given_a_time_when_the_fleet_is_reported_then_older_jobs_are_left_out(folder: Path) -> None:
-    write(folder, {"old": recorded("old", 1.0, at=AT - 4_000 * HOUR_S * 24)})
-    document = json.loads(fleet(folder, "--json", "--since", "365d").stdout)
+def test_since_option_leaves_out_older_jobs(one_run: Path) -> None:
+    write(one_run, {"old": recorded("old", 1.0, at=AT - 4_000 * HOUR_S * 24, hours=0.75)})
+    document = json.loads(fleet(one_run, "--json", "--since", "365d").stdout)
     assert "old" not in {each["job"] for each in document["jobs"]}
 
 
-def test_given_no_job_when_the_fleet_is_reported_then_it_is_said_what_would_be_one(tmp_path: Path) -> None:
+def test_folder_without_jobs_says_what_a_job_would_be(tmp_path: Path) -> None:
     with pytest.raises(ProfileSourceError, match=r"holds no job; expected runs"):
         find_jobs(str(tmp_path))
     assert fleet(tmp_path / "none").exit_code == 2
     assert fleet(tmp_path, "--in-stack").exit_code == 2
 
 
-def test_given_kernel_profiles_below_the_folder_when_reported_then_the_fleet_lists_them(folder: Path) -> None:
+def test_kernel_profiles_below_the_folder_are_listed(one_run: Path) -> None:
     ranks = [msgspec.structs.replace(real_profile("resnet50_workers0"), trace="w0.pt.trace.json")]
-    document = KernelProfiles(source=str(folder / "traces"), ranks=ranks, unread={})
+    document = KernelProfiles(source=str(one_run / "traces"), ranks=ranks, unread={})
     for name, body in {
         "traces/kernels.json": encode_profiles(document),
         "traces/w0.pt.trace.json": b"",
         "new/w1.pt.trace.json": b"",
     }.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(body)
-    document_of_fleet = json.loads(fleet(folder, "--json").stdout)
+        (one_run / name).parent.mkdir(exist_ok=True)
+        (one_run / name).write_bytes(body)
+    document_of_fleet = json.loads(fleet(one_run, "--json").stdout)
     listed = {each["place"]: each for each in document_of_fleet["kernel_profiles"]}
     assert {place: each["status"] for place, each in listed.items()} == {"traces": "judged", "new": "not judged"}
     assert "LoaderBound" in listed["traces"]["findings"]

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from tests.support.small_job import BUCKET, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.aws.clients import Clients
+from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.cli.main import app
-from trainguard.errors import PortUnavailableError
-from trainguard.ports import ByteStream
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.ports import ByteStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,7 @@ def tell(job: Path, *, without: str = "", **changes: Any) -> None:
 
 
 @COMMANDS
-def test_given_a_job_file_when_judged_then_its_type_start_and_count_are_known(
-    job: Path, tmp_path: Path, command: str
-) -> None:
+def test_job_file_gives_type_start_and_count(job: Path, tmp_path: Path, command: str) -> None:
     tell(job)
     report, printed = told(command, job, tmp_path / "out")
     assert (report["job"]["instance_type"], report["job"]["instance_count"]) == ("ml.g4dn.12xlarge", 4)
@@ -69,9 +67,7 @@ def test_given_a_job_file_when_judged_then_its_type_start_and_count_are_known(
 
 
 @COMMANDS
-def test_given_a_job_file_of_a_type_with_more_gpus_when_judged_then_both_numbers_are_told_once(
-    job: Path, tmp_path: Path, command: str
-) -> None:
+def test_gpu_count_that_differs_from_the_type_is_shown_once(job: Path, tmp_path: Path, command: str) -> None:
     tell(job, instance_count=2)
     report, _ = told(command, job, tmp_path / "out")
     remark = (
@@ -84,9 +80,7 @@ def test_given_a_job_file_of_a_type_with_more_gpus_when_judged_then_both_numbers
 
 
 @COMMANDS
-def test_given_an_option_when_the_file_says_otherwise_then_the_option_holds(
-    job: Path, tmp_path: Path, command: str
-) -> None:
+def test_option_overrides_the_job_file(job: Path, tmp_path: Path, command: str) -> None:
     tell(job)
     report, _ = told(command, job, tmp_path / "out", "--instance-type", "ml.p3.2xlarge")
     assert report["job"]["instance_type"] == "ml.p3.2xlarge"
@@ -96,9 +90,7 @@ def test_given_an_option_when_the_file_says_otherwise_then_the_option_holds(
 
 
 @COMMANDS
-def test_given_a_file_without_a_type_when_judged_then_the_rest_of_it_is_known(
-    job: Path, tmp_path: Path, command: str
-) -> None:
+def test_job_file_without_a_type_gives_the_rest(job: Path, tmp_path: Path, command: str) -> None:
     tell(job, without="instance_type")
     report, _ = told(command, job, tmp_path / "out")
     assert report["job"]["instance_count"] == 4
@@ -118,7 +110,7 @@ def test_given_a_file_without_a_type_when_judged_then_the_rest_of_it_is_known(
     ],
     ids=["cut off", "a wrong value", "an unknown field", "too long", "too deep", "a folder"],
 )
-def test_given_a_damaged_job_file_when_judged_then_it_is_named_and_counted_and_the_profile_is_judged(
+def test_damaged_job_file_is_counted_and_the_profile_is_judged(
     job: Path, tmp_path: Path, command: str, body: bytes | None, why: str
 ) -> None:
     if body is None:
@@ -136,9 +128,7 @@ def test_given_a_damaged_job_file_when_judged_then_it_is_named_and_counted_and_t
 
 
 @COMMANDS
-def test_given_a_copy_in_a_folder_of_another_name_when_judged_then_the_file_holds_and_both_names_are_told(
-    job: Path, tmp_path: Path, command: str
-) -> None:
+def test_job_file_overrides_the_folder_name_and_both_are_shown(job: Path, tmp_path: Path, command: str) -> None:
     tell(job)
     copy = job.rename(job.with_name("my-copy"))
     report, printed = told(command, copy, tmp_path / "out")
@@ -166,7 +156,7 @@ def upload(s3: "S3Client", prefix: str) -> str:
 
 @COMMANDS
 @pytest.mark.parametrize("prefix", ["", "jobs/"])
-def test_given_a_job_file_in_s3_when_judged_then_its_type_is_known_and_a_missing_one_is_none(
+def test_s3_job_file_gives_the_type_or_none_if_missing(
     s3: "S3Client", tmp_path: Path, command: str, prefix: str
 ) -> None:
     place = upload(s3, prefix)
@@ -178,7 +168,7 @@ def test_given_a_job_file_in_s3_when_judged_then_its_type_is_known_and_a_missing
 
 
 @COMMANDS
-def test_given_a_job_file_in_s3_that_may_not_be_read_when_judged_then_it_is_named_and_the_profile_is_judged(
+def test_denied_s3_job_file_is_named_and_the_profile_is_judged(
     s3: "S3Client", tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, open_stream = upload(s3, ""), S3ProfileObjects.open_stream

@@ -11,9 +11,7 @@ from tests.functional.cli.doctor.test_doctor_checks import account
 from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION
 from tests.functional.cli.healthy_answers import Given
-from trainguard.cli.commands.notifications.run import NotificationsRequest, notifications_command
 from trainguard.cli.main import app
-from trainguard.cli.services.deployment import Where
 
 __all__ = ["account"]
 NAMED = {"Id": "TrainGuard new objects", **OURS}
@@ -46,7 +44,7 @@ def document(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_given_a_bucket_when_asked_then_the_change_is_shown_and_nothing_is_written(written: list[Given]) -> None:
+def test_notification_change_is_shown_but_not_written(written: list[Given]) -> None:
     said = document()
     assert (said["changed"], said["written"], written) == (True, False, [])
     assert said["before"] == {"QueueConfigurations": [REMOVED], **EVENTS}
@@ -56,7 +54,7 @@ def test_given_a_bucket_when_asked_then_the_change_is_shown_and_nothing_is_writt
     assert "aws s3api put-bucket-notification-configuration" in result.stdout
 
 
-def test_given_the_word_when_applied_then_the_whole_is_written_to_the_owners_bucket(written: list[Given]) -> None:
+def test_confirmed_change_writes_the_whole_to_the_owners_bucket(written: list[Given]) -> None:
     said = document("--without-eventbridge", "--apply", "--yes")
     (put,) = written
     assert (said["written"], put["Bucket"], put["ExpectedBucketOwner"]) == (True, BUCKET, ACCOUNT)
@@ -68,8 +66,8 @@ def test_given_a_person_when_asked_then_their_answer_decides(
     written: list[Given], monkeypatch: pytest.MonkeyPatch, says_yes: bool
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    request = NotificationsRequest(where=Where(stack="TrainGuard", region=REGION), apply=True)
-    assert notifications_command(request, ask=lambda _: says_yes) == 0
+    monkeypatch.setattr("typer.confirm", lambda _: says_yes)
+    assert app(["notifications", "--region", REGION, "--apply"], standalone_mode=False) == 0
     assert len(written) == says_yes
 
 
@@ -79,9 +77,7 @@ def test_given_nobody_to_ask_when_applied_then_it_is_refused(written: list[Given
     assert "Add --yes." in result.stderr
 
 
-def test_given_a_change_by_others_after_the_reading_when_applied_then_nothing_is_written(
-    account: Account, written: list[Given]
-) -> None:
+def test_concurrent_notification_change_writes_nothing(account: Account, written: list[Given]) -> None:
     readings: list[Given] = []
 
     def change(answer: dict[str, Any], given: Given) -> None:
@@ -92,7 +88,7 @@ def test_given_a_change_by_others_after_the_reading_when_applied_then_nothing_is
     account.change("s3", "GetBucketNotificationConfiguration", change)
     result = run("--apply", "--yes")
     assert (result.exit_code, written) == (2, [])
-    assert "have changed meanwhile" in result.stderr
+    assert "have changed in the meantime" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,7 @@ def test_given_a_change_by_others_after_the_reading_when_applied_then_nothing_is
         ({"QueueConfigurations": [THEIRS]}, ("--prefix", "runs/"), "S3 refuses a second target"),
     ],
 )
-def test_given_another_target_of_new_objects_when_asked_then_it_is_refused_in_words(
+def test_other_target_of_new_objects_is_refused_in_words(
     account: Account, written: list[Given], configured: dict[str, Any], words: tuple[str, ...], part: str
 ) -> None:
     notify(account, **configured)
@@ -112,7 +108,7 @@ def test_given_another_target_of_new_objects_when_asked_then_it_is_refused_in_wo
     assert str(THEIRS["QueueArn"]) in result.stderr
 
 
-def test_given_a_stack_that_takes_events_when_asked_then_it_says_what_to_deploy(account: Account) -> None:
+def test_stack_that_takes_events_says_what_to_deploy(account: Account) -> None:
     account.use_existing_bucket(notifies=False)
     notify(account, **EVENTS)
     result = run()
@@ -120,15 +116,13 @@ def test_given_a_stack_that_takes_events_when_asked_then_it_says_what_to_deploy(
     assert "-c profile_notifications=queue" in result.stderr
 
 
-def test_given_a_bucket_of_the_stacks_own_when_asked_then_it_is_the_stacks_to_configure(account: Account) -> None:
+def test_bucket_of_the_stack_is_left_to_the_stack(account: Account) -> None:
     result = run("--remove", "--apply", "--yes")
     assert result.exit_code == 2
     assert "makes its bucket and its notifications" in result.stderr
 
 
-def test_given_notifications_of_the_stack_when_removed_then_all_others_stay(
-    account: Account, written: list[Given]
-) -> None:
+def test_removal_keeps_notifications_of_others(account: Account, written: list[Given]) -> None:
     notify(account, QueueConfigurations=[NAMED, REMOVED], **EVENTS)
     assert not document()["changed"]
     said = document("--remove", "--apply", "--yes")

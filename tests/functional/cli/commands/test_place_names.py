@@ -28,7 +28,7 @@ def call(*words: str, fails: bool = False) -> Result:
     return result
 
 
-def test_given_a_job_of_a_place_when_its_name_is_given_to_the_commands_then_they_know_it(stack: DeployedStack) -> None:
+def test_commands_know_a_job_of_a_place_by_name(stack: DeployedStack) -> None:
     stack.live_job(outside=True)
     for words in (["jobs"], ["status", NAME], ["explain", NAME, "LowGPU"], ["report", NAME, "--out", "reports"]):
         assert NAME in call(*words).stdout
@@ -36,7 +36,7 @@ def test_given_a_job_of_a_place_when_its_name_is_given_to_the_commands_then_they
     assert json.loads(call("open", NAME, "--json").stdout)["uri"].startswith(PLACE)
 
 
-def test_given_a_job_of_a_place_when_replayed_by_name_or_place_then_the_replay_is_of_it_and_lies_beside_it(
+def test_replay_by_name_or_place_lies_beside_its_job(
     stack: DeployedStack,
 ) -> None:
     stack.live_job(outside=True)
@@ -48,14 +48,12 @@ def test_given_a_job_of_a_place_when_replayed_by_name_or_place_then_the_replay_i
 
 
 @pytest.mark.parametrize("command", ["status", "open", "report"])
-def test_given_a_folder_s_name_alone_when_it_is_no_job_s_then_the_job_of_the_place_is_suggested(
-    stack: DeployedStack, command: str
-) -> None:
+def test_bare_folder_name_suggests_the_job_of_the_place(stack: DeployedStack, command: str) -> None:
     stack.live_job(outside=True)
     assert f"perhaps you mean {NAME}" in call(command, JOB, fails=True).stderr
 
 
-def test_given_a_path_that_is_mistyped_when_a_report_is_wanted_then_it_is_no_job_s_name(stack: DeployedStack) -> None:
+def test_mistyped_path_is_not_taken_for_a_job_name(stack: DeployedStack) -> None:
     stack.calls.clear()
     assert "does not exist" in call("report", "team-a/my-run", fails=True).stderr
     assert stack.calls == []

@@ -15,25 +15,24 @@ from typer.testing import CliRunner, Result
 from tests.support.deployed_stack import PREFIX, DeployedStack, deployed_stack
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, describe
 from tests.unit.local.places import write
-from trainguard.adapters.memory.faults import Crash
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.adapters.stored_form import stored_job, stored_row
-from trainguard.cli.commands.replay.changes import changes
-from trainguard.cli.commands.replay.stored_replay import REPLAYED, REPLAYING, Replay, Subject, Ways, judge, store
+from trainguard.aws.stored_form import stored_job, stored_row
+from trainguard.cli.commands.replay.stored_replay import REPLAYED, REPLAYING, Replay, Subject, changes, judge, store
 from trainguard.cli.main import app
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.cli.services.deployment import Stores
+from trainguard.core.errors import PortUnavailableError, RequestError
+from trainguard.core.finding import Finding
+from trainguard.core.ports import Timing
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.engine.streams.state_items import RETENTION_S
-from trainguard.engine.tick.at_once import tick_at_once
-from trainguard.errors import PortUnavailableError, RequestError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
+from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.streams.session import RETENTION_S
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
-from trainguard.ports import Timing
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.parameters import overridden, resolve_parameters
+from trainguard.testing.memory.faults import Crash
+from trainguard.testing.memory.world import MemoryWorld
 
 NAME = f"{JOB}@replay-again"
 NOW = 1_800_000_000.0
@@ -76,7 +75,7 @@ def job_rows(rows: list[RuleRow]) -> dict[str, RuleRow]:
     return {row.rule: row for row in rows if row.node is None}
 
 
-def test_given_a_job_when_replayed_by_its_own_rules_then_nothing_would_have_changed(stack: DeployedStack) -> None:
+def test_replay_by_its_own_rules_changes_nothing(stack: DeployedStack) -> None:
     stack.live_job()
     document = told(JOB, "--as", "again")
     assert (document["job"], document["replay_of"], document["changed"]) == (NAME, JOB, [])
@@ -87,7 +86,7 @@ def test_given_a_job_when_replayed_by_its_own_rules_then_nothing_would_have_chan
     assert {row.node for row in rows.of_job(NAME)} == {None, "algo-1", "algo-2"}
 
 
-def test_given_a_job_when_replayed_then_its_item_is_closed_for_good_and_names_what_it_is(stack: DeployedStack) -> None:
+def test_replayed_item_is_closed_and_names_what_it_is(stack: DeployedStack) -> None:
     live = stack.live_job({**SETTINGS, STOP_TAG: STOP_ALLOWED}).job
     assert live.stop_allowed
     told(JOB, "--as", "again")
@@ -108,7 +107,7 @@ def test_given_a_job_when_replayed_then_its_item_is_closed_for_good_and_names_wh
     assert jobs.active() == []
 
 
-def test_given_other_parameters_when_replayed_then_it_says_what_would_have_changed(stack: DeployedStack) -> None:
+def test_replay_with_other_parameters_shows_what_changes(stack: DeployedStack) -> None:
     stack.live_job()
     before = stack.connection.stores.rows.of_job(JOB)
     looser = params({"LowGPUUtilization": {"threshold_p95": 5, "threshold_p5": 1}})
@@ -127,9 +126,7 @@ def test_given_other_parameters_when_replayed_then_it_says_what_would_have_chang
     assert "LowGPUUtilization" in shown
 
 
-def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are_called(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_firing_replay_calls_only_tables_and_the_bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with deployed_stack(monkeypatch, tables=True) as stack:
         never = {"threshold_p95": "1", "threshold_p5": "0"}
@@ -147,17 +144,20 @@ def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are
         assert {(row.fire_id, row.action, row.alert_id, row.report_uri) for row in rows} == {(None, None, None, None)}
 
 
-def test_given_the_command_when_imported_then_nothing_that_could_act_is_there() -> None:
-    script = "import sys, trainguard.cli.commands.replay.run; print(*sys.modules)"
+def test_replay_command_imports_nothing_that_could_act() -> None:
+    script = (
+        "import sys; from typer.testing import CliRunner; from trainguard.cli.main import app\n"
+        "assert CliRunner().invoke(app, ['replay', './nothing-here']).exit_code == 2; print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
-    assert "trainguard.adapters.dynamodb_rule_states" in loaded
+    assert "trainguard.aws.dynamodb_rule_states" in loaded
     acting = {"stepfunctions", "sagemaker", "sqs_tasks", "ssm_stop_switch", "wiring"}
-    assert loaded.isdisjoint(f"trainguard.adapters.{name}" for name in acting)
-    assert loaded.isdisjoint({"trainguard.actions.stop", "trainguard.actions.alert"})
+    assert loaded.isdisjoint(f"trainguard.aws.{name}" for name in acting)
+    assert loaded.isdisjoint({"trainguard.stack.actions.stop", "trainguard.stack.actions.alert"})
 
 
-def test_given_a_report_in_the_bucket_asked_for_when_replayed_then_it_lies_beside_the_live_ones(
+def test_requested_bucket_report_lies_beside_the_live_ones(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -171,7 +171,7 @@ def test_given_a_report_in_the_bucket_asked_for_when_replayed_then_it_lies_besid
     assert (report["job"]["name"], report["scope"]) == (NAME, "full")
 
 
-def test_given_no_report_in_the_bucket_asked_for_when_replayed_then_it_is_written_here_alone(
+def test_report_is_written_locally_without_the_bucket_option(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -182,9 +182,7 @@ def test_given_no_report_in_the_bucket_asked_for_when_replayed_then_it_is_writte
     assert sorted(Path("mine").rglob("*.*")) == sorted(Path("mine") / name for name in document["files"])
 
 
-def test_given_a_folder_when_replayed_then_the_live_job_of_its_name_is_compared_with(
-    stack: DeployedStack, folder: Path
-) -> None:
+def test_replayed_folder_is_compared_with_its_live_job(stack: DeployedStack, folder: Path) -> None:
     stack.live_job()
     document = told(folder, "--as", "again")
     assert (document["replay_of"], document["changed"], document["notes"]) == (JOB, [], [])
@@ -193,9 +191,7 @@ def test_given_a_folder_when_replayed_then_the_live_job_of_its_name_is_compared_
     assert (item.bucket, item.prefix) == ("", "")
 
 
-def test_given_a_job_that_the_stack_does_not_know_when_its_folder_is_replayed_then_there_is_nothing_to_compare(
-    stack: DeployedStack, folder: Path
-) -> None:
+def test_replayed_folder_of_an_unknown_job_has_no_comparison(stack: DeployedStack, folder: Path) -> None:
     result = replay(folder, "--as", "again")
     assert result.exit_code == 0
     assert f"The stack does not know job {JOB}" in result.stderr
@@ -218,9 +214,7 @@ def test_given_a_job_that_the_stack_does_not_know_when_its_folder_is_replayed_th
         ([JOB, "--stack", "Other"], "has no stack Other"),
     ],
 )
-def test_given_what_cannot_be_replayed_when_called_then_it_is_refused_in_words_and_nothing_is_written(
-    stack: DeployedStack, words: list[str], said: str
-) -> None:
+def test_unreplayable_input_is_refused_and_nothing_written(stack: DeployedStack, words: list[str], said: str) -> None:
     stack.live_job()
     stack.clients.s3.put_object(Bucket=BUCKET, Key=f"{PREFIX}b/profiler-output/system/training_job_end.ts", Body=b"")
     stack.calls.clear()
@@ -230,23 +224,21 @@ def test_given_what_cannot_be_replayed_when_called_then_it_is_refused_in_words_a
     assert {each.job for each in stack.connection.stores.jobs.all()} == {JOB}
 
 
-def test_given_a_rule_that_does_not_exist_when_replayed_then_it_is_refused(stack: DeployedStack) -> None:
+def test_replay_of_an_unknown_rule_is_refused(stack: DeployedStack) -> None:
     stack.calls.clear()
     result = replay(JOB, "--params", params({"NoSuchRule": {"patience": 1}}))
     assert (result.exit_code, stack.calls) == (2, [])
     assert "NoSuchRule" in result.stderr
 
 
-def test_given_a_folder_when_its_report_is_wanted_in_the_bucket_then_it_is_refused_before_it_is_judged(
-    stack: DeployedStack, folder: Path
-) -> None:
+def test_bucket_report_of_a_folder_is_refused_before_judging(stack: DeployedStack, folder: Path) -> None:
     result = replay(folder, "--report")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no job's folder in a bucket" in " ".join(result.stderr.split())
     assert list(stack.connection.stores.jobs.all()) == []
 
 
-def test_given_a_name_that_is_taken_when_replayed_then_the_first_stays_as_it_is(stack: DeployedStack) -> None:
+def test_taken_replay_name_keeps_the_first(stack: DeployedStack) -> None:
     stack.live_job()
     told(JOB, "--as", "again")
     before = stack.connection.stores.rows.of_job(NAME)
@@ -256,7 +248,7 @@ def test_given_a_name_that_is_taken_when_replayed_then_the_first_stays_as_it_is(
     assert stack.connection.stores.rows.of_job(NAME) == before
 
 
-def test_given_fires_when_replayed_then_the_exit_code_says_so_only_if_it_was_asked_to(stack: DeployedStack) -> None:
+def test_exit_code_shows_fires_only_on_request(stack: DeployedStack) -> None:
     stack.live_job()
     assert replay(JOB, "--as", "one").exit_code == 0
     assert replay(JOB, "--as", "two", "--fail-on-fire").exit_code == 1
@@ -265,15 +257,15 @@ def test_given_fires_when_replayed_then_the_exit_code_says_so_only_if_it_was_ask
 def a_replay(folder: Path, name: str = NAME) -> Replay:
     """Judge the small job's folder, of which the stack knows nothing."""
     subject = Subject(profile=read_profile(open_folder(str(folder))), job=JOB, live=None, rows=())
-    ways = Ways(settings={"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}, prices=None)
-    return judge(name, subject, ways, stderr_progress(shown=False), now=NOW)
+    settings = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
+    return judge(name, subject, stderr_progress(shown=False), settings=settings, prices=None, now=NOW)
 
 
 def stores_of(world: MemoryWorld) -> Stores:
     return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects)
 
 
-def test_given_a_replay_that_is_interrupted_anywhere_when_looked_at_then_it_is_not_finished(folder: Path) -> None:
+def test_replay_interrupted_anywhere_is_not_finished(folder: Path) -> None:
     made, published = a_replay(folder), [False]
 
     def publish() -> None:
@@ -300,7 +292,7 @@ def test_given_a_replay_that_is_interrupted_anywhere_when_looked_at_then_it_is_n
     assert whole.rows.of_job(NAME) == sorted(map(stored_row, made.rows), key=lambda row: row.target)
 
 
-def test_given_a_report_that_cannot_be_published_when_stored_then_the_replay_is_not_finished(folder: Path) -> None:
+def test_replay_with_an_unpublished_report_is_not_finished(folder: Path) -> None:
     world = MemoryWorld()
 
     def publish() -> None:
@@ -313,7 +305,7 @@ def test_given_a_report_that_cannot_be_published_when_stored_then_the_replay_is_
     assert (item.status, item.secondary_status) == (JobStatus.UNKNOWN, REPLAYING)
 
 
-def test_given_another_replay_that_takes_the_name_meanwhile_when_stored_then_none_of_its_rows_is_touched(
+def test_rows_of_a_concurrent_replay_of_the_name_are_kept(
     folder: Path,
 ) -> None:
     world, made = MemoryWorld(), a_replay(folder)
@@ -323,20 +315,20 @@ def test_given_another_replay_that_takes_the_name_meanwhile_when_stored_then_non
     assert world.rows.of_job(NAME) == []
 
 
-def test_given_a_replay_when_the_tick_comes_then_it_is_not_looked_at(folder: Path) -> None:
+def test_replay_is_not_looked_at_by_the_tick(folder: Path) -> None:
     world = MemoryWorld()
     store(a_replay(folder), stores_of(world), lambda: None)
     before = (world.jobs.load(NAME), world.rows.of_job(NAME))
     assert any(row.status is Status.FIRED for row in before[1])
     timing = Timing(now=lambda: NOW + 60.0, pause=lambda _: None, has_time=lambda: True)
-    outcome = tick_at_once(services=world.services, timing=timing, families=FAMILIES).run()
+    outcome = scheduler_at_once(services=world.services, timing=timing, families=FAMILIES).run()
     assert (outcome.jobs, outcome.failed) == (0, {})
     assert (world.jobs.load(NAME), world.rows.of_job(NAME)) == before
     assert world.executions.started == {}
     assert world.nodes.of_job(NAME) == []
 
 
-def test_given_a_replay_when_the_other_commands_are_given_its_name_then_they_know_it(stack: DeployedStack) -> None:
+def test_other_commands_know_a_replay_by_name(stack: DeployedStack) -> None:
     stack.live_job()
     told(JOB, "--as", "again", "--report")
     for words in (["jobs"], ["status", NAME], ["explain", NAME, "LowGPU"], ["open", NAME, "--print"]):
@@ -346,7 +338,7 @@ def test_given_a_replay_when_the_other_commands_are_given_its_name_then_they_kno
     assert NAME in CliRunner().invoke(app, ["jobs"]).stdout
 
 
-def test_given_settings_in_any_spelling_when_replaced_then_each_parameter_has_one_value() -> None:
+def test_replaced_settings_have_one_value_per_parameter() -> None:
     own = {
         "lowgpuutilization_PATIENCE": "20",
         "StepOutlier_stddev": "4",
@@ -362,7 +354,7 @@ def test_given_settings_in_any_spelling_when_replaced_then_each_parameter_has_on
     assert overridden(own, {}) == own
 
 
-def test_given_rows_then_and_now_when_compared_then_what_has_changed_comes_first() -> None:
+def test_changed_rows_come_first_in_a_comparison() -> None:
     def row(rule: str, status: Status, *, fired: int = 0, node: str | None = None) -> RuleRow:
         return RuleRow("job", Finding(rule, node, "Because."), status, times_fired=fired)
 
@@ -384,7 +376,7 @@ def test_given_rows_then_and_now_when_compared_then_what_has_changed_comes_first
     assert compared[-1].then is None
 
 
-def test_given_a_job_that_is_not_closed_when_replayed_then_it_is_said(stack: DeployedStack) -> None:
+def test_replay_of_an_open_job_says_so(stack: DeployedStack) -> None:
     stack.upload()
     own = JobRecord(JOB, describe().arn, BUCKET, PREFIX, JobStatus.IN_PROGRESS, active=True)
     stack.connection.stores.jobs.register(own)

@@ -1,10 +1,12 @@
 """`trainguard report`: a report of a folder, of a prefix, of a job that the stack knows, and by the stack itself."""
 
 import json
+import time
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -17,11 +19,10 @@ from demo.recording import Recording
 from tests.support.deployed_stack import PREFIX, REGION, STACK, DeployedStack, deployed_stack
 from tests.support.small_job import BUCKET, JOB, START, Upload
 from tests.unit.local.places import write
-from trainguard.cli.commands.report.remote_report import remote_report_command
+from trainguard.cli.commands.report import drawn
 from trainguard.cli.main import app
-from trainguard.cli.services.deployment import Where
-from trainguard.records import NodeRecord, StreamKey
-from trainguard.report.schema import report_schema
+from trainguard.core.records import NodeRecord, StreamKey
+from trainguard.report.job.schema import report_schema
 from trainguard.rules.registry import RULE_NAMES
 
 RECORDINGS = Path(__file__).parents[4] / "events" / "jobs"
@@ -90,7 +91,7 @@ def delete(stack: DeployedStack, *, holding: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["slow_data_loader", "healthy"])
-def test_given_a_recorded_job_when_reported_then_the_report_is_full_and_valid_and_small(here: Path, name: str) -> None:
+def test_report_of_a_recorded_job_is_full_valid_and_small(here: Path, name: str) -> None:
     objects = Recording.load(RECORDINGS / f"{name}.npz").objects(name.replace("_", "-"), start=START)
     place = write(here / "profiles", [Upload(item.appears_at, item.key, item.body) for item in objects])
     result = report(place, "--out", "out", "--instance-type", "ml.p3.8xlarge")
@@ -110,7 +111,7 @@ def test_given_a_recorded_job_when_reported_then_the_report_is_full_and_valid_an
     assert said[4] == "Report: out/report.html"
 
 
-def test_given_no_place_when_reported_then_it_goes_into_a_folder_named_after_the_job(here: Path, folder: Path) -> None:
+def test_default_output_is_a_folder_named_after_the_job(here: Path, folder: Path) -> None:
     document = told(folder)
     assert (document["job"], document["page"]) == (JOB, f"{JOB}-report/report.html")
     assert sorted(document["files"]) == written(Path(f"{JOB}-report"))
@@ -118,7 +119,7 @@ def test_given_no_place_when_reported_then_it_goes_into_a_folder_named_after_the
     assert document["fired"] == read(f"{JOB}-report/report.json")["fired"]
 
 
-def test_given_a_file_when_reported_then_the_page_alone_is_written(here: Path, folder: Path) -> None:
+def test_output_file_writes_the_page_alone(here: Path, folder: Path) -> None:
     document = told(folder, "--out", "pages/mine.html")
     assert (document["page"], document["files"]) == ("pages/mine.html", ["mine.html"])
     assert written(Path("pages")) == ["mine.html"]
@@ -147,15 +148,13 @@ def test_given_open_when_reported_then_the_page_is_opened(
     assert document["notes"] == []
 
 
-def test_given_no_browser_when_a_page_is_to_be_opened_then_it_is_said(
-    here: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_browser_is_reported(here: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
     result = report(folder, "--open")
     assert (result.exit_code, result.stderr) == (0, "No browser could be opened.\n")
 
 
-def test_given_a_page_that_cannot_be_made_when_reported_then_all_else_is_written_and_it_is_said(
+def test_unmakeable_page_is_reported_and_the_rest_is_written(
     here: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> str:
@@ -180,9 +179,7 @@ def test_given_a_page_that_cannot_be_made_when_reported_then_all_else_is_written
         (["one", "--out", "file/out"], "'file/out' cannot be written"),
     ],
 )
-def test_given_what_cannot_be_reported_when_called_then_it_is_refused_in_words(
-    here: Path, words: list[str], said: str
-) -> None:
+def test_unreportable_input_is_refused_in_words(here: Path, words: list[str], said: str) -> None:
     for name in ("one", "two"):
         Path(name, "profiler-output/system").mkdir(parents=True)
     Path("file").touch()
@@ -191,7 +188,7 @@ def test_given_what_cannot_be_reported_when_called_then_it_is_refused_in_words(
     assert said in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_given_a_job_of_the_stack_when_reported_then_verdicts_are_of_its_state_and_time_lines_of_its_profile(
+def test_stack_job_has_verdicts_of_state_and_profile_time_lines(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -208,7 +205,7 @@ def test_given_a_job_of_the_stack_when_reported_then_verdicts_are_of_its_state_a
     assert gpus == {"algo-1": False, "algo-2": True}
 
 
-def test_given_a_job_whose_state_is_gone_when_reported_then_its_profile_is_judged_by_its_own_settings(
+def test_job_without_state_is_judged_by_its_own_settings(
     stack: DeployedStack,
 ) -> None:
     stack.live_job(state=False)
@@ -218,7 +215,7 @@ def test_given_a_job_whose_state_is_gone_when_reported_then_its_profile_is_judge
     assert "LowGPUUtilization" in document["fired"]
 
 
-def test_given_a_job_whose_profile_is_gone_when_reported_then_the_report_is_of_its_state_and_says_so(
+def test_job_without_profile_is_reported_from_state_and_says_so(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -230,7 +227,7 @@ def test_given_a_job_whose_profile_is_gone_when_reported_then_the_report_is_of_i
     assert read(f"{JOB}-report/report.json")["timelines"] is None
 
 
-def test_given_a_replay_when_reported_then_its_profile_is_judged_by_the_replay_s_settings(
+def test_replay_is_judged_by_the_settings_of_the_replay(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -243,7 +240,7 @@ def test_given_a_replay_when_reported_then_its_profile_is_judged_by_the_replay_s
     assert "is not kept of a replay" in document["notes"][0]
 
 
-def test_given_a_job_that_the_stack_does_not_know_when_reported_then_alike_names_and_a_way_out_are_told(
+def test_unknown_job_suggests_similar_names_and_a_way_out(
     stack: DeployedStack,
 ) -> None:
     stack.live_job()
@@ -254,13 +251,13 @@ def test_given_a_job_that_the_stack_does_not_know_when_reported_then_alike_names
     assert "s3://<bucket>/<prefix>/<job>" in said
 
 
-def test_given_parameters_for_a_job_of_the_stack_when_reported_then_the_way_is_told(stack: DeployedStack) -> None:
+def test_parameters_for_a_stack_job_suggest_the_way(stack: DeployedStack) -> None:
     result = report(JOB, "--params", params(LOW))
     assert result.exit_code == 2
     assert f"trainguard replay {JOB} --params params.json" in " ".join(result.stderr.split())
 
 
-def test_given_a_job_that_runs_when_reported_then_the_report_is_not_final(stack: DeployedStack) -> None:
+def test_report_of_a_running_job_is_not_final(stack: DeployedStack) -> None:
     evaluation = stack.live_job()
     running = replace(evaluation.job, job="running", closing=False, active=True)
     stack.connection.stores.jobs.register(running)
@@ -271,7 +268,7 @@ def test_given_a_job_that_runs_when_reported_then_the_report_is_not_final(stack:
     assert (document["final"], document["scope"], document["made_from"]) == (False, "state", "state")
 
 
-def test_given_a_state_that_this_version_cannot_read_when_reported_then_it_is_refused(stack: DeployedStack) -> None:
+def test_state_of_an_unreadable_version_is_refused(stack: DeployedStack) -> None:
     evaluation = stack.live_job()
     stack.connection.stores.jobs.register(replace(evaluation.job, job="newer"))
     stack.connection.stores.nodes.save(NodeRecord(StreamKey("newer", "algo-1", "system"), state=b"?", codec=250))
@@ -280,7 +277,7 @@ def test_given_a_state_that_this_version_cannot_read_when_reported_then_it_is_re
     assert "Codec 250" in result.stderr
 
 
-def test_given_a_folder_with_the_name_of_a_job_when_reported_then_the_folder_is_and_it_is_said(
+def test_folder_named_like_a_job_is_preferred_and_reported(
     stack: DeployedStack,
 ) -> None:
     write(Path())
@@ -291,7 +288,7 @@ def test_given_a_folder_with_the_name_of_a_job_when_reported_then_the_folder_is_
     assert told(f"./{JOB}")["notes"] == []
 
 
-def test_given_a_prefix_in_s3_when_reported_then_it_is_judged_here(stack: DeployedStack) -> None:
+def test_s3_prefix_is_judged_locally(stack: DeployedStack) -> None:
     stack.upload()
     stack.calls.clear()
     document = told(f"s3://{BUCKET}/jobs", "--region", REGION)
@@ -304,7 +301,7 @@ def executions(stack: DeployedStack) -> list[Any]:
     return list(machine.executions)
 
 
-def ended(stack: DeployedStack, status: str, cause: str | None = None) -> list[float]:
+def ended(patch: pytest.MonkeyPatch, stack: DeployedStack, status: str, cause: str | None = None) -> Result:
     """Have the stack make the small job's report by an execution that ends so after three looks."""
     waited: list[float] = []
 
@@ -314,36 +311,33 @@ def ended(stack: DeployedStack, status: str, cause: str | None = None) -> list[f
             [execution] = executions(stack)
             execution.status, execution.cause = status, cause
 
-    where = Where(stack=STACK, region=REGION)
-    assert remote_report_command(JOB, where, as_json=False, pause=pause) == (0 if status == "SUCCEEDED" else 2)
-    return waited
+    patch.setattr(drawn, "time", SimpleNamespace(sleep=pause, monotonic=time.monotonic))
+    result = report(JOB, "--in-stack", "--stack", STACK, "--region", REGION)
+    assert result.exit_code == (0 if status == "SUCCEEDED" else 2)
+    assert len(waited) == 3
+    return result
 
 
-def test_given_the_stack_when_asked_for_a_report_then_it_is_started_waited_for_and_its_place_told(
-    machine: DeployedStack, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_by_the_stack_is_started_and_awaited(machine: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.live_job()
-    assert len(ended(machine, "SUCCEEDED")) == 3
+    said = ended(monkeypatch, machine, "SUCCEEDED").stdout
     [execution] = executions(machine)
     assert json.loads(execution.execution_input) == {"job": JOB}
-    said = capsys.readouterr()
-    assert f"Report: s3://{BUCKET}/{PREFIX}{JOB}/rule-output/TrainGuardReport/report.html" in said.out
-    assert f"trainguard open {JOB}" in said.out
+    assert f"Report: s3://{BUCKET}/{PREFIX}{JOB}/rule-output/TrainGuardReport/report.html" in said
+    assert f"trainguard open {JOB}" in said
 
 
 @pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
-def test_given_an_execution_that_does_not_succeed_when_waited_for_then_its_cause_is_told(
-    machine: DeployedStack, capsys: pytest.CaptureFixture[str], status: str
+def test_failed_report_execution_shows_its_cause(
+    machine: DeployedStack, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     machine.live_job()
-    ended(machine, status, "no item of the job")
-    assert f"ended as {status}: no item of the job" in " ".join(capsys.readouterr().err.split())
+    told = ended(monkeypatch, machine, status, "no item of the job").stderr
+    assert f"ended as {status}: no item of the job" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("name", ["no-such-job", f"{JOB}@replay-x", "./folder"])
-def test_given_no_job_of_the_stack_when_its_report_is_asked_for_there_then_nothing_is_started(
-    machine: DeployedStack, name: str
-) -> None:
+def test_report_by_the_stack_of_no_stack_job_starts_nothing(machine: DeployedStack, name: str) -> None:
     result = report(name, "--in-stack")
     assert (result.exit_code, result.stdout) == (2, "")
     assert name in result.stderr
@@ -363,18 +357,14 @@ def test_given_no_job_of_the_stack_when_its_report_is_asked_for_there_then_nothi
         (("job", "--since", "3d"), "--since has no meaning with a SOURCE"),
     ],
 )
-def test_given_an_option_that_would_be_left_aside_when_called_then_it_is_refused(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
-) -> None:
+def test_option_without_effect_is_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     result = report(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
 
 
-def test_given_no_credentials_when_a_prefix_is_reported_on_then_it_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, here: Path
-) -> None:
+def test_missing_credentials_for_a_prefix_say_what_to_do(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -384,3 +374,14 @@ def test_given_no_credentials_when_a_prefix_is_reported_on_then_it_says_what_to_
     assert result.exit_code == 2
     assert "no AWS credentials were found" in result.stderr
     assert "aws sso login" in result.stderr
+
+
+def test_another_run_is_shown_beside_the_first(here: Path, folder: Path) -> None:
+    objects = Recording.load(RECORDINGS / "healthy.npz").objects("healthy", start=START)
+    other = write(here / "profiles", [Upload(item.appears_at, item.key, item.body) for item in objects])
+    document = told(folder, "--compare", other)
+    assert document["comparison"]["job"] == other.name
+    assert read(Path(document["page"]).with_name("report.json"))["comparison"] == document["comparison"]
+    assert f"Compared with {other.name}" in Path(document["page"]).read_text("utf-8")
+    assert f"Compared with {other.name}: " in report(folder, "--compare", other).stdout
+    assert report(folder, "--compare", other, "--fleet").exit_code == 2

@@ -10,7 +10,7 @@ from tests.unit.local.places import write
 __all__ = ["folder", "here"]
 
 
-def test_given_a_profile_that_no_rule_can_judge_when_reported_then_the_exit_code_is_3(here: Path) -> None:
+def test_profile_no_rule_can_judge_gives_exit_code_3(here: Path) -> None:
     place = write(here / "profiles")
     for file in place.rglob("*.json"):
         file.write_bytes(b"\x00 no profile")
@@ -19,9 +19,7 @@ def test_given_a_profile_that_no_rule_can_judge_when_reported_then_the_exit_code
     assert json.loads(result.stdout)["evaluated"] is False
 
 
-def test_given_folders_that_no_job_is_called_as_when_reported_then_each_report_has_its_folders_name(
-    here: Path, folder: Path
-) -> None:
+def test_reports_are_named_after_their_folders(here: Path, folder: Path) -> None:
     for name in ("my_job", "my.job"):
         place = here / "copies" / name
         place.parent.mkdir(exist_ok=True)

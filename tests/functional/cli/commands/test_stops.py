@@ -39,9 +39,7 @@ def document(*words: str) -> Any:
 
 
 @pytest.mark.parametrize("word", ["disable", "dry-run"])
-def test_given_stops_that_operators_forbid_when_an_upgrade_writes_the_stacks_value_then_they_stay_forbidden(
-    stack: DeployedStack, word: str
-) -> None:
+def test_forbidden_stops_stay_forbidden_through_an_upgrade(stack: DeployedStack, word: str) -> None:
     forbidden = {"disable": "disabled"}.get(word, word)
     said = document(word)
     deploy(stack, "disabled")
@@ -60,7 +58,7 @@ def test_given_stops_that_operators_forbid_when_an_upgrade_writes_the_stacks_val
     }
 
 
-def test_given_no_override_when_asked_then_the_stacks_value_is_in_force_and_nothing_is_written(
+def test_stack_value_is_in_force_without_an_override(
     stack: DeployedStack,
 ) -> None:
     said = document("status")
@@ -68,7 +66,7 @@ def test_given_no_override_when_asked_then_the_stacks_value_is_in_force_and_noth
     assert ("ssm", "PutParameter") not in stack.calls
 
 
-def test_given_stops_that_were_forbidden_when_enabled_then_the_stacks_value_counts_again(stack: DeployedStack) -> None:
+def test_enabling_stops_restores_the_stack_value(stack: DeployedStack) -> None:
     document("disable")
     assert document("enable")["in_force"] == "enabled"
     deploy(stack, "dry-run")
@@ -77,7 +75,7 @@ def test_given_stops_that_were_forbidden_when_enabled_then_the_stacks_value_coun
     assert "The stack deploys 'dry-run': deploy it with -c stop_switch=enabled." in said.stdout
 
 
-def test_given_stops_that_are_forbidden_when_shown_then_it_names_the_stack_and_says_from_when_it_counts(
+def test_forbidden_stops_name_the_stack_and_the_effective_time(
     stack: DeployedStack,
 ) -> None:
     del stack
@@ -91,16 +89,14 @@ def test_given_stops_that_are_forbidden_when_shown_then_it_names_the_stack_and_s
     ]
 
 
-def test_given_a_switch_that_was_made_when_somebody_misspells_it_then_ssm_refuses(stack: DeployedStack) -> None:
+def test_ssm_refuses_a_misspelt_switch_value(stack: DeployedStack) -> None:
     document("disable")
     found = stack.clients.ssm.describe_parameters(Filters=[{"Key": "Name", "Values": [OVERRIDE]}])["Parameters"][0]
     assert (found["AllowedPattern"], found["Type"]) == ("^(enabled|dry-run|disabled)$", "String")
 
 
 @pytest.mark.parametrize("value", ["Disabled", "off"])
-def test_given_an_override_that_is_misspelt_when_asked_then_nothing_may_be_stopped(
-    stack: DeployedStack, value: str
-) -> None:
+def test_misspelt_override_forbids_all_stops(stack: DeployedStack, value: str) -> None:
     stack.clients.ssm.put_parameter(Name=OVERRIDE, Value=value, Type="String")
     said = document("status")
     assert (said["in_force"], said["override"]) == ("disabled", value)
@@ -120,7 +116,7 @@ def denied(monkeypatch: pytest.MonkeyPatch, operation: str, parameter: str = "")
 
 
 @pytest.mark.parametrize(("word", "in_force"), [("disable", "disabled"), ("enable", None)])
-def test_given_somebody_who_may_write_and_not_read_when_written_then_it_says_what_it_knows(
+def test_write_without_read_permission_says_what_is_known(
     stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, word: str, in_force: str | None
 ) -> None:
     denied(monkeypatch, "GetParameter")
@@ -135,7 +131,7 @@ def test_given_somebody_who_may_write_and_not_read_when_written_then_it_says_wha
 @pytest.mark.parametrize(
     ("operation", "parameter", "word"), [("PutParameter", "", "disable"), ("GetParameter", OVERRIDE, "status")]
 )
-def test_given_somebody_who_may_not_when_asked_for_then_it_says_what_is_missing(
+def test_denied_caller_is_told_what_is_missing(
     stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, operation: str, parameter: str, word: str
 ) -> None:
     del stack

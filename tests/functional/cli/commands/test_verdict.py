@@ -36,7 +36,7 @@ def recorded(folder: Path, gpu: float, *, until: float, code: int | None = None,
     return file
 
 
-def test_given_a_job_of_the_stack_when_asked_then_it_is_what_its_rows_say(stack: DeployedStack) -> None:
+def test_stack_job_gives_the_verdict_of_its_rows(stack: DeployedStack) -> None:
     stack.live_job()
     result = verdict(JOB, "--json", "--fail-on-fire")
     said = json.loads(result.stdout)
@@ -44,9 +44,9 @@ def test_given_a_job_of_the_stack_when_asked_then_it_is_what_its_rows_say(stack:
     assert "LowGPUUtilization" in said["rules"]
 
 
-def test_given_a_job_that_nobody_knows_when_asked_then_it_is_unknown(stack: DeployedStack) -> None:
+def test_unknown_job_is_reported_as_unknown(stack: DeployedStack) -> None:
     stack.live_job()
-    result = verdict("never-heard-of", "--json")
+    result = verdict("unknown-job", "--json")
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "unknown")
 
 
@@ -59,7 +59,7 @@ def test_given_a_job_that_nobody_knows_when_asked_then_it_is_unknown(stack: Depl
         (1.0, 4_000.0, 0, "wasted", 1),
     ],
 )
-def test_given_a_run_when_asked_then_the_word_is_for_now_while_it_runs_and_for_all_of_it_after(
+def test_verdict_is_provisional_while_running_and_final_after(
     gpu: float, late_s: float, code: int | None, word: str, exit_code: int, tmp_path: Path
 ) -> None:
     file = recorded(tmp_path, gpu, until=time.time() - late_s, code=code)
@@ -67,7 +67,7 @@ def test_given_a_run_when_asked_then_the_word_is_for_now_while_it_runs_and_for_a
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (exit_code, word)
 
 
-def test_given_a_person_when_asked_then_word_reason_and_money_are_shown(tmp_path: Path) -> None:
+def test_verdict_is_shown_with_word_reason_and_money(tmp_path: Path) -> None:
     result = verdict(recorded(tmp_path, 1.0, until=time.time() - 60.0), "--instance-type", "ml.g5.xlarge")
     lines = dict(line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line)
     assert (lines["verdict"], lines["TrainGuard"]) == ("idle", "alert: The job's owner has not allowed stops.")
@@ -75,7 +75,7 @@ def test_given_a_person_when_asked_then_word_reason_and_money_are_shown(tmp_path
     assert 0.95 * paid < lost <= paid == pytest.approx(1.4, abs=0.05)
 
 
-def test_given_options_without_meaning_when_asked_for_a_job_then_they_are_refused(stack: DeployedStack) -> None:
+def test_meaningless_options_for_a_job_are_refused(stack: DeployedStack) -> None:
     stack.live_job()
     assert verdict(JOB, "--instance-type", "ml.g5.xlarge").exit_code == 2
 
@@ -85,9 +85,7 @@ def tags_of(body: bytes) -> tuple[str, dict[str, str]]:
     return sent["run_id"], {each["key"]: each["value"] for each in sent["tags"]}
 
 
-def test_given_a_server_of_mlflow_when_asked_then_the_verdict_is_written_as_tags_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verdict_is_written_as_tags_of_the_mlflow_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t1")
     file = recorded(tmp_path, 1.0, until=time.time() - 60.0)
     with json_service(lambda *_: (200, {})) as (url, asked):
@@ -112,7 +110,7 @@ TAGS = (
 )
 
 
-def test_given_a_healthy_run_when_written_then_what_is_not_known_is_empty(tmp_path: Path) -> None:
+def test_unknown_fields_of_a_healthy_run_are_written_empty(tmp_path: Path) -> None:
     file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
     with json_service(lambda *_: (200, {})) as (url, asked):
         assert verdict(file, "--write-mlflow", f"mlflow+{url}#a1").exit_code == 0
@@ -120,7 +118,7 @@ def test_given_a_healthy_run_when_written_then_what_is_not_known_is_empty(tmp_pa
     assert (tags["trainguard.verdict"], tags["trainguard.since"], tags["trainguard.lost"]) == ("healthy", "", "")
 
 
-def test_given_a_job_that_names_its_run_when_written_then_it_goes_to_the_server_that_the_person_named(
+def test_named_run_is_written_to_the_server_of_the_user(
     tmp_path: Path,
 ) -> None:
     file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
@@ -134,16 +132,14 @@ def test_given_a_job_that_names_its_run_when_written_then_it_goes_to_the_server_
     ("status", "place"),
     [(404, "mlflow+{url}#gone"), (403, "mlflow+{url}#a1"), (302, "mlflow+{url}#a1"), (200, "{url}#a1")],
 )
-def test_given_a_server_that_refuses_when_written_then_the_command_fails(
-    status: int, place: str, tmp_path: Path
-) -> None:
+def test_refusing_server_fails_the_command(status: int, place: str, tmp_path: Path) -> None:
     file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
     with json_service(lambda *_: (status, {"message": "refused"})) as (url, _):
         result = verdict(file, "--write-mlflow", place.format(url=url))
     assert result.exit_code == 2
 
 
-def test_given_an_idle_run_that_holds_memory_when_asked_then_the_verdict_says_so(tmp_path: Path) -> None:
+def test_idle_run_holding_memory_is_named_in_the_verdict(tmp_path: Path) -> None:
     memory: dict[str, Any] = {"memoryAllocated": 50.0, "memoryAllocatedBytes": 40 * 2.0**30}
     place = recorded(tmp_path, 0.0, until=time.time() - 60.0, **memory)
 
@@ -157,7 +153,7 @@ def test_given_an_idle_run_that_holds_memory_when_asked_then_the_verdict_says_so
     assert f"holds GPU memory\t{said['idle_nodes'][0]}" in shown
 
 
-def test_given_a_run_that_looks_busy_when_its_sm_activity_is_low_then_the_verdict_names_that_measure(
+def test_low_sm_activity_of_a_busy_run_is_named_in_the_verdict(
     tmp_path: Path,
 ) -> None:
     said = json.loads(verdict(recorded(tmp_path, 98.0, until=time.time() - 60.0, smActive=5.0), "--json").stdout)

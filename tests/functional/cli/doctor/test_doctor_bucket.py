@@ -16,21 +16,21 @@ from trainguard.cli.doctor.diagnosis import CHECKS
 __all__ = ["account"]
 
 
-def test_given_no_lifecycle_when_examined_then_it_says_that_all_is_kept(account: Account) -> None:
+def test_missing_lifecycle_reports_that_all_is_kept(account: Account) -> None:
     account.refuse("s3", "GetBucketLifecycleConfiguration", "NoSuchLifecycleConfiguration", 404)
     (finding,) = of_check(examined(), "lifecycle")
     assert (finding.level, finding.found) == (Level.OK, "nothing is deleted")
 
 
-def test_given_no_bucket_when_examined_then_it_fails_and_the_other_checks_go_on(account: Account) -> None:
+def test_missing_bucket_fails_and_other_checks_go_on(account: Account) -> None:
     account.refuse("s3", "HeadBucket", "404", 404)
     findings = examined()
     (finding,) = of_check(findings, "bucket")
     assert (finding.level, finding.found) == (Level.FAIL, f"{BUCKET} does not exist")
-    assert {finding.check for finding in findings} == {named.name for named, _ in CHECKS}
+    assert {finding.check for finding in findings} == {check.name for check in CHECKS}
 
 
-def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not_listen_to_it(account: Account) -> None:
+def test_other_bucket_is_reported_as_not_connected(account: Account) -> None:
     findings = examined(bucket="elsewhere")
     (listens,) = of_check(findings, "bucket")
     assert listens.level is Level.FAIL
@@ -39,7 +39,7 @@ def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not
     assert of_check(findings, "event pattern") == []
 
 
-def test_given_a_bucket_that_there_is_none_of_when_examined_then_that_is_said_once(account: Account) -> None:
+def test_nonexistent_bucket_is_reported_once(account: Account) -> None:
     for operation in ("HeadBucket", "GetBucketNotificationConfiguration", "GetBucketLifecycleConfiguration"):
         account.refuse("s3", operation, "NoSuchBucket", 404)
     findings = examined(bucket="elsewhere")
@@ -61,9 +61,7 @@ def notify(account: Account, **configured: Any) -> None:
 
 
 @pytest.mark.parametrize("bucket", [None, "elsewhere"])
-def test_given_notifications_to_others_alone_when_examined_then_the_command_keeps_them(
-    account: Account, bucket: str | None
-) -> None:
+def test_notifications_of_others_are_kept_by_the_command(account: Account, bucket: str | None) -> None:
     """The stack's own bucket notifies the queue, another one EventBridge."""
     notify(account, QueueConfigurations=[THEIRS])
     (finding,) = of_check(examined(bucket=bucket), "notifications")
@@ -86,7 +84,7 @@ def test_given_notifications_to_others_alone_when_examined_then_the_command_keep
         ({"QueueConfigurations": [OURS | {"Events": ["s3:ObjectRemoved:*"]}]}, Level.FAIL, "does not announce"),
     ],
 )
-def test_given_the_stacks_own_bucket_when_examined_then_its_notifications_reach_the_queue_or_not(
+def test_notifications_of_the_stack_bucket_are_checked(
     account: Account, configured: dict[str, Any], level: Level, part: str
 ) -> None:
     notify(account, **configured)
@@ -95,7 +93,7 @@ def test_given_the_stacks_own_bucket_when_examined_then_its_notifications_reach_
     assert part in finding.found
 
 
-def test_given_a_queue_that_does_not_let_s3_send_when_examined_then_it_fails(account: Account) -> None:
+def test_queue_that_denies_s3_fails(account: Account) -> None:
     def refuse(answer: dict[str, Any], given: Given) -> None:
         answer["Attributes"]["Policy"] = json.dumps({"Version": "2012-10-17", "Statement": []})
 
@@ -119,7 +117,7 @@ def test_given_a_queue_that_does_not_let_s3_send_when_examined_then_it_fails(acc
         (False, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "sends two messages"),
     ],
 )
-def test_given_an_existing_bucket_when_examined_then_it_announces_objects_as_the_stack_takes_them(
+def test_existing_bucket_announces_objects_as_the_stack_expects(
     account: Account, notifies: bool, configured: dict[str, Any], level: Level, part: str
 ) -> None:
     account.use_existing_bucket(notifies=notifies)
@@ -131,7 +129,7 @@ def test_given_an_existing_bucket_when_examined_then_it_announces_objects_as_the
     assert others == []
 
 
-def test_given_an_existing_bucket_that_is_silent_when_examined_then_the_command_has_it_notify_the_queue(
+def test_silent_existing_bucket_gets_the_command_to_notify(
     account: Account,
 ) -> None:
     account.use_existing_bucket(notifies=True)
@@ -144,9 +142,7 @@ def test_given_an_existing_bucket_that_is_silent_when_examined_then_the_command_
 
 
 @pytest.mark.parametrize(("principal", "level"), [("s3.amazonaws.com", Level.OK), ("events.amazonaws.com", Level.FAIL)])
-def test_given_a_queue_with_its_key_when_examined_then_the_keys_policy_lets_s3_in(
-    account: Account, principal: str, level: Level
-) -> None:
+def test_key_policy_of_the_queue_admits_s3(account: Account, principal: str, level: Level) -> None:
     def encrypt(answer: dict[str, Any], given: Given) -> None:
         if "KmsMasterKeyId" in given["AttributeNames"]:
             answer["Attributes"]["KmsMasterKeyId"] = KEY

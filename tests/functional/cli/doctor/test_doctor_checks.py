@@ -35,14 +35,14 @@ def of_check(findings: list[CheckResult], check: str) -> list[CheckResult]:
     return [finding for finding in findings if finding.check == check]
 
 
-def test_given_a_stack_in_good_health_when_examined_then_every_check_says_so_once(account: Account) -> None:
+def test_healthy_stack_passes_every_check_once(account: Account) -> None:
     findings = examined()
     assert [finding.found for finding in findings if finding.level is not Level.OK] == []
-    assert [finding.check for finding in findings] == [named.name for named, _ in CHECKS]
+    assert [finding.check for finding in findings] == [check.name for check in CHECKS]
     assert all(finding.advice is None and finding.command is None for finding in findings)
 
 
-def test_given_the_template_when_its_outputs_are_read_then_every_one_that_is_expected_is_there() -> None:
+def test_template_has_every_expected_output() -> None:
     assert set(stack.EXPECTED_OUTPUTS) <= set(outputs())
 
 
@@ -137,13 +137,13 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
     (STACKS, within("Stacks", 0, StackStatus="UPDATE_ROLLBACK_COMPLETE"), "stack", Level.WARN, "ROLLBACK"),
     (STACKS, lacking("AlertTopicArn"), "stack", Level.FAIL, "no output AlertTopicArn"),
     (STACKS, lacking("AlertTopicArn"), "alert topic", Level.FAIL, "no output AlertTopicArn"),
-    (FUNCTION, replace(State="Pending"), "functions", Level.WARN, "tick is Pending"),
-    (FUNCTION, replace(State="Failed", StateReason="no role"), "functions", Level.FAIL, "tick is Failed: no role"),
-    (FUNCTION, replace(LastUpdateStatus="InProgress"), "functions", Level.WARN, "tick is being updated"),
-    (FUNCTION, replace(LastUpdateStatus="Failed"), "functions", Level.FAIL, "the last update of tick failed"),
+    (FUNCTION, replace(State="Pending"), "functions", Level.WARN, "scheduler is Pending"),
+    (FUNCTION, replace(State="Failed", StateReason="no role"), "functions", Level.FAIL, "scheduler is Failed: no role"),
+    (FUNCTION, replace(LastUpdateStatus="InProgress"), "functions", Level.WARN, "scheduler is being updated"),
+    (FUNCTION, replace(LastUpdateStatus="Failed"), "functions", Level.FAIL, "the last update of scheduler failed"),
     (RESOURCES, without("AWS::Lambda::Function"), "functions", Level.FAIL, "no function"),
-    (RESOURCES, without("AWS::Lambda::Function"), "tick", Level.FAIL, "no function tick"),
-    (RESERVED, replace(ReservedConcurrentExecutions=0), "concurrency", Level.FAIL, "tick has a reserved"),
+    (RESOURCES, without("AWS::Lambda::Function"), "scheduler", Level.FAIL, "no function scheduler"),
+    (RESERVED, replace(ReservedConcurrentExecutions=0), "concurrency", Level.FAIL, "scheduler has a reserved"),
     (LIMITS, within("AccountLimit", UnreservedConcurrentExecutions=29), "concurrency", Level.WARN, "leaves 29"),
     (MAPPINGS, replace(EventSourceMappings=[]), "queue to function", Level.FAIL, "no function is called"),
     (MAPPINGS, within("EventSourceMappings", 0, State="Disabled"), "queue to function", Level.FAIL, "Disabled"),
@@ -155,9 +155,9 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
         Level.FAIL,
         "PROBLEM: access",
     ),
-    (METRICS, metric("Invocations", []), "tick", Level.FAIL, "ran 0 times"),
-    (METRICS, metric("Invocations", [1.0] * 7), "tick", Level.WARN, "ran 7 times"),
-    (METRICS, metric("Errors", [1.0, 0.0]), "tick", Level.FAIL, "1 with an error"),
+    (METRICS, metric("Invocations", []), "scheduler", Level.FAIL, "ran 0 times"),
+    (METRICS, metric("Invocations", [1.0] * 7), "scheduler", Level.WARN, "ran 7 times"),
+    (METRICS, metric("Errors", [1.0, 0.0]), "scheduler", Level.FAIL, "1 with an error"),
     (METRICS, metric("Errors", [1.0, 0.0]), "looks at jobs", Level.FAIL, "14 in the last 15 min, 1 ended in an error"),
     (METRICS, metric("AsyncEventsDropped", [2.0]), "looks at jobs", Level.WARN, "2 came to nothing"),
     (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "message age", Level.FAIL, "15 min"),
@@ -182,7 +182,7 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
     (RULE, replace(State="DISABLED"), "EventBridge rules", Level.FAIL, "is DISABLED"),
     (TARGETS, lambda answer, _: answer.clear(), "EventBridge rules", Level.FAIL, "has no target"),
     (RULE, replace(EventPattern='{"source": ["other"]}'), "EventBridge rules", Level.FAIL, "no rule for new objects"),
-    (RULE, replace(ScheduleExpression=""), "EventBridge rules", Level.FAIL, "no rule for the tick"),
+    (RULE, replace(ScheduleExpression=""), "EventBridge rules", Level.FAIL, "no rule for the scheduler"),
     (RESOURCES, without("AWS::Events::Rule"), "event pattern", Level.FAIL, "no rule matches"),
     (MATCHING, replace(Result=False), "event pattern", Level.FAIL, "training_job_end.ts"),
     (TABLE, within("Table", TableStatus="ARCHIVED"), "tables", Level.FAIL, "is ARCHIVED"),
@@ -226,7 +226,7 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
 
 
 @pytest.mark.parametrize(("question", "change", "check", "level", "said"), BREAKAGES)
-def test_given_something_broken_when_examined_then_its_check_says_what_and_what_to_do(
+def test_broken_part_is_named_with_its_remedy(
     account: Account, question: tuple[str, str], change: Change, check: str, level: Level, said: str
 ) -> None:
     account.change(*question, change)
@@ -254,14 +254,12 @@ def test_given_something_broken_when_examined_then_its_check_says_what_and_what_
         (FUNCTION, replace(State="Inactive")),
     ],
 )
-def test_given_what_is_just_well_enough_when_examined_then_nothing_is_found(
-    account: Account, question: tuple[str, str], change: Change
-) -> None:
+def test_barely_sufficient_part_has_no_finding(account: Account, question: tuple[str, str], change: Change) -> None:
     account.change(*question, change)
     assert [finding for finding in examined() if finding.level is not Level.OK] == []
 
 
-def test_given_a_resource_that_was_never_made_when_examined_then_it_is_left_out(account: Account) -> None:
+def test_resource_never_created_is_left_out(account: Account) -> None:
     def change(answer: dict[str, Any], given: Given) -> None:
         unmade = {
             "LogicalResourceId": "New",
@@ -293,7 +291,7 @@ def test_given_a_resource_that_was_never_made_when_examined_then_it_is_left_out(
         (SWITCH, within("Parameter", Value=""), "stop switch", "aws ssm put-parameter --overwrite --name /TrainGuard/"),
     ],
 )
-def test_given_something_broken_when_examined_then_the_command_names_it_with_region_and_profile(
+def test_command_for_a_broken_part_has_region_and_profile(
     account: Account, question: tuple[str, str], change: Change, check: str, words: str
 ) -> None:
     account.change(*question, change)
@@ -311,9 +309,7 @@ def test_given_something_broken_when_examined_then_the_command_names_it_with_reg
         ("off", Level.FAIL, "the override 'off' counts as disabled"),
     ],
 )
-def test_given_an_override_of_the_stop_switch_when_examined_then_both_values_are_shown(
-    account: Account, override: str, level: Level, found: str
-) -> None:
+def test_stop_switch_override_shows_both_values(account: Account, override: str, level: Level, found: str) -> None:
     before = account.answers[SWITCH]
 
     def answer(given: Given) -> dict[str, Any]:
@@ -329,7 +325,7 @@ def test_given_an_override_of_the_stop_switch_when_examined_then_both_values_are
         assert str(finding.command).startswith(words)
 
 
-def test_given_an_execution_of_the_fire_machine_that_failed_when_examined_then_it_says_how_to_see_unsent_alerts(
+def test_failed_fire_execution_says_how_to_see_unsent_alerts(
     account: Account,
 ) -> None:
     account.change(*EXECUTIONS, failed_execution(1.0))
@@ -337,7 +333,7 @@ def test_given_an_execution_of_the_fire_machine_that_failed_when_examined_then_i
     assert sorted("`trainguard alerts list`" in each for each in advice) == [False, False, True]
 
 
-def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(account: Account) -> None:
+def test_hundreds_of_alarms_are_all_queried(account: Account) -> None:
     def change(answer: dict[str, Any], given: Given) -> None:
         alarm = {"ResourceType": "AWS::CloudWatch::Alarm", "ResourceStatus": "CREATE_COMPLETE"}
         for number in range(150):
@@ -357,13 +353,11 @@ def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(accoun
     account.change(*RESOURCES, change)
     account.answers[ALARMS] = described
     (finding,) = of_check(examined(), "alarms")
-    assert finding.found == f"{150 + len(named('AWS::CloudWatch::Alarm'))} alarms, none of them ringing"
+    assert finding.found == f"{150 + len(named('AWS::CloudWatch::Alarm'))} alarms, none of them in alarm"
 
 
 @pytest.mark.parametrize(
     ("own", "deployed", "level"), [("1.2", None, Level.OK), ("1.2", "1.2", Level.OK), ("1.2", "1.1", Level.WARN)]
 )
-def test_given_two_versions_when_compared_then_a_difference_is_told(
-    own: str, deployed: str | None, level: Level
-) -> None:
+def test_version_difference_is_reported(own: str, deployed: str | None, level: Level) -> None:
     assert stack.grade_version(own, deployed).level is level

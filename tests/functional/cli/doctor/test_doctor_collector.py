@@ -1,13 +1,13 @@
-"""What `trainguard doctor --job` says of the collector, by status objects that the collector itself wrote."""
+"""What `trainguard doctor --job` says about the collector, by status objects that the collector itself wrote."""
 
 from typing import Any
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.doctor.check import CheckResult, Level
-from trainguard.cli.doctor.job_collector import MOST_NODES, SILENT_S, grade_collector, read_statuses
-from trainguard.layout import ProfileRoot
+from trainguard.cli.doctor.job_statuses import MOST_READ, SILENT_S, CollectorStatus, grade_collector, read_statuses
+from trainguard.core.layout import ProfileRoot
+from trainguard.testing.memory.world import MemoryWorld
 from trainguard_collector.ending import status_object
 from trainguard_collector.layout import status_key
 from trainguard_collector.names import Identity
@@ -36,15 +36,15 @@ def graded(*objects: tuple[str, bytes], final: bool = False) -> list[CheckResult
     world = MemoryWorld()
     for key, body in objects:
         world.objects.put("b", key, body, "application/json")
-    return list(grade_collector(read_statuses(world.objects, "b", ROOT), now=AT, final=final))
+    return list(grade_collector(read_statuses(world.objects, "b", ROOT, CollectorStatus), now=AT, final=final))
 
 
-def test_given_no_status_when_looked_at_then_no_collector_is_at_work() -> None:
+def test_no_status_means_no_collector_at_work() -> None:
     (said,) = graded(("runs/bert/profiler-output/system/x.json", b""), ("runs/bert2/collector/a.status.json", b""))
     assert (said.level, said.found) == (Level.OK, "no collector writes the profile")
 
 
-def test_given_nodes_that_are_well_when_looked_at_then_they_are_counted_and_what_is_absent_is_named() -> None:
+def test_healthy_nodes_are_counted_and_absent_parts_named() -> None:
     absent = {"gpu0.Utilization": "not measured by NVML under MIG"}
     well, missing = graded(status(), status("algo-2", absent=absent))
     assert (well.level, well.found) == (Level.OK, "2 nodes, 16 GPUs, every 500 ms")
@@ -66,7 +66,7 @@ def test_given_nodes_that_are_well_when_looked_at_then_they_are_counted_and_what
         ({"errors": {"upload": "AccessDenied\nat once"}}, "its newest errors: upload: AccessDenied at once"),
     ],
 )
-def test_given_a_loss_when_looked_at_then_it_is_said_with_its_node(more: dict[str, Any], expected: str) -> None:
+def test_loss_is_reported_with_its_node(more: dict[str, Any], expected: str) -> None:
     (said,) = graded(status(**more))
     assert (said.level, said.found) == (Level.WARN, expected)
     assert said.advice
@@ -81,7 +81,7 @@ def test_given_a_loss_when_looked_at_then_it_is_said_with_its_node(more: dict[st
         (AT - SILENT_S - 1.0, {"outcome": "Completed"}, False, Level.OK),
     ],
 )
-def test_given_a_node_that_says_nothing_when_looked_at_then_it_is_at_fault_while_the_job_runs(
+def test_silent_node_is_at_fault_only_while_the_job_runs(
     at: float, more: dict[str, Any], final: bool, level: Level
 ) -> None:
     (said,) = graded(status(at=at, **more), final=final)
@@ -89,12 +89,12 @@ def test_given_a_node_that_says_nothing_when_looked_at_then_it_is_at_fault_while
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"node": 3, "updated_at": 1}'])
-def test_given_a_status_that_is_none_when_looked_at_then_the_others_are_judged(body: bytes) -> None:
+def test_invalid_status_leaves_the_others_judged(body: bytes) -> None:
     said = graded(status(), ("runs/bert/collector/algo-2.status.json", body))
     assert [each.level for each in said] == [Level.WARN]
     assert said[0].found.startswith("not read: algo-2: ")
 
 
-def test_given_a_thousand_nodes_when_looked_at_then_the_first_are_read_and_all_are_counted() -> None:
+def test_first_of_a_thousand_nodes_are_read_and_all_counted() -> None:
     (said,) = graded(*(status(f"node-{number:04d}") for number in range(1_000)))
-    assert said.found.startswith(f"1,000 nodes, {8 * MOST_NODES:,} GPUs")
+    assert said.found.startswith(f"1,000 nodes, {8 * MOST_READ:,} GPUs")

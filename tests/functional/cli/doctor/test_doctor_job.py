@@ -1,6 +1,6 @@
 """`trainguard doctor --job`: what is judged of a job's configuration, objects, evaluation and stop."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,9 +14,6 @@ from moto.sagemaker.models import sagemaker_backends
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
-from trainguard.actions.request import StopDecision
-from trainguard.actions.stop_switch import StopSwitch
-from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
 from trainguard.cli.doctor.job import grade_profiler, grade_settings, grade_stop
@@ -24,11 +21,14 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import grade_evaluation, grade_nodes, grade_objects, grade_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
-from trainguard.finding import Finding
-from trainguard.job_policy import JobPolicy, StopPolicy
-from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, JobStatus, NodeRecord, RuleRow, Status, StreamKey
-from trainguard.telemetry.keys import system_key
+from trainguard.core.finding import Finding
+from trainguard.core.job_policy import JobPolicy, StopPolicy
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, JobStatus, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.formats.profile.keys import system_key
+from trainguard.stack.actions.request import StopDecision
+from trainguard.stack.actions.stop_switch import StopSwitch
+from trainguard.testing.memory.services import DEFAULT_SETTINGS, SETTINGS_PATH
 
 JOB = "resnet50"
 START = 1_784_024_700
@@ -60,7 +60,7 @@ def row(rule: str, status: Status, reason: str = "it is so") -> RuleRow:
     return RuleRow(job=JOB, finding=Finding(rule=rule, node=None, reason=reason), status=status)
 
 
-def levels(findings: Iterator[CheckResult]) -> list[Level]:
+def levels(findings: Iterable[CheckResult]) -> list[Level]:
     return [finding.level for finding in findings]
 
 
@@ -74,9 +74,7 @@ def levels(findings: Iterator[CheckResult]) -> list[Level]:
         ({}, Level.FAIL, "no ProfilerConfig"),
     ],
 )
-def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bucket(
-    profiler: Any, level: Level, said: str
-) -> None:
+def test_profiler_configuration_must_write_to_our_bucket(profiler: Any, level: Level, said: str) -> None:
     finding = grade_profiler(profiler, BUCKET)
     assert finding.level is level
     assert said in finding.found
@@ -85,7 +83,7 @@ def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bu
 
 @pytest.mark.parametrize("profiler", [{}, {"DisableProfiler": True}])
 @pytest.mark.parametrize(("place", "level"), [(f"s3://{BUCKET}/runs", Level.OK), ("s3://others/runs", Level.FAIL)])
-def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: Any, place: str, level: Level) -> None:
+def test_place_by_tag_must_be_in_our_bucket(profiler: Any, place: str, level: Level) -> None:
     finding = grade_profiler(profiler, BUCKET, tagged=place)
     assert finding.level is level
     assert place in finding.found
@@ -103,7 +101,7 @@ def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: A
         ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [Level.OK], "0 settings"),
     ],
 )
-def test_given_tags_when_judged_then_settings_that_cannot_be_read_are_named(
+def test_unreadable_tags_are_named(
     settings: Mapping[str, str], tags: Mapping[str, str], expected: list[Level], said: str
 ) -> None:
     found = list(grade_settings(replace(RECORD, rule_settings=settings), tags))
@@ -120,7 +118,7 @@ def test_given_tags_when_judged_then_settings_that_cannot_be_read_are_named(
         (SEEN, JobStatus.COMPLETED, LAST + 99_999.0, Level.OK, "28 h ago"),
     ],
 )
-def test_given_objects_when_judged_then_silence_of_a_running_job_is_told(
+def test_silence_of_a_running_job_is_reported(
     seen: SeenProfile, status: JobStatus, now: float, level: Level, said: str
 ) -> None:
     (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, now)
@@ -140,7 +138,7 @@ NOTHING = replace(SEEN, looked_at=0, nodes=frozenset(), first_minute=None, last_
         (replace(NOTHING, looked_at=3), JobStatus.IN_PROGRESS, Level.FAIL, "3 objects below"),
     ],
 )
-def test_given_no_system_metrics_when_judged_then_it_says_what_is_there_instead(
+def test_missing_system_metrics_say_what_is_there_instead(
     seen: SeenProfile, status: JobStatus, level: Level, said: str
 ) -> None:
     (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, NOW)
@@ -148,7 +146,7 @@ def test_given_no_system_metrics_when_judged_then_it_says_what_is_there_instead(
     assert said in finding.found
 
 
-def test_given_keys_of_other_kinds_when_judged_then_the_first_is_shown() -> None:
+def test_first_key_of_another_kind_is_shown() -> None:
     _, others = grade_objects(replace(SEEN, foreign=["runs/x.txt", "runs/y.txt"]), RECORD, PLACE, NOW)
     assert (others.level, others.found) == (
         Level.OK,
@@ -165,9 +163,7 @@ def test_given_keys_of_other_kinds_when_judged_then_the_first_is_shown() -> None
         (set(), 4, Level.OK, "0 nodes"),
     ],
 )
-def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
-    nodes: set[str], expected: int | None, level: Level, said: str
-) -> None:
+def test_nodes_that_write_nothing_are_named(nodes: set[str], expected: int | None, level: Level, said: str) -> None:
     (finding,) = grade_nodes(frozenset(nodes), expected)
     assert finding.level is level
     assert said in finding.found
@@ -200,7 +196,7 @@ def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
         ),
     ],
 )
-def test_given_a_jobs_items_when_judged_then_what_is_behind_or_missing_is_told(
+def test_late_or_missing_job_items_are_reported(
     job: JobRecord | None, nodes: list[NodeRecord], seen: SeenProfile, expected: list[Level], said: str
 ) -> None:
     found = list(grade_evaluation(job, nodes, seen))
@@ -208,7 +204,7 @@ def test_given_a_jobs_items_when_judged_then_what_is_behind_or_missing_is_told(
     assert said in found[-1].found
 
 
-def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason() -> None:
+def test_rules_in_error_are_reported_with_their_reason() -> None:
     fine = [row("LowGPUUtilization", Status.FIRED), row("CPUBottleneck", Status.OK), row("Dataloader", Status.OK)]
     (finding,) = grade_rows(fine)
     assert (finding.level, finding.found) == (Level.OK, "1 FIRED, 2 OK")
@@ -229,7 +225,7 @@ def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason()
         (StopDecision(False, "refused", "why"), "disabled", True, Level.WARN),
     ],
 )
-def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_work_is_a_warning(
+def test_only_an_opt_in_without_effect_warns_about_stops(
     decision: StopDecision, switch: str, opted_in: bool, level: Level
 ) -> None:
     finding = grade_stop(decision, StopSwitch(switch), opted_in=opted_in)
@@ -237,9 +233,7 @@ def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_wor
     assert "why" in finding.found
 
 
-def test_given_configured_rules_that_are_not_ours_when_settings_are_judged_then_they_are_named_with_the_reason() -> (
-    None
-):
+def test_foreign_rule_configurations_are_named_with_the_reason() -> None:
     record = replace(RECORD, rules_elsewhere={"VanishingGradient": "a rule on tensors", "Own": "a custom rule"})
     _, elsewhere = grade_settings(record, {})
     said = "2 configured rules not evaluated here: Own: a custom rule; VanishingGradient: a rule on tensors"
@@ -269,7 +263,7 @@ def examined(now: float = NOW) -> dict[str, list[CheckResult]]:
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
     )
     case = JobCase(Site(deployment, offline_clients(), now=now), JOB)
-    return {named.name: list(check(case)) for named, check in JOB_CHECKS}
+    return {check.name: list(check.results(case)) for check in JOB_CHECKS}
 
 
 def put(key: str, at: float) -> None:
@@ -296,7 +290,7 @@ def known(world: MotoUnderTest, tags: Mapping[str, str], profiler: Mapping[str, 
 
 
 @pytest.mark.parametrize("stopping", ["BatchSize", "training/TrainingDiverged"])
-def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: MotoUnderTest, stopping: str) -> None:
+def test_evaluated_job_is_healthy(world: MotoUnderTest, stopping: str) -> None:
     known(world, {"trainguard:stop-on-fire": "allowed", "trainguard:StepOutlier_stddev": "4"})
     upload()
     described = world.training_jobs.describe(JOB)
@@ -317,7 +311,7 @@ def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: Mot
     assert found["stop"][0].found.startswith("a fire would stop the job")
 
 
-def test_given_a_job_whose_doorbells_do_not_ring_when_examined_then_its_place_comes_from_sagemaker(
+def test_missing_notifications_take_the_place_from_sagemaker(
     world: MotoUnderTest,
 ) -> None:
     known(world, {"trainguard:BatchSize_patience": "none at all"})
@@ -332,7 +326,7 @@ def test_given_a_job_whose_doorbells_do_not_ring_when_examined_then_its_place_co
     assert (found["stop"][0].level, found["rules"][0].found) == (Level.OK, "no rule has said anything yet")
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_examined_then_its_item_says_where_its_profile_is(
+def test_job_unknown_to_sagemaker_takes_the_place_from_its_item(
     world: MotoUnderTest,
 ) -> None:
     upload()
@@ -344,7 +338,7 @@ def test_given_a_job_that_sagemaker_does_not_know_when_examined_then_its_item_sa
     assert found["evaluation"][0].found == "objects are there and not evaluated: no node of it has state"
 
 
-def test_given_a_job_with_no_profile_when_examined_then_it_says_how_to_start_it(world: MotoUnderTest) -> None:
+def test_job_without_a_profile_says_how_to_start_it(world: MotoUnderTest) -> None:
     known(world, {}, profiler={})
     found = examined()
     assert found["profiler"][0].level is Level.FAIL
@@ -352,7 +346,7 @@ def test_given_a_job_with_no_profile_when_examined_then_it_says_how_to_start_it(
     assert found["objects"][0].level is Level.WARN
 
 
-def test_given_a_long_profile_when_looked_at_then_its_first_and_its_last_objects_are_found(
+def test_first_and_last_object_of_a_long_profile_are_found(
     world: MotoUnderTest,
 ) -> None:
     known(world, {})

@@ -1,4 +1,4 @@
-"""The policy in docs/cli.md: every action that the reading commands use, and no other."""
+"""The policy of the command line: every action that the reading commands use, and no other."""
 
 import json
 import re
@@ -16,15 +16,15 @@ from tests.functional.cli.doctor_account import Account
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
-from trainguard.adapters.clients import Clients
+from trainguard.aws.clients import Clients
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.finding import Finding
-from trainguard.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.core.finding import Finding
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
+from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import CODEC, encode_state
 
-PAGE = Path(__file__).parents[4] / "docs" / "cli.md"
+POLICY = Path(__file__).parents[4] / "examples" / "cli_policy.json"
 JOB = "resnet50"
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
@@ -42,9 +42,8 @@ READS = re.compile(r"[a-z0-9]+:(Get|List|Describe|Query|Scan|Test|Simulate)[A-Za
 
 
 def policy() -> Any:
-    """Return the first JSON document of the page's section on permissions."""
-    section = PAGE.read_text("utf-8").partition("\n## Permissions\n")[2]
-    return json.loads(section.partition("```json\n")[2].partition("```")[0])
+    """Return the policy that the page on the command line gives."""
+    return json.loads(POLICY.read_text("utf-8"))
 
 
 def allowed() -> set[str]:
@@ -77,7 +76,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Deploy stores with one job whose rule rang, and its report."""
+    """Deploy stores with one job whose rule fired, and its report."""
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
     deployment = Deployment(
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
@@ -99,7 +98,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_given_the_page_when_its_policy_is_read_then_it_allows_reads_alone() -> None:
+def test_published_policy_allows_only_reads() -> None:
     assert policy()["Version"] == "2012-10-17"
     assert {statement["Effect"] for statement in policy()["Statement"]} == {"Allow"}
     assert [action for action in sorted(allowed()) if not READS.fullmatch(action)] == []
@@ -118,7 +117,7 @@ def test_given_the_page_when_its_policy_is_read_then_it_allows_reads_alone() -> 
         ["report", JOB],
     ],
 )
-def test_given_the_policy_when_a_command_runs_then_it_uses_no_other_action(
+def test_commands_use_no_action_beyond_the_policy(
     deployed: None, recorder: Recorder, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -128,9 +127,7 @@ def test_given_the_policy_when_a_command_runs_then_it_uses_no_other_action(
     assert recorder.actions <= allowed()
 
 
-def test_given_the_policy_when_the_doctor_examines_a_stack_and_a_job_then_it_uses_all_of_it(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_uses_every_action_of_the_policy(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.encrypt_bucket(healthy_answers.KEY)
     doctor_account.install(account)

@@ -1,4 +1,4 @@
-"""What `trainguard doctor --job` says of recorders, by the statuses that they write at their end."""
+"""What `trainguard doctor --job` says about recorders, by the statuses that they write at their end."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.doctor.check import CheckResult, Level
-from trainguard.cli.doctor.job_recorder import grade_recorders, read_recorders
-from trainguard.layout import ProfileRoot
-from trainguard_collector import Recorder
+from trainguard.cli.doctor.job_statuses import RecorderStatus, grade_recorders, read_statuses
+from trainguard.core.layout import ProfileRoot
+from trainguard.testing.memory.world import MemoryWorld
 from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.recorder.recorder import Recorder
 
 ROOT = ProfileRoot("runs/", "bert")
 
@@ -21,16 +21,14 @@ def graded(*bodies: bytes) -> list[CheckResult]:
     for number, body in enumerate(bodies):
         world.objects.put("b", f"runs/bert/collector/algo-1.rank{number}.recorder.json", body, "application/json")
     world.objects.put("b", "runs/bert/collector/algo-1.status.json", b"{", "application/json")
-    return list(grade_recorders(read_recorders(world.objects, "b", ROOT)))
+    return list(grade_recorders(read_statuses(world.objects, "b", ROOT, RecorderStatus)))
 
 
 def status(process: str = "rank0", **more: Any) -> bytes:
     return json.dumps({"format_version": 1, "node": "algo-1", "process": process, **more}).encode()
 
 
-def test_given_a_recorder_that_lost_nothing_when_looked_at_then_all_is_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lossless_recorder_is_healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINGUARD_OUTPUT", str(tmp_path))
     monkeypatch.setenv("TRAINGUARD_SPOOL", str(tmp_path / "spool"))
     monkeypatch.delenv("TRAINGUARD_COLLECTOR_SETTINGS", raising=False)
@@ -60,13 +58,13 @@ def test_given_a_recorder_that_lost_nothing_when_looked_at_then_all_is_well(
         ({"errors": {"watch": "ValueError: no\nmodel"}}, "their newest errors: watch: ValueError: no model"),
     ],
 )
-def test_given_a_loss_when_looked_at_then_it_is_said_with_its_process(more: dict[str, Any], expected: str) -> None:
+def test_loss_is_reported_with_its_process(more: dict[str, Any], expected: str) -> None:
     (said,) = graded(status(), status("rank0w2", **more))
     assert (said.level, said.found) == (Level.WARN, expected)
     assert said.advice
 
 
-def test_given_a_status_that_cannot_be_read_when_looked_at_then_it_is_named() -> None:
+def test_unreadable_status_is_named() -> None:
     (said,) = graded(b"{")
     assert said.level is Level.WARN
     assert said.found.startswith("not read: algo-1.rank0: ")

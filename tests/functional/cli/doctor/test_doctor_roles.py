@@ -1,4 +1,4 @@
-"""What `trainguard doctor` says of the stack's own roles: of the bucket's objects, and of the bucket's key."""
+"""What `trainguard doctor` says about the stack's own roles: of the bucket's objects, and of the bucket's key."""
 
 import json
 from typing import Any
@@ -52,7 +52,7 @@ def decide(role: str, action: str, **decision: Any) -> Any:
     return change
 
 
-def test_given_what_the_doctor_asks_of_roles_when_compared_with_the_template_then_it_is_all_that_they_may_do() -> None:
+def test_checked_role_permissions_match_the_template() -> None:
     for role, held in EXPECTED.items():
         wanted = {
             (action, BUCKET_ARN if action == LIST else f"{BUCKET_ARN}/{use.keys}")
@@ -63,7 +63,7 @@ def test_given_what_the_doctor_asks_of_roles_when_compared_with_the_template_the
     assert {name: needed(name) for name in USES} == {ROLE_NAMES[role]: actions for role, actions in KEYED.items()}
 
 
-def test_given_a_stack_as_deployed_when_examined_then_its_roles_may_do_what_they_are_for(account: Account) -> None:
+def test_roles_of_a_deployed_stack_have_their_permissions(account: Account) -> None:
     (found,) = of_check("roles")
     assert (found.level, found.found) == (Level.OK, f"11 roles may do in {BUCKET} what they are for")
 
@@ -83,7 +83,7 @@ def test_given_a_stack_as_deployed_when_examined_then_its_roles_may_do_what_they
         ),
     ],
 )
-def test_given_a_role_that_may_not_write_when_examined_then_it_fails_for_that_role_and_says_why(
+def test_role_without_write_permission_fails_with_the_reason(
     account: Account, decision: dict[str, Any], why: str
 ) -> None:
     account.change(*SIMULATE, decide("ReportsPlanReportRole", "s3:PutObject", **decision))
@@ -93,7 +93,7 @@ def test_given_a_role_that_may_not_write_when_examined_then_it_fails_for_that_ro
     assert "docs/permissions.md" in str(fault.advice)
 
 
-def test_given_a_caller_that_may_do_nothing_when_examined_then_the_roles_are_judged_all_the_same(
+def test_roles_are_judged_for_a_caller_without_permissions(
     account: Account,
 ) -> None:
     for operation in ("HeadObject", "ListObjectsV2"):
@@ -102,13 +102,13 @@ def test_given_a_caller_that_may_do_nothing_when_examined_then_the_roles_are_jud
     assert {each.level for each in of_check("roles")} == {Level.OK}
 
 
-def test_given_another_bucket_when_examined_then_nothing_is_said_of_the_rights_that_roles_have_in_their_own(
+def test_other_bucket_skips_rights_of_roles_in_their_own(
     account: Account,
 ) -> None:
     assert of_check("roles", bucket="elsewhere") == []
 
 
-def test_given_an_iam_that_decides_nothing_when_asked_then_that_is_no_all_clear(account: Account) -> None:
+def test_undecided_iam_is_no_all_clear(account: Account) -> None:
     account.answers[SIMULATE] = always({"EvaluationResults": []})
     (told,) = of_check("roles")
     assert told.level is Level.WARN
@@ -123,22 +123,20 @@ def test_given_an_iam_that_decides_nothing_when_asked_then_that_is_no_all_clear(
         (encrypted("aws:kms:dsse"), "AWS manages for S3"),
     ],
 )
-def test_given_a_key_that_is_nobodys_when_examined_then_no_role_needs_any_right(
-    account: Account, answer: dict[str, Any], keeper: str
-) -> None:
+def test_key_of_nobody_needs_no_role_permission(account: Account, answer: dict[str, Any], keeper: str) -> None:
     account.answers["s3", "GetBucketEncryption"] = always(answer)
     (found,) = of_check("encryption")
     assert (found.level, found.found) == (Level.OK, f"{BUCKET} is encrypted with a key that {keeper}")
 
 
-def test_given_a_bucket_whose_encryption_nobody_chose_when_examined_then_s3_keeps_its_key(account: Account) -> None:
+def test_bucket_without_chosen_encryption_uses_the_s3_key(account: Account) -> None:
     account.refuse("s3", "GetBucketEncryption", "ServerSideEncryptionConfigurationNotFoundError", 404)
     assert [each.level for each in of_check("encryption")] == [Level.OK]
     account.refuse("s3", "GetBucketEncryption", "NoSuchBucket", 404)
     assert of_check("encryption") == []
 
 
-def test_given_the_alias_of_the_key_that_aws_manages_when_examined_then_no_role_needs_any_right(
+def test_alias_of_the_aws_managed_key_needs_no_permission(
     account: Account,
 ) -> None:
     account.encrypt_bucket(f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/aws/s3", roles_may=False)
@@ -147,9 +145,7 @@ def test_given_the_alias_of_the_key_that_aws_manages_when_examined_then_no_role_
 
 
 @pytest.mark.parametrize("named", [KEY, KEY.rpartition("/")[2], f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/ours"])
-def test_given_a_key_that_the_roles_may_use_when_examined_then_all_is_well_however_the_bucket_names_it(
-    account: Account, named: str
-) -> None:
+def test_permitted_key_is_healthy_in_any_spelling(account: Account, named: str) -> None:
     account.encrypt_bucket(named)
     (found,) = of_check("encryption")
     assert (found.level, found.found) == (Level.OK, f"11 roles may use {KEY}, which encrypts {BUCKET}")
@@ -168,7 +164,7 @@ def without_bucket(answer: dict[str, Any], given: Given) -> None:
         (True, "elsewhere", f"Deploy with -c profile_bucket=elsewhere -c profile_key_arn={KEY}: "),
     ],
 )
-def test_given_a_key_that_the_roles_may_not_use_when_examined_then_it_fails_and_says_which_setting_lets_them(
+def test_denied_key_fails_and_names_the_setting(
     account: Account, is_existing: bool, bucket: str | None, remedy: str
 ) -> None:
     account.encrypt_bucket(KEY, roles_may=False)
@@ -184,19 +180,17 @@ def test_given_a_key_that_the_roles_may_not_use_when_examined_then_it_fails_and_
     assert str(decrypt.advice).startswith(remedy)
 
 
-def test_given_one_role_that_may_not_use_the_key_when_examined_then_it_alone_is_named(account: Account) -> None:
+def test_only_the_role_without_key_permission_is_named(account: Account) -> None:
     account.encrypt_bucket(KEY)
-    account.change(*SIMULATE, decide("EvaluationLookAfterJobRole", "kms:Decrypt"))
+    account.change(*SIMULATE, decide("EvaluationReconcileJobRole", "kms:Decrypt"))
     (fault,) = of_check("encryption")
-    assert "with which look_after_job may not kms:Decrypt" in fault.found
+    assert "with which reconcile_job may not kms:Decrypt" in fault.found
 
 
 @pytest.mark.parametrize(
     ("partition", "service"), [("aws", f"s3.{REGION}.amazonaws.com"), ("aws-cn", f"s3.{REGION}.amazonaws.com.cn")]
 )
-def test_given_a_key_when_iam_is_asked_then_as_s3_of_the_partition_would_use_it(
-    account: Account, partition: str, service: str
-) -> None:
+def test_iam_is_asked_for_the_key_as_s3_of_the_partition(account: Account, partition: str, service: str) -> None:
     account.encrypt_bucket(KEY)
     watermark_s: set[str] = set()
 
@@ -221,14 +215,14 @@ def test_given_a_key_when_iam_is_asked_then_as_s3_of_the_partition_would_use_it(
 
 
 @pytest.mark.parametrize("state", ["Disabled", "PendingDeletion"])
-def test_given_a_key_that_does_not_work_when_examined_then_it_fails(account: Account, state: str) -> None:
+def test_disabled_key_fails(account: Account, state: str) -> None:
     account.encrypt_bucket(KEY)
     account.change("kms", "DescribeKey", lambda answer, _: answer["KeyMetadata"].update(KeyState=state))
     (fault,) = of_check("encryption")
     assert (fault.level, fault.found) == (Level.FAIL, f"{KEY} is {state}: no object under it can be read or written")
 
 
-def test_given_a_key_of_another_account_when_examined_then_it_says_what_that_accounts_policy_must_let(
+def test_key_of_another_account_says_what_its_policy_must_allow(
     account: Account,
 ) -> None:
     account.encrypt_bucket(THEIR_KEY)
@@ -239,24 +233,24 @@ def test_given_a_key_of_another_account_when_examined_then_it_says_what_that_acc
     assert not {("kms", "DescribeKey"), ("kms", "GetKeyPolicy")} & set(account.asked)
 
 
-def test_given_a_key_of_another_account_that_no_role_may_use_when_examined_then_that_fails_first(
+def test_cross_account_key_denied_to_all_roles_fails_first(
     account: Account,
 ) -> None:
     account.encrypt_bucket(THEIR_KEY, roles_may=False)
     assert [each.level for each in of_check("encryption")] == [Level.FAIL, Level.FAIL, Level.WARN]
 
 
-def test_given_a_key_policy_that_lets_nobody_in_when_examined_then_it_warns(account: Account) -> None:
+def test_key_policy_that_admits_nobody_warns(account: Account) -> None:
     account.encrypt_bucket(KEY)
     nobody = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/Admin"}, "Action": "kms:*"}
     account.answers["kms", "GetKeyPolicy"] = always({"Policy": json.dumps({"Statement": [nobody]})})
     (told,) = of_check("encryption")
     assert told.level is Level.WARN
-    assert "lets in neither its account nor the roles of evaluate_objects, look_after_job, " in told.found
+    assert "lets in neither its account nor the roles of evaluate_objects, reconcile_job, " in told.found
 
 
 LOOK, PLAN = (f"arn:aws:iam::{ACCOUNT}:role/{name}" for name in ("Look", "Plan"))
-ROLE_ARNS = {"look_after_job": LOOK, "plan_report": PLAN}
+ROLE_ARNS = {"reconcile_job": LOOK, "plan_report": PLAN}
 
 
 @pytest.mark.parametrize(
@@ -278,9 +272,7 @@ ROLE_ARNS = {"look_after_job": LOOK, "plan_report": PLAN}
         ),
     ],
 )
-def test_given_a_key_policy_when_judged_then_it_must_leave_the_use_to_iam_or_name_the_roles(
-    statements: Any, left_out: list[str]
-) -> None:
+def test_key_policy_must_delegate_to_iam_or_name_the_roles(statements: Any, left_out: list[str]) -> None:
     found = list(grade_policy(KEY, {"Statement": statements}, ROLE_ARNS))
     assert len(found) == bool(left_out)
     for each in found:

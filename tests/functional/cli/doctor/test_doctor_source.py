@@ -1,11 +1,11 @@
-"""What `trainguard doctor --job` says of a job's sources, by status objects that polls wrote."""
+"""What `trainguard doctor --job` says about a job's sources, by status objects that polls wrote."""
 
 import msgspec
 import pytest
 
 from trainguard.cli.doctor.check import Level
-from trainguard.cli.doctor.job_source import BEHIND_S, grade_source
-from trainguard.polling.status import PollStatus
+from trainguard.cli.doctor.job_profile import BEHIND_S, grade_source
+from trainguard.stack.polling.status import PollStatus
 
 AT = 1_800_000_000.0
 READ = PollStatus(source="logs", through=AT - 120.0, polled_at=AT, minutes=12, scalars=1)
@@ -15,11 +15,11 @@ def graded(status: PollStatus | None, *, final: bool = False) -> list[tuple[Leve
     return [(each.level, each.found) for each in grade_source("source", status, now=AT, final=final)]
 
 
-def test_given_a_source_that_is_read_when_looked_at_then_what_was_written_is_counted() -> None:
+def test_written_objects_of_a_read_source_are_counted() -> None:
     assert graded(READ) == [(Level.OK, "logs: 12 minutes of metrics, 1 row of scalars")]
 
 
-def test_given_a_source_that_refuses_when_looked_at_then_the_reason_stands_there() -> None:
+def test_refusing_source_shows_its_reason() -> None:
     ((level, found),) = graded(msgspec.structs.replace(READ, fault="status 403", failed_since=AT - 1_800.0))
     assert (level, found) == (Level.FAIL, "logs is not read for 30 min: status 403")
 
@@ -33,14 +33,12 @@ def test_given_a_source_that_refuses_when_looked_at_then_the_reason_stands_there
         (BEHIND_S + 1.0, False, True, Level.OK),
     ],
 )
-def test_given_a_source_that_lags_when_looked_at_then_a_running_job_has_a_warning(
-    behind_s: float, final: bool, ended: bool, level: Level
-) -> None:
+def test_lagging_source_warns_for_a_running_job(behind_s: float, final: bool, ended: bool, level: Level) -> None:
     status = msgspec.structs.replace(READ, through=AT - behind_s, ended=ended)
     assert graded(status, final=final)[0][0] == level
 
 
-def test_given_parts_that_cannot_be_read_when_looked_at_then_they_are_counted() -> None:
+def test_unreadable_parts_are_counted() -> None:
     (_, (level, found)) = graded(msgspec.structs.replace(READ, bad={"a value\nof none": 3}))
     assert level == Level.WARN
     assert "a value" in found

@@ -1,9 +1,9 @@
-"""What `trainguard doctor --job` says of a job's kernel traces."""
+"""What `trainguard doctor --job` says about a job's kernel traces."""
 
-from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.doctor.check import Level
-from trainguard.cli.doctor.job_traces import grade_traces, look_at_traces
-from trainguard.layout import ProfileRoot
+from trainguard.cli.doctor.job_case import grade_traces, look_at_traces
+from trainguard.core.layout import ProfileRoot
+from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("runs/", "bert")
 
@@ -16,12 +16,12 @@ def graded(*names: str, met: tuple[str, ...] = ()) -> list[tuple[Level, str]]:
     return [(each.level, each.found) for each in grade_traces(seen, {f"{ROOT.folder}{each}" for each in met}, ROOT)]
 
 
-def test_given_no_trace_when_looked_at_then_system_metrics_and_results_are_none() -> None:
+def test_no_trace_gives_no_metrics_and_no_results() -> None:
     said = graded("profiler-output/system/incremental/1.json", "rule-output/copy.pt.trace.json", "model.tar.gz")
     assert said == [(Level.OK, "no kernel traces below runs/bert/")]
 
 
-def test_given_traces_in_two_folders_when_the_evaluator_does_not_know_one_then_it_is_named() -> None:
+def test_trace_folder_unknown_to_the_evaluator_is_named() -> None:
     written = (
         "rank0/n.pt.trace.json",
         "rank1/n.pt.trace.json",
@@ -34,7 +34,7 @@ def test_given_traces_in_two_folders_when_the_evaluator_does_not_know_one_then_i
     ]
 
 
-def test_given_files_that_are_not_read_when_looked_at_then_each_reason_is_given() -> None:
+def test_unread_files_have_their_reasons() -> None:
     said = graded("output/db.sqlite", "trial-2/checkpoints/n.pt.trace.json", "a/" * 13 + "n.pt.trace.json")
     assert [level for level, _ in said] == [Level.WARN] * 3
     reasons = "\n".join(found for _, found in said)

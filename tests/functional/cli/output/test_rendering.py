@@ -9,7 +9,7 @@ COMMAND = [sys.executable, "-m", "trainguard", "params", "StepOutlier"]
 
 
 @pytest.mark.parametrize("how", [[], ["--json"]])
-def test_given_a_reader_that_goes_away_when_answered_then_there_is_no_traceback(how: list[str]) -> None:
+def test_closed_reader_gives_no_traceback(how: list[str]) -> None:
     process = subprocess.Popen([*COMMAND, *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -18,7 +18,7 @@ def test_given_a_reader_that_goes_away_when_answered_then_there_is_no_traceback(
     assert process.stderr.read() == ""
 
 
-def test_given_an_encoding_that_lacks_a_character_when_answered_then_it_is_spelled_out() -> None:
+def test_unencodable_character_is_spelled_out() -> None:
     done = subprocess.run(
         COMMAND, capture_output=True, text=True, timeout=60, check=True, env={"PYTHONIOENCODING": "ascii"}
     )

@@ -1,4 +1,4 @@
-"""Finding the deployed stack: what is found, and what a person is told to do where it is not."""
+"""Finding the deployed stack: what is found, and the advice where it is not."""
 
 import configparser
 import json
@@ -16,10 +16,11 @@ from tests.functional.offline import offline_session
 from tests.functional.tables import create_tables
 from tests.unit.cli.seen import judged
 from trainguard.cli.main import app
+from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
-from trainguard.cli.services.deployment import Where, connect, find_deployment, look_up, open_stores
+from trainguard.cli.services.deployment import connect, find_deployment, look_up, open_stores
 from trainguard.cli.services.names import ALL_RULE_NAMES
-from trainguard.errors import (
+from trainguard.core.errors import (
     AccessDeniedError,
     CredentialsError,
     DeploymentError,
@@ -29,7 +30,7 @@ from trainguard.errors import (
     StackNotFoundError,
     StackStateError,
 )
-from trainguard.records import JobRecord
+from trainguard.core.records import JobRecord
 
 NO_ACCESS = "User: arn:aws:iam::111122223333:user/ada is not authorized to perform: cloudformation:DescribeStacks on x"
 
@@ -58,7 +59,7 @@ def cloudformation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
         yield service
 
 
-def test_given_a_deployed_stack_when_looked_for_then_its_place_and_outputs_are_known(
+def test_deployed_stack_has_a_known_place_and_outputs(
     cloudformation: CloudFormation,
 ) -> None:
     deployment, clients = find_deployment("TrainGuard", REGION, None)
@@ -69,7 +70,7 @@ def test_given_a_deployed_stack_when_looked_for_then_its_place_and_outputs_are_k
 
 
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
-def test_given_no_region_option_when_the_environment_names_one_then_it_is_taken(
+def test_region_is_taken_from_the_environment(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "ap-south-1")
@@ -77,9 +78,7 @@ def test_given_no_region_option_when_the_environment_names_one_then_it_is_taken(
     assert find_deployment("TrainGuard", REGION, None)[0].region == REGION
 
 
-def test_given_a_profile_when_named_then_its_region_and_credentials_are_taken(
-    cloudformation: CloudFormation, tmp_path: Path
-) -> None:
+def test_named_profile_gives_region_and_credentials(cloudformation: CloudFormation, tmp_path: Path) -> None:
     config = configparser.ConfigParser()
     config["profile prod"] = {"region": "eu-north-1", "aws_access_key_id": "own", "aws_secret_access_key": "key"}
     with (tmp_path / "config").open("w", encoding="utf-8") as file:
@@ -93,7 +92,7 @@ def test_given_a_profile_when_named_then_its_region_and_credentials_are_taken(
         find_deployment("TrainGuard", None, "none")
 
 
-def test_given_regions_in_several_places_when_looked_for_then_it_is_the_one_that_aws_and_cdk_take(
+def test_region_precedence_follows_aws_and_cdk(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n", encoding="utf-8")
@@ -106,7 +105,7 @@ def test_given_regions_in_several_places_when_looked_for_then_it_is_the_one_that
     assert found == ["eu-north-1", "us-west-2", "ap-south-1", "us-west-2"]
 
 
-def test_given_a_stack_whose_deletion_failed_when_looked_up_then_it_is_found_with_its_reason(
+def test_stack_with_a_failed_deletion_is_found_with_its_reason(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status="DELETE_FAILED", reason="The bucket is not empty")
@@ -114,14 +113,14 @@ def test_given_a_stack_whose_deletion_failed_when_looked_up_then_it_is_found_wit
     assert (deployment.status, deployment.account, why) == ("DELETE_FAILED", ACCOUNT, "The bucket is not empty")
 
 
-def test_given_no_region_at_all_when_looked_for_then_the_error_says_how_to_give_one(
+def test_missing_region_error_says_how_to_set_one(
     cloudformation: CloudFormation,
 ) -> None:
     with pytest.raises(RegionError, match=r"no Region is set\. Pass --region, or set AWS_REGION"):
         find_deployment("TrainGuard", None, None)
 
 
-def test_given_no_credentials_when_looked_for_then_the_error_says_how_to_get_some(
+def test_missing_credentials_error_says_how_to_get_some(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -144,7 +143,7 @@ def test_given_no_credentials_when_looked_for_then_the_error_says_how_to_get_som
         (Refusal("LimitExceeded", "Too many", 400), PortUnavailableError, "LimitExceeded: Too many"),
     ],
 )
-def test_given_a_refusal_when_looked_for_then_the_error_says_what_to_do(
+def test_refusal_error_says_what_to_do(
     cloudformation: CloudFormation, refusal: Refusal, kind: type[Exception], said: str
 ) -> None:
     cloudformation.refusals["DescribeStacks"] = refusal
@@ -152,7 +151,7 @@ def test_given_a_refusal_when_looked_for_then_the_error_says_what_to_do(
         find_deployment("TrainGuard", REGION, None)
 
 
-def test_given_no_such_stack_when_looked_for_then_those_like_trainguard_are_named(
+def test_missing_stack_error_names_similar_ones(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.stacks["trainguard-dev"] = Stack(description="")
@@ -166,7 +165,7 @@ def test_given_no_such_stack_when_looked_for_then_those_like_trainguard_are_name
     assert "Website" not in str(raised.value)
 
 
-def test_given_no_stack_and_no_right_to_list_when_looked_for_then_it_is_still_told(
+def test_missing_stack_is_reported_without_list_permission(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.refusals["ListStacks"] = Refusal("AccessDenied", "no")
@@ -177,23 +176,19 @@ def test_given_no_stack_and_no_right_to_list_when_looked_for_then_it_is_still_to
 @pytest.mark.parametrize(
     "status", ["CREATE_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "DELETE_FAILED", "REVIEW_IN_PROGRESS"]
 )
-def test_given_a_stack_that_is_not_whole_when_looked_for_then_its_state_and_reason_are_told(
-    cloudformation: CloudFormation, status: str
-) -> None:
+def test_incomplete_stack_is_reported_with_state_and_reason(cloudformation: CloudFormation, status: str) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status=status, reason="Resource limit")
     with pytest.raises(StackStateError, match=rf"is {status} \(Resource limit\)\. Wait"):
         find_deployment("TrainGuard", REGION, None)
 
 
 @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE"])
-def test_given_a_stack_that_is_or_was_updated_when_looked_for_then_it_is_worked_with(
-    cloudformation: CloudFormation, status: str
-) -> None:
+def test_updated_or_updating_stack_is_usable(cloudformation: CloudFormation, status: str) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status=status)
     assert find_deployment("TrainGuard", REGION, None)[0].status == status
 
 
-def test_given_a_stack_without_the_tables_when_opened_then_the_missing_output_is_named(
+def test_stack_without_tables_names_the_missing_output(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(outputs={"BucketName": "b"})
@@ -201,7 +196,7 @@ def test_given_a_stack_without_the_tables_when_opened_then_the_missing_output_is
         open_stores(*find_deployment("TrainGuard", REGION, None))
 
 
-def test_given_a_deployment_when_connected_then_its_stores_are_the_tables_of_its_outputs(
+def test_deployment_stores_are_the_tables_of_its_outputs(
     cloudformation: CloudFormation,
 ) -> None:
     with mock_aws():
@@ -213,7 +208,7 @@ def test_given_a_deployment_when_connected_then_its_stores_are_the_tables_of_its
         assert connection.stores.rows.of_job("job") == []
 
 
-def test_given_an_empty_deployment_when_jobs_are_listed_then_the_whole_way_works(
+def test_empty_deployment_lists_jobs_end_to_end(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloudformation.stacks["Mine"] = cloudformation.stacks.pop("TrainGuard")
@@ -224,7 +219,7 @@ def test_given_an_empty_deployment_when_jobs_are_listed_then_the_whole_way_works
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
 
 
-def test_given_a_deployment_with_a_judged_job_when_commands_run_then_each_answers_from_the_tables(
+def test_commands_answer_from_tables_of_a_judged_job(
     cloudformation: CloudFormation,
 ) -> None:
     record, rows, _ = judged()
@@ -252,7 +247,7 @@ def test_given_a_deployment_with_a_judged_job_when_commands_run_then_each_answer
     assert active.startswith(f"{record.job}\tInProgress\t")
 
 
-def test_given_an_endpoint_of_ones_own_when_a_link_is_signed_then_it_leads_there(
+def test_signed_link_leads_to_the_custom_endpoint(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:4566")
@@ -261,7 +256,7 @@ def test_given_an_endpoint_of_ones_own_when_a_link_is_signed_then_it_leads_there
     assert link.startswith("http://127.0.0.1:4566/profiles/a%20b?X-Amz-Algorithm=AWS4-HMAC-SHA256")
 
 
-def test_given_a_table_that_may_not_be_read_when_jobs_are_listed_then_the_action_is_named_and_the_exit_code_is_2(
+def test_denied_table_names_the_action_and_exits_2(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.refusals["DescribeStacks"] = Refusal("AccessDenied", NO_ACCESS)
@@ -283,15 +278,13 @@ def _denied(message: str) -> ClientError:
         (EndpointConnectionError(endpoint_url="http://nowhere"), RegionError),
     ],
 )
-def test_given_a_store_that_did_not_answer_when_advised_then_the_cause_decides(
-    cause: Exception, kind: type[DeploymentError]
-) -> None:
+def test_unavailable_store_is_advised_by_its_cause(cause: Exception, kind: type[DeploymentError]) -> None:
     fault = PortUnavailableError("DynamoDB", "Query", "x")
     fault.__cause__ = cause
     assert isinstance(advised(fault), kind)
 
 
-def test_given_a_fault_of_another_kind_when_advised_then_it_stays() -> None:
+def test_other_fault_is_passed_through() -> None:
     fault = PortUnavailableError("DynamoDB", "Query", "x")
     fault.__cause__ = ClientError({"Error": {"Code": "InternalServerError", "Message": "x"}}, "Query")
     assert advised(fault) is fault

@@ -1,4 +1,4 @@
-"""Rules of a deployment's own on the command line: known by their package, or told by their rows alone."""
+"""Rules of a deployment's own on the command line: known by their package, or from their rows alone."""
 
 import json
 import os
@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, job, row
 from tests.unit.local.places import write
-from trainguard.finding import Progress
-from trainguard.records import Status
+from trainguard.core.finding import Progress
+from trainguard.core.records import Status
 
 __all__ = ["deployed"]
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -36,9 +36,7 @@ def answer(*words: object, cwd: Path, **environment: str) -> Any:
 
 
 @pytest.mark.parametrize("way", ["option", "variable", "rule"])
-def test_given_rules_of_ones_own_when_parameters_are_asked_for_then_they_are_told_like_any(
-    tmp_path: Path, way: str
-) -> None:
+def test_parameters_of_custom_rules_are_listed_like_any(tmp_path: Path, way: str) -> None:
     if way == "rule":
         found = answer("params", "hostmem", "--rule", RULE, cwd=EXAMPLES)
     elif way == "option":
@@ -52,13 +50,13 @@ def test_given_rules_of_ones_own_when_parameters_are_asked_for_then_they_are_tol
     assert list(parameters)[-1] == "scan_interval_us"
 
 
-def test_given_rules_of_ones_own_when_all_are_listed_then_they_stand_with_the_others(tmp_path: Path) -> None:
+def test_custom_rules_are_listed_with_the_others(tmp_path: Path) -> None:
     rules = answer("params", "--rules-package", PACKAGE, cwd=tmp_path)["rules"]
     assert [each["rule"] for each in rules if each["family"] == "profiler"][-2:] == ["HostMemory", "ProfilerReport"]
     assert next(each for each in rules if each["rule"] == "HostMemory")["parameters"] == ["threshold", "patience"]
 
 
-def test_given_settings_of_a_rule_of_ones_own_when_validated_then_they_are_checked_as_they_will_be_read(
+def test_custom_rule_settings_are_validated_as_they_are_read(
     tmp_path: Path,
 ) -> None:
     unknown = trainguard("params", "validate", f"{TAG}=80", cwd=tmp_path)
@@ -72,7 +70,7 @@ def test_given_settings_of_a_rule_of_ones_own_when_validated_then_they_are_check
     assert wrong.stderr == ""
 
 
-def test_given_a_package_when_a_profile_is_analysed_then_its_rules_judge_beside_trainguards(tmp_path: Path) -> None:
+def test_rules_of_a_package_judge_beside_the_built_in(tmp_path: Path) -> None:
     profile = write(tmp_path / "jobs")
     found = answer("analyze", profile, "--out", tmp_path / "out", "--rules-package", PACKAGE, cwd=tmp_path)
     assert {"HostMemory", "LowGPUUtilization"} <= {line["rule"] for line in found["rules"]}
@@ -93,14 +91,12 @@ def test_given_a_package_when_a_profile_is_analysed_then_its_rules_judge_beside_
         ("ours", "RULES = ()", "a tuple of 1 to 8 rules"),
         (
             "ours",
-            "from trainguard.rules.batch_size import BatchSize\nRULES = (BatchSize(),)",
+            "from trainguard.rules.batch_size.rule import BatchSize\nRULES = (BatchSize(),)",
             "TrainGuard's own BatchSize",
         ),
     ],
 )
-def test_given_a_package_that_cannot_be_used_when_given_then_one_sentence_says_why_and_the_exit_code_is_2(
-    tmp_path: Path, name: str, source: str | None, told: str
-) -> None:
+def test_unusable_package_exits_2_with_one_sentence(tmp_path: Path, name: str, source: str | None, told: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
     if source is not None:
@@ -112,7 +108,7 @@ def test_given_a_package_that_cannot_be_used_when_given_then_one_sentence_says_w
     assert told in done.stderr
 
 
-def test_given_the_row_of_a_rule_that_is_not_known_here_when_explained_then_it_is_told_without_its_page(
+def test_row_of_an_unknown_rule_is_explained_without_its_page(
     deployed: Deployed,
 ) -> None:
     settings = {"HostMemory_threshold": "80"}
@@ -143,9 +139,7 @@ def test_given_the_row_of_a_rule_that_is_not_known_here_when_explained_then_it_i
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_given_a_rule_that_is_not_known_here_in_any_status_when_explained_then_nothing_false_is_advised(
-    deployed: Deployed, status: Status
-) -> None:
+def test_unknown_rule_in_any_status_gets_no_false_advice(deployed: Deployed, status: Status) -> None:
     deployed.add(job("own", rule_settings={"HostMemory_threshold": "80"}), [row("HostMemory", status)])
     found = json.loads(deployed.run("explain", "own", "hostmemory", "--json").stdout)
     told = " ".join(found["outlook"])
@@ -153,14 +147,14 @@ def test_given_a_rule_that_is_not_known_here_in_any_status_when_explained_then_n
     assert "another rule" not in told
 
 
-def test_given_no_rule_of_that_name_when_explained_then_those_of_the_job_are_offered_too(deployed: Deployed) -> None:
+def test_unknown_rule_name_offers_the_rules_of_the_job(deployed: Deployed) -> None:
     deployed.add(job("own"), [row("HostMemory")])
     result = deployed.run("explain", "own", "hostmemry")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "perhaps you mean HostMemory" in result.stderr
 
 
-def test_given_a_job_with_settings_of_an_unknown_rule_when_parameters_are_asked_for_then_it_says_how_to_know_it(
+def test_settings_of_an_unknown_rule_say_how_to_load_it(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("own", rule_settings={"HostMemory_threshold": "80"}))
@@ -169,7 +163,7 @@ def test_given_a_job_with_settings_of_an_unknown_rule_when_parameters_are_asked_
     assert deployed.run("params", "--job", "plain").stderr == ""
 
 
-def test_given_a_rule_of_the_examples_when_named_from_the_checkout_then_the_error_says_what_to_set(
+def test_example_rule_from_the_checkout_says_what_to_set(
     tmp_path: Path,
 ) -> None:
     done = trainguard(

@@ -9,13 +9,13 @@ import pytest
 from infra.constructs.report_machine import definition
 from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
-from trainguard.adapters.memory.faults import Fault
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.families.profiler.system_stream import SystemState
-from trainguard.records import JobRecord
-from trainguard.report.stack import plan
-from trainguard.report.stack.parts import DAY_S, MAX_PARTS
+from trainguard.core.records import JobRecord
+from trainguard.engine.profiler.system_stream import SystemState
+from trainguard.stack.report import plan
+from trainguard.stack.report.parts import DAY_S, MAX_PARTS
 from trainguard.state.codec import decode_state, encode_state
+from trainguard.testing.memory.faults import Fault
+from trainguard.testing.memory.world import MemoryWorld
 
 PARTS = f"{FOLDER}parts/"
 
@@ -61,7 +61,7 @@ def made(world: MemoryWorld, **given: Any) -> tuple[ReportRun, Any]:
     return run, report(world)
 
 
-def test_given_a_job_that_ended_when_its_report_is_made_then_it_has_time_lines_of_every_node_and_no_parts_are_left(
+def test_report_of_an_ended_job_has_all_nodes_and_no_parts_left(
     world: MemoryWorld,
 ) -> None:
     run, document = made(world)
@@ -79,16 +79,14 @@ def test_given_a_job_that_ended_when_its_report_is_made_then_it_has_time_lines_o
     assert (run.calls("DigestProfile"), run.calls("BuildReport"), run.calls("DropParts")) == (2, 1, 1)
 
 
-def test_given_functions_that_have_little_time_when_a_report_is_made_then_it_is_the_same(world: MemoryWorld) -> None:
+def test_report_is_the_same_with_short_function_timeouts(world: MemoryWorld) -> None:
     _, whole = made(world)
     run, pieces = made(world, name="report-2", looks=9)
     assert run.calls("DigestProfile") > 4
     assert pieces == whole
 
 
-def test_given_more_items_than_an_inline_map_takes_when_a_report_is_made_then_it_is_the_same(
-    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_is_the_same_beyond_the_inline_map_limit(world: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     run, few = made(world)
     assert run.calls("DigestMany") == 0
     monkeypatch.setattr(plan, "INLINE_ITEMS", 1)
@@ -97,7 +95,7 @@ def test_given_more_items_than_an_inline_map_takes_when_a_report_is_made_then_it
     assert many == few
 
 
-def test_given_a_node_whose_digest_always_fails_when_a_report_is_made_then_it_is_named_and_the_others_are_shown(
+def test_node_whose_digest_always_fails_is_named(
     world: MemoryWorld,
 ) -> None:
     run, document = made(world, lost={"algo-2"})
@@ -108,7 +106,7 @@ def test_given_a_node_whose_digest_always_fails_when_a_report_is_made_then_it_is
     assert second["gpus"] == []
 
 
-def test_given_a_digest_that_fails_half_way_when_a_report_is_made_then_what_was_read_is_shown_and_the_rest_named(
+def test_half_failed_digest_shows_its_part_and_names_the_rest(
     world: MemoryWorld,
 ) -> None:
     run = ReportRun(world, looks=30)
@@ -122,7 +120,7 @@ def test_given_a_digest_that_fails_half_way_when_a_report_is_made_then_what_was_
     assert sentence.startswith("algo-2 on 2026-11-21: system metrics could not be read after 2026-11-21T")
 
 
-def test_given_an_item_that_never_ends_when_digested_then_it_ends_after_so_many_parts(world: MemoryWorld) -> None:
+def test_endless_digest_stops_after_a_limit_of_parts(world: MemoryWorld) -> None:
     run, document = made(world, looks=0)
     assert run.calls("DigestProfile") == 2 * MAX_PARTS
     assert document["timelines"]["left_out"] == [
@@ -131,7 +129,7 @@ def test_given_an_item_that_never_ends_when_digested_then_it_ends_after_so_many_
     ]
 
 
-def test_given_parts_that_are_damaged_or_of_another_chain_when_gathered_then_each_costs_itself_alone(
+def test_damaged_or_foreign_parts_cost_only_themselves(
     world: MemoryWorld,
 ) -> None:
     run = ReportRun(world, looks=9)
@@ -147,7 +145,7 @@ def test_given_parts_that_are_damaged_or_of_another_chain_when_gathered_then_eac
     assert [sentence.split(" on ")[0] for sentence in report(world)["timelines"]["left_out"]] == ["algo-1", "algo-2"]
 
 
-def test_given_an_object_that_cannot_be_read_when_a_report_is_made_then_it_is_counted(world: MemoryWorld) -> None:
+def test_unreadable_object_is_counted_in_the_report(world: MemoryWorld) -> None:
     key = next(key for key in keys(world, "") if "/system/incremental/" in key)
     world.objects.put(BUCKET, key, b"\x1f\x8bbroken", "application/json")
     _, document = made(world)
@@ -155,9 +153,7 @@ def test_given_an_object_that_cannot_be_read_when_a_report_is_made_then_it_is_co
 
 
 @pytest.mark.parametrize("calls", range(0, 140, 7))
-def test_given_a_function_that_dies_anywhere_when_it_is_called_again_then_the_report_is_whole(
-    world: MemoryWorld, calls: int
-) -> None:
+def test_report_is_whole_after_a_function_crash_anywhere(world: MemoryWorld, calls: int) -> None:
     _, whole = made(world)
     world.faults.crash_after(calls)
     _, document = made(world, name="report-2", looks=30)
@@ -165,7 +161,7 @@ def test_given_a_function_that_dies_anywhere_when_it_is_called_again_then_the_re
     assert keys(world, PARTS) == []
 
 
-def test_given_a_store_that_fails_for_long_when_a_report_is_planned_then_state_alone_is_reported_and_it_fails_visibly(
+def test_failing_store_reports_state_alone_and_fails_visibly(
     world: MemoryWorld,
 ) -> None:
     world.faults.schedule("ReportObjects.folders", Fault.FAIL_BEFORE, times=4)
@@ -177,7 +173,7 @@ def test_given_a_store_that_fails_for_long_when_a_report_is_planned_then_state_a
     assert (report(world)["scope"], run.calls("DigestProfile"), run.calls("DropParts")) == ("state", 0, 0)
 
 
-def test_given_a_report_that_is_there_when_another_cannot_be_planned_on_request_then_it_is_not_replaced_by_less(
+def test_existing_report_is_not_replaced_by_a_lesser_one(
     world: MemoryWorld,
 ) -> None:
     _, before = made(world)
@@ -188,7 +184,7 @@ def test_given_a_report_that_is_there_when_another_cannot_be_planned_on_request_
     assert report(world) == before
 
 
-def test_given_parts_that_cannot_be_put_together_when_a_job_ends_then_there_is_a_report_of_state_and_no_part_is_left(
+def test_parts_that_cannot_be_joined_give_a_report_of_state(
     world: MemoryWorld,
 ) -> None:
     run = ReportRun(world, damaged=True)
@@ -199,7 +195,7 @@ def test_given_parts_that_cannot_be_put_together_when_a_job_ends_then_there_is_a
     assert keys(world, PARTS) == []
 
 
-def test_given_parts_of_a_run_that_was_cut_off_when_another_is_done_then_they_go_too_and_those_of_a_new_one_stay(
+def test_parts_of_an_aborted_run_are_deleted_and_new_ones_kept(
     world: MemoryWorld,
 ) -> None:
     for name, written in (("cut-off", NOW - 3.0 * DAY_S), ("under-way", NOW - 0.9 * DAY_S)):
@@ -210,7 +206,7 @@ def test_given_parts_of_a_run_that_was_cut_off_when_another_is_done_then_they_go
     assert keys(world, PARTS) == ["under-way/nodes/algo-1/2026-11-21.000"]
 
 
-def test_given_a_report_that_has_read_for_most_of_a_day_when_it_goes_on_then_the_rest_is_named_and_it_is_built(
+def test_report_after_most_of_a_day_is_built_and_names_the_rest(
     world: MemoryWorld,
 ) -> None:
     run, document = made(world, late={"algo-2"})
@@ -219,13 +215,13 @@ def test_given_a_report_that_has_read_for_most_of_a_day_when_it_goes_on_then_the
     assert document["scope"] == "full"
 
 
-def test_given_an_item_when_planned_then_its_reading_ends_well_before_the_execution_does(world: MemoryWorld) -> None:
+def test_reading_of_an_item_ends_well_before_the_execution(world: MemoryWorld) -> None:
     (item, _) = ReportRun(world).plan({"job": JOB, "run": "a-run"})["items"]
     assert item["until"] == NOW + plan.READING_S
     assert 0.8 * definition()["TimeoutSeconds"] > plan.READING_S
 
 
-def test_given_nodes_that_are_sampled_rarely_when_planned_then_no_bucket_is_shorter_than_two_samples(
+def test_no_bucket_is_shorter_than_two_samples(
     world: MemoryWorld,
 ) -> None:
     def bucket_s(interval_s: float) -> float:
@@ -245,14 +241,14 @@ def test_given_nodes_that_are_sampled_rarely_when_planned_then_no_bucket_is_shor
     assert [bucket_s(interval_s) for interval_s in (5.0, 30.0, 60.0)] == [10.0, 60.0, 120.0]
 
 
-def test_given_a_job_that_no_table_knows_when_asked_for_then_the_execution_fails_and_names_it() -> None:
+def test_unknown_job_fails_the_execution_and_is_named() -> None:
     ending = ReportRun(MemoryWorld()).run()
     assert ending.status == "FAILED"
     assert ending.cause is not None
     assert ending.cause.startswith(f"PlanReport: UnknownJobError: job '{JOB}' is not known")
 
 
-def test_given_a_job_whose_state_has_expired_when_asked_for_then_the_execution_fails_and_nothing_is_overwritten(
+def test_expired_job_fails_and_overwrites_nothing(
     world: MemoryWorld,
 ) -> None:
     _, before = made(world)
@@ -266,7 +262,7 @@ def test_given_a_job_whose_state_has_expired_when_asked_for_then_the_execution_f
     assert report(world) == before
 
 
-def test_given_a_job_that_wrote_nothing_when_its_report_is_made_then_it_is_of_state_and_succeeds(
+def test_job_without_output_is_reported_from_state(
     world: MemoryWorld,
 ) -> None:
     empty = MemoryWorld()
@@ -275,7 +271,7 @@ def test_given_a_job_that_wrote_nothing_when_its_report_is_made_then_it_is_of_st
     assert (document["scope"], run.calls("DigestProfile")) == ("state", 0)
 
 
-def test_given_a_job_that_paused_for_days_when_planned_then_days_without_folders_are_no_items(
+def test_paused_days_without_folders_are_no_items(
     world: MemoryWorld,
 ) -> None:
     job = replace(the_job(world), ended_at=START + 5.0 * DAY_S)
@@ -288,7 +284,7 @@ def test_given_a_job_that_paused_for_days_when_planned_then_days_without_folders
     assert [item["day"] // DAY_S for item in planned["items"]] == days * 2
 
 
-def test_given_training_before_the_first_sample_and_after_the_last_when_planned_then_the_axis_has_it(
+def test_axis_covers_training_before_and_after_samples(
     world: MemoryWorld,
 ) -> None:
     longer = MemoryWorld()
@@ -300,7 +296,7 @@ def test_given_training_before_the_first_sample_and_after_the_last_when_planned_
     assert end - axis["bucket_s"] <= START + 7_200 < end
 
 
-def test_given_a_job_of_two_nodes_when_planned_then_each_node_and_day_is_one_item(world: MemoryWorld) -> None:
+def test_each_node_and_day_is_one_item(world: MemoryWorld) -> None:
     planned = ReportRun(world).plan({"job": JOB, "run": "a-run"})
     assert [(item["node"], item["day"], item["more"]) for item in planned["items"]] == [
         (node, START - START % DAY_S, True) for node in ("algo-1", "algo-2")

@@ -1,4 +1,4 @@
-"""What a full report lists: each page of keys once for all nodes, and the same objects as listings of one's own."""
+"""What a full report lists: each page of keys once for all nodes, and the same objects as own listings."""
 
 import json
 from collections.abc import Callable
@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.errors import ReportPartError
-from trainguard.layout import ProfileRoot
-from trainguard.records import StreamKey
-from trainguard.report.stack import keys as day_keys
-from trainguard.report.stack import plan
-from trainguard.report.stack.digest import DayDigester
-from trainguard.report.stack.keys import FEWEST_NODES, decode_keys, encode_keys
-from trainguard.report.stack.parts import DAY_S, DigestItem, decode_items
-from trainguard.report.stack.plan import ReportPlanner
-from trainguard.telemetry.keys import system_key
+from trainguard.core.errors import ReportPartError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import StreamKey
+from trainguard.formats.profile.keys import system_key
+from trainguard.stack.report import keys as day_keys
+from trainguard.stack.report import plan
+from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.keys import FEWEST_NODES, decode_keys, encode_keys
+from trainguard.stack.report.parts import DAY_S, DigestItem, decode_items
+from trainguard.stack.report.plan import ReportPlanner
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("", JOB)
 PAGE = 100
@@ -79,9 +79,7 @@ def listings(world: MemoryWorld) -> int:
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(1, 3), (8, 7), (64, 41)])
-def test_given_more_nodes_when_a_report_is_planned_and_digested_then_listings_grow_with_the_objects_alone(
-    done: MemoryWorld, nodes: int, most: int
-) -> None:
+def test_listings_grow_only_with_objects_not_with_nodes(done: MemoryWorld, nodes: int, most: int) -> None:
     world = world_of(done, nodes)
     items = planned(world)
     assert [digested(world, item) for item in items] == [MINUTES] * nodes
@@ -90,15 +88,13 @@ def test_given_more_nodes_when_a_report_is_planned_and_digested_then_listings_gr
     assert listings(world) == most
 
 
-def test_given_few_nodes_when_planned_then_each_digest_lists_for_itself(done: MemoryWorld) -> None:
+def test_few_nodes_list_per_digest(done: MemoryWorld) -> None:
     world = world_of(done, FEWEST_NODES - 1)
     assert {item.listed for item in planned(world)} == {False}
     assert listings(world) == 0
 
 
-def test_given_no_time_when_planned_then_calls_go_on_and_list_no_page_for_each_node(
-    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_time_plans_on_without_a_page_per_node(done: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 100)
     world = world_of(done, FEWEST_NODES)
     items = planned(world, has_time=lambda: False)
@@ -111,7 +107,7 @@ def test_given_no_time_when_planned_then_calls_go_on_and_list_no_page_for_each_n
 
 
 @pytest.mark.parametrize("most", [FEWEST_NODES * MINUTES, FEWEST_NODES * MINUTES - 1, 7])
-def test_given_a_large_day_when_planned_then_it_has_more_lists_and_no_more_listings(
+def test_large_day_has_more_lists_and_no_more_listings(
     done: MemoryWorld, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(day_keys, "MOST_KEYS", most)
@@ -122,9 +118,7 @@ def test_given_a_large_day_when_planned_then_it_has_more_lists_and_no_more_listi
     assert listings(world) == -(-FEWEST_NODES * MINUTES // PAGE) + 2
 
 
-def test_given_a_plan_without_end_when_it_is_given_up_then_each_digest_lists_for_itself_and_reads_as_much(
-    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_abandoned_endless_plan_lists_per_digest(done: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 1)
     monkeypatch.setattr(day_keys, "MOST_CALLS", 3)
     world = world_of(done, FEWEST_NODES)
@@ -133,7 +127,7 @@ def test_given_a_plan_without_end_when_it_is_given_up_then_each_digest_lists_for
     assert [digested(world, item) for item in items] == [MINUTES] * FEWEST_NODES
 
 
-def test_given_an_item_of_before_days_had_several_lists_when_read_then_it_has_one() -> None:
+def test_item_before_several_lists_per_day_has_one() -> None:
     axis = {"start": 0.0, "bucket_s": 1.0, "buckets": 0}
     body = {"job": JOB, "bucket": BUCKET, "prefix": "", "run": "run", "node": "algo-1", "day": START, "axis": axis}
     (item,) = decode_items("items.json", msgspec.json.encode([body | {"listed": True}]))
@@ -141,9 +135,7 @@ def test_given_an_item_of_before_days_had_several_lists_when_read_then_it_has_on
 
 
 @pytest.mark.parametrize("body", [None, b"", b"none", encode_keys(["a"])[:-1]])
-def test_given_a_list_that_cannot_be_read_when_digested_then_the_digest_lists_for_itself(
-    done: MemoryWorld, body: bytes | None
-) -> None:
+def test_unreadable_list_makes_the_digest_list_itself(done: MemoryWorld, body: bytes | None) -> None:
     world = world_of(done, FEWEST_NODES)
     item = planned(world)[0]
     name = item.place.keys(item.node, item.day)
@@ -156,7 +148,7 @@ def test_given_a_list_that_cannot_be_read_when_digested_then_the_digest_lists_fo
     assert listings(world) > before
 
 
-def test_given_lists_when_a_report_is_made_then_it_is_the_same_and_they_are_deleted(
+def test_report_with_lists_is_the_same_and_lists_are_deleted(
     done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def report(threshold: int, *, hurried: bool = False) -> tuple[object, int]:
@@ -178,7 +170,7 @@ def test_given_lists_when_a_report_is_made_then_it_is_the_same_and_they_are_dele
     assert few[1] == own[1] + 2
 
 
-def test_given_an_object_of_another_day_or_node_in_a_list_when_digested_then_it_is_left_out(done: MemoryWorld) -> None:
+def test_list_entry_of_another_day_or_node_is_left_out(done: MemoryWorld) -> None:
     world = world_of(done, FEWEST_NODES)
     item = planned(world)[0]
     foreign = [
@@ -193,14 +185,14 @@ def test_given_an_object_of_another_day_or_node_in_a_list_when_digested_then_it_
 
 
 @given(st.lists(st.text(max_size=60), max_size=30))
-def test_given_any_keys_when_packed_then_they_read_back_and_a_cut_list_is_refused(keys: list[str]) -> None:
+def test_packed_keys_round_trip_and_a_cut_list_is_refused(keys: list[str]) -> None:
     body = encode_keys(keys)
     assert decode_keys("list", body) == keys
     with pytest.raises(ReportPartError, match="'list'"):
         decode_keys("list", body[:-1])
 
 
-def test_given_a_list_that_unpacks_to_too_much_when_read_then_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(day_keys, "MAX_LIST_BYTES", 1_000)
     with pytest.raises(ReportPartError, match="more than 1,000 bytes"):
         decode_keys("list", encode_keys(["a" * 2_000]))

@@ -50,9 +50,7 @@ class Runs:
     "order", [(EARLIER, LATER), (LATER, EARLIER), (LATER, EARLIER, LATER), (EARLIER, LATER, EARLIER)]
 )
 @pytest.mark.parametrize("dropping", [True, False])
-def test_given_two_runs_at_once_when_they_are_built_in_any_order_then_the_one_planned_later_stays(
-    order: tuple[str, ...], dropping: bool
-) -> None:
+def test_later_planned_of_two_runs_stays_in_any_build_order(order: tuple[str, ...], dropping: bool) -> None:
     runs = Runs()
     runs.plan(EARLIER, LATER)
     for step, name in enumerate(order):
@@ -62,7 +60,7 @@ def test_given_two_runs_at_once_when_they_are_built_in_any_order_then_the_one_pl
     assert runs.is_later()
 
 
-def test_given_two_runs_at_once_when_both_are_dropped_then_nothing_of_them_is_left() -> None:
+def test_two_dropped_runs_leave_nothing() -> None:
     runs = Runs()
     runs.plan(EARLIER, LATER)
     for name in (LATER, EARLIER):
@@ -71,7 +69,7 @@ def test_given_two_runs_at_once_when_both_are_dropped_then_nothing_of_them_is_le
     assert runs.parts() == []
 
 
-def test_given_a_run_that_is_planned_when_the_other_is_done_then_it_writes_its_report() -> None:
+def test_planned_run_writes_its_report_after_the_other() -> None:
     runs = Runs(apart_s=-60.0)
     runs.plan(LATER)
     runs.build(LATER)
@@ -81,7 +79,7 @@ def test_given_a_run_that_is_planned_when_the_other_is_done_then_it_writes_its_r
     assert not runs.is_later()
 
 
-def test_given_runs_planned_within_a_second_when_both_are_built_then_the_last_one_stays_and_none_is_lost() -> None:
+def test_last_of_runs_planned_within_a_second_stays() -> None:
     runs = Runs(apart_s=0.0)
     runs.plan(EARLIER, LATER)
     runs.build(EARLIER)
@@ -89,9 +87,7 @@ def test_given_runs_planned_within_a_second_when_both_are_built_then_the_last_on
     assert runs.is_later()
 
 
-def test_given_a_later_run_that_is_under_way_when_the_earlier_is_done_first_then_its_report_is_there_until_then() -> (
-    None
-):
+def test_earlier_report_stays_until_the_later_run_is_done() -> None:
     runs = Runs()
     runs.plan(EARLIER, LATER)
     runs.build(EARLIER)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.errors import ReportPartError, ReportRunError
-from trainguard.layout import ProfileRoot
-from trainguard.report.stack.parts import (
+from trainguard.core.errors import ReportPartError, ReportRunError
+from trainguard.core.layout import ProfileRoot
+from trainguard.report.timeline.series import TimeAxis
+from trainguard.stack.report.parts import (
     DAY_S,
     MAX_PARTS,
     DigestItem,
@@ -20,7 +21,6 @@ from trainguard.report.stack.parts import (
     encode_items,
     encode_part,
 )
-from trainguard.timeline.series import TimeAxis
 
 ROOT = ProfileRoot("runs/", "job")
 AXIS = TimeAxis(start=0.0, bucket_s=60.0, buckets=10)
@@ -42,13 +42,13 @@ items = st.builds(
 
 
 @pytest.mark.parametrize("run", ["../other", "a/b", "", "a" * 81, "a b", "a\n", "é", "."])
-def test_given_a_run_that_is_no_execution_when_placed_then_it_is_refused(run: str) -> None:
+def test_run_that_is_no_execution_is_refused(run: str) -> None:
     with pytest.raises(ReportRunError, match="expected the name of an execution"):
         RunPlace(ROOT, run)
 
 
 @given(items)
-def test_given_any_item_when_its_part_is_named_then_the_name_lies_in_the_runs_folder_and_reads_back(
+def test_part_name_lies_in_its_run_folder_and_round_trips(
     item: DigestItem,
 ) -> None:
     place = item.place
@@ -59,7 +59,7 @@ def test_given_any_item_when_its_part_is_named_then_the_name_lies_in_the_runs_fo
 
 
 @given(st.lists(items, max_size=5))
-def test_given_items_when_written_then_a_distributed_map_reads_a_list_of_them(given_items: list[DigestItem]) -> None:
+def test_items_are_a_list_a_distributed_map_reads(given_items: list[DigestItem]) -> None:
     body = encode_items(given_items)
     assert decode_items("key", body) == given_items
     assert [msgspec.convert(each, DigestItem) for each in json.loads(body)] == given_items
@@ -74,18 +74,18 @@ def test_given_a_part_when_written_then_it_reads_back(through: str, done: bool, 
 @pytest.mark.parametrize(
     "body", [b"", b"damaged", encode_part(Part(format=99, after="", through="", done=True, unread=0, digest=b""))]
 )
-def test_given_bytes_that_are_no_part_when_read_then_the_error_names_the_key(body: bytes) -> None:
+def test_invalid_part_bytes_error_names_the_key(body: bytes) -> None:
     with pytest.raises(ReportPartError, match="part 'the/key' of a report cannot be read"):
         decode_part("the/key", body)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'[{"job": 1}]'])
-def test_given_bytes_that_are_no_items_when_read_then_the_error_names_the_key(body: bytes) -> None:
+def test_invalid_item_bytes_error_names_the_key(body: bytes) -> None:
     with pytest.raises(ReportPartError, match="part 'the/key' of a report cannot be read"):
         decode_items("the/key", body)
 
 
-def test_given_keys_that_are_no_parts_when_read_then_they_are_none() -> None:
+def test_keys_of_no_parts_give_none() -> None:
     place = RunPlace(ROOT, "run")
     for name in (
         "items.json",

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.adapters.memory.faults import Faults
-from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
-from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.report.stack.digest import DayDigester
-from trainguard.report.stack.parts import DAY_S, DigestItem
-from trainguard.report.stack.read import DayObjects
-from trainguard.telemetry.keys import system_key
-from trainguard.timeline.series import TimeAxis
+from trainguard.core.layout import ProfileRoot, hour_folder
+from trainguard.formats.profile.keys import system_key
+from trainguard.report.timeline.series import TimeAxis
+from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.parts import DAY_S, DigestItem
+from trainguard.stack.report.read import DayObjects
+from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200
@@ -66,7 +66,7 @@ keys = st.one_of(
 
 
 @given(st.sets(keys, max_size=20))
-def test_given_any_objects_when_all_days_of_all_nodes_are_read_then_each_comes_once_and_in_order(
+def test_all_objects_of_all_days_are_read_once_in_order(
     given_keys: set[str],
 ) -> None:
     objects = holding(*given_keys)
@@ -76,9 +76,7 @@ def test_given_any_objects_when_all_days_of_all_nodes_are_read_then_each_comes_o
 
 
 @given(st.sets(keys, max_size=12), st.data())
-def test_given_a_day_that_was_read_up_to_a_key_when_gone_on_with_then_the_rest_comes(
-    given_keys: set[str], data: st.DataObject
-) -> None:
+def test_day_resumes_after_its_last_key(given_keys: set[str], data: st.DataObject) -> None:
     objects = holding(*given_keys)
     whole = found(objects, item("algo-1", DAY))
     read = data.draw(st.integers(0, len(whole)))
@@ -95,17 +93,17 @@ def test_given_a_day_that_was_read_up_to_a_key_when_gone_on_with_then_the_rest_c
         f"{ROOT.report}parts/run/nodes/algo-1/2026-11-21.000",
     ],
 )
-def test_given_what_is_no_object_of_the_node_when_read_then_it_is_passed_over(stranger: str) -> None:
+def test_foreign_object_is_skipped(stranger: str) -> None:
     ours = system_key(ROOT, "algo-1", DAY + 60)
     assert found(holding(ours, stranger), item("algo-1", DAY)) == [ours]
 
 
-def test_given_an_object_whose_name_lies_ahead_of_its_time_when_read_then_it_is_passed_over() -> None:
+def test_object_named_ahead_of_its_time_is_skipped() -> None:
     early, late = system_key(ROOT, "algo-1", DAY), system_key(ROOT, "algo-1", DAY + 7_200)
     assert found(holding(early, late, written=DAY + 60.0), item("algo-1", DAY)) == [early]
 
 
-def test_given_a_long_job_when_one_day_is_read_then_the_days_after_it_are_not_listed() -> None:
+def test_days_after_the_read_one_are_not_listed() -> None:
     faults = Faults()
     objects = MemoryProfileObjects(faults=faults, page_size=10)
     objects.now = DAY + 30.0 * DAY_S
@@ -116,7 +114,7 @@ def test_given_a_long_job_when_one_day_is_read_then_the_days_after_it_are_not_li
     assert faults.calls[before:].count("ProfileObjects.list") <= 2 + 3
 
 
-def test_given_a_node_among_many_when_time_ends_between_its_objects_then_it_goes_on_from_a_key_of_another() -> None:
+def test_node_resumes_at_a_key_of_another_node() -> None:
     others = [system_key(ROOT, "algo-10", DAY + 60 * minute) for minute in range(100)]
     looks = itertools.count(1)
     digester = DayDigester(objects=holding(*others), has_time=lambda: next(looks) % 30 != 0)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, judged
-from trainguard.adapters.memory.faults import Fault
+from trainguard.core.finding import Finding
+from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.finding import Finding
-from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, StopRecord
+from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 
@@ -60,9 +60,9 @@ class Machine:
 @pytest.fixture
 def machine(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(deployed)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.run.records", lambda _: machine.executions)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.run.executions", lambda _: machine.executions)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.run._EVERY_S", 0.0)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.records", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.executions", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent._EVERY_S", 0.0)
     return machine
 
 
@@ -70,7 +70,7 @@ def resends(machine: Machine) -> list[str]:
     return [name for name in machine.executions.started if name.startswith("resend-")]
 
 
-def test_given_alerts_that_were_not_sent_when_listed_then_each_has_its_reason_and_nothing_is_started(
+def test_unsent_alerts_are_listed_with_reasons_and_start_nothing(
     machine: Machine,
 ) -> None:
     later = machine.failed("e" * 20)
@@ -94,7 +94,7 @@ def test_given_alerts_that_were_not_sent_when_listed_then_each_has_its_reason_an
     assert resends(machine) == []
 
 
-def test_given_alerts_that_were_not_sent_when_listed_for_people_then_it_says_what_to_type(machine: Machine) -> None:
+def test_unsent_alerts_listed_for_people_say_what_to_type(machine: Machine) -> None:
     machine.failed()
     said = machine.deployed.run("alerts", "list", JOB).stdout
     assert f"{JOB}\t{RULE} fire\t" in said
@@ -108,13 +108,13 @@ def test_given_nothing_unsent_when_asked_then_it_says_so(machine: Machine) -> No
     assert machine.run("send", JOB)[1]["alerts"] == []
 
 
-def test_given_a_job_that_nobody_knows_when_asked_then_it_says_which_one_is_like_it(machine: Machine) -> None:
+def test_unknown_job_suggests_a_similar_one(machine: Machine) -> None:
     code, said = machine.run("send", JOB.upper())
     assert code == 2
     assert f"perhaps you mean {JOB}" in said
 
 
-def test_given_an_alert_that_was_not_sent_when_sent_then_one_execution_sends_it_and_a_second_call_does_nothing(
+def test_unsent_alert_is_sent_by_one_execution_even_if_repeated(
     machine: Machine,
 ) -> None:
     name = machine.failed()
@@ -128,7 +128,7 @@ def test_given_an_alert_that_was_not_sent_when_sent_then_one_execution_sends_it_
     assert len(resends(machine)) == 1
 
 
-def test_given_what_the_row_says_of_the_stop_when_sent_then_it_goes_along(machine: Machine) -> None:
+def test_sent_alert_carries_the_stop_of_its_row(machine: Machine) -> None:
     name = machine.failed()
     stop = StopRecord("refused", "its owner has not opted in", at=1.0, fire_id="f" * 20, made=False)
     (row,) = [each for each in judged()[1] if each.target == RULE]
@@ -140,7 +140,7 @@ def test_given_what_the_row_says_of_the_stop_when_sent_then_it_goes_along(machin
     assert payload["resend"]["stop"] == {"made": False, "error": None}
 
 
-def test_given_an_attempt_that_fails_when_sent_then_the_exit_code_says_so_and_the_next_one_has_another_name(
+def test_failed_attempt_sets_exit_code_and_the_next_is_renamed(
     machine: Machine,
 ) -> None:
     name = machine.failed()
@@ -153,7 +153,7 @@ def test_given_an_attempt_that_fails_when_sent_then_the_exit_code_says_so_and_th
     assert (code, said["alerts"][0]["state"], said["alerts"][0]["attempts"]) == (0, "sent", 1)
 
 
-def test_given_alerts_of_several_jobs_when_those_of_one_are_sent_then_the_others_stay(machine: Machine) -> None:
+def test_alerts_of_other_jobs_stay_when_one_job_is_sent(machine: Machine) -> None:
     other = replace(judged()[0], job="other", arn="arn:other")
     machine.deployed.add(other)
     machine.failed("e" * 20, job=other)
@@ -163,11 +163,11 @@ def test_given_alerts_of_several_jobs_when_those_of_one_are_sent_then_the_others
     assert [each["job"] for each in machine.run("list")[1]["alerts"]] == ["other"]
 
 
-def test_given_an_execution_that_still_runs_when_sent_again_then_no_other_is_started_and_it_says_under_way(
+def test_running_execution_is_under_way_and_not_started_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = machine.failed()
-    monkeypatch.setattr("trainguard.cli.commands.alerts.run._LOOKS", 2)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent._LOOKS", 2)
     for _ in range(2):
         code, said = machine.run("send", JOB)
         assert (code, said["alerts"][0]["state"], said["alerts"][0]["why"]) == (0, "under way", None)
@@ -175,7 +175,7 @@ def test_given_an_execution_that_still_runs_when_sent_again_then_no_other_is_sta
     assert resends(machine) == [f"resend-1-{name}"]
 
 
-def test_given_quiet_hours_when_sent_then_it_says_until_when_the_alert_waits_and_does_not_wait_itself(
+def test_sending_in_quiet_hours_shows_the_time_without_waiting(
     machine: Machine,
 ) -> None:
     always = QuietHours(days=("sat", "sun", "mon", "tue", "wed", "thu", "fri"), start="00:00", end="23:59")
@@ -187,7 +187,7 @@ def test_given_quiet_hours_when_sent_then_it_says_until_when_the_alert_waits_and
     assert "waits until " in machine.deployed.run("alerts", "list").stdout
 
 
-def test_given_step_functions_that_refuse_when_sent_then_it_says_so_and_nothing_is_lost(machine: Machine) -> None:
+def test_refusal_of_step_functions_is_reported_and_loses_nothing(machine: Machine) -> None:
     name = machine.failed()
     machine.deployed.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE)
     assert machine.run("send", JOB)[0] == 2
@@ -196,14 +196,14 @@ def test_given_step_functions_that_refuse_when_sent_then_it_says_so_and_nothing_
 
 
 @pytest.mark.parametrize("words", [["send"], ["send", JOB, "--all"]])
-def test_given_no_job_or_too_many_when_sent_then_it_asks_for_one_of_them(machine: Machine, words: list[str]) -> None:
+def test_sending_without_a_job_or_with_several_asks_for_one(machine: Machine, words: list[str]) -> None:
     result = machine.deployed.run("alerts", *words)
     assert result.exit_code == 2
     assert "either a JOB or --all" in result.stderr
     assert resends(machine) == []
 
 
-def test_given_a_span_when_listed_then_older_executions_are_left_out(machine: Machine) -> None:
+def test_executions_older_than_the_span_are_left_out(machine: Machine) -> None:
     machine.failed(ago_s=7_300.0)
     assert machine.run("list", "--since", "2h")[1]["alerts"] == []
     assert len(machine.run("list", "--since", "3h")[1]["alerts"]) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from trainguard.cli.commands.cost.run import CostDocument, money
+from trainguard.cli.commands.cost.estimates import CostDocument, money
 from trainguard.cli.main import app
 from trainguard.running_costs.cost_lines import total
 from trainguard.running_costs.operating import estimate
@@ -26,7 +26,7 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
-def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_all_lines() -> None:
+def test_estimate_document_has_model_totals_and_all_lines() -> None:
     words = ["--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework"]
     found = document(*words, "--evaluation-every-s", "300", "--existing-bucket", "--saved-steps", "12")
     workload = Workload(
@@ -52,7 +52,7 @@ def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_
     assert {line["service"] for line in found["lines"]["hourly"]} >= {"DynamoDB", "Lambda", "SQS", "S3", "EventBridge"}
 
 
-def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_says_whose_prices_it_took() -> None:
+def test_default_estimate_is_one_node_a_day_with_price_source() -> None:
     result = run()
     assert result.exit_code == 0
     lines = [line.split("\t") for line in result.stdout.splitlines()]
@@ -61,7 +61,7 @@ def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_say
     assert lines[-1] == [f"USD. A model: {packaged_unit_prices().origin('us-east-1')}."]
 
 
-def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_path: Path) -> None:
+def test_custom_prices_are_used_and_named(tmp_path: Path) -> None:
     file = tmp_path / "contract.json"
     prices = dict.fromkeys(packaged_unit_prices().prices.__struct_fields__, 0.0) | {"event": 1.0}
     table = {"source": "ours", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"], "prices": prices}
@@ -81,7 +81,7 @@ def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_pat
         (["--evaluation-every-s", "59"], "--evaluation-every-s"),
     ],
 )
-def test_given_what_cannot_be_estimated_when_run_then_one_sentence_says_why(words: list[str], fault: str) -> None:
+def test_impossible_estimate_gives_its_reason_in_one_sentence(words: list[str], fault: str) -> None:
     result = run(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert fault in " ".join(result.stderr.split())
@@ -90,5 +90,5 @@ def test_given_what_cannot_be_estimated_when_run_then_one_sentence_says_why(word
 @pytest.mark.parametrize(
     ("amount", "shown"), [(0.0, "0"), (4e-7, "0.0000004"), (0.07109, "0.0711"), (1.0, "1.00"), (1234.5, "1,234.50")]
 )
-def test_given_an_amount_of_money_when_shown_then_it_has_cents_or_three_digits(amount: float, shown: str) -> None:
+def test_amount_of_money_has_cents_or_three_digits(amount: float, shown: str) -> None:
     assert money(amount) == shown

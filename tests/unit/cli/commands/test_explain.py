@@ -1,4 +1,4 @@
-"""`trainguard explain`: each status told in words with numbers, from rows alone."""
+"""`trainguard explain`: each status in words with numbers, from rows alone."""
 
 import json
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, judged, many_nodes, row
-from trainguard.cli.commands.explain.explanation import Explanation, explain
+from trainguard.cli.commands.explain.explanation import Explanation, explained
 from trainguard.cli.services.names import ALL_RULE_NAMES
-from trainguard.errors import UnknownNameError
-from trainguard.finding import Fact, Progress
-from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.low_gpu_node import IDLE_TIME
-from trainguard.rules.low_gpu_results import P5
+from trainguard.core.errors import UnknownNameError
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.rules.low_gpu_utilization.node import IDLE_TIME
+from trainguard.rules.low_gpu_utilization.results import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
-from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
+from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS
 
 __all__ = ["deployed"]
 LOW = "LowGPUUtilization"
@@ -27,16 +27,16 @@ READ_ONCE = "Settings are read once, when a job becomes known: a change holds fo
 
 def of_small_job(rule: str, node: str | None = None) -> Explanation:
     record, rows, now = judged()
-    return explain(JOB, record, rows, rule=rule, node=node, now=now)
+    return explained(JOB, record, rows, rule=rule, node=node, now=now)
 
 
 def of_row(stored: RuleRow, record: JobRecord | None = None, others: Sequence[RuleRow] = ()) -> Explanation:
     record = record or job("job", profiling_interval_ms=500)
     rows = [stored, *others]
-    return explain("job", record, rows, rule=stored.rule, node=stored.node, now=0.0)
+    return explained("job", record, rows, rule=stored.rule, node=stored.node, now=0.0)
 
 
-def test_given_a_rule_that_fires_when_explained_then_measure_threshold_history_and_condition_have_its_numbers() -> None:
+def test_firing_rule_has_numbers_in_every_part() -> None:
     told = of_small_job("LowGPUUtilization")
     assert told.comparison == "39 % (95th percentile of GPU utilization), threshold 70 %"
     assert told.reason.startswith("1 of 2 nodes fire; worst algo-1")
@@ -47,7 +47,7 @@ def test_given_a_rule_that_fires_when_explained_then_measure_threshold_history_a
     assert told.outlook[0] == "It clears after 5 min of profile in which no evaluation finds its condition."
 
 
-def test_given_a_fire_when_explained_then_what_was_done_and_the_nodes_are_told() -> None:
+def test_fire_shows_the_action_taken_and_its_nodes() -> None:
     told = of_small_job("LowGPUUtilization")
     assert told.done is not None
     assert (told.done.action, told.done.alert_id, told.done.report_uri) == (NOT_STOPPED, "f1", REPORT)
@@ -57,7 +57,7 @@ def test_given_a_fire_when_explained_then_what_was_done_and_the_nodes_are_told()
     ]
 
 
-def test_given_parameters_by_tag_when_explained_then_the_changed_ones_come_first_with_their_tag() -> None:
+def test_tagged_parameters_come_first_with_their_tag() -> None:
     parameters = of_small_job("LowGPUUtilization").parameters
     assert [(each.name, each.value, each.default, each.changed, each.source) for each in parameters[:3]] == [
         ("window", 20, None, True, "tag trainguard:LowGPUUtilization_window"),
@@ -67,7 +67,7 @@ def test_given_parameters_by_tag_when_explained_then_the_changed_ones_come_first
     assert parameters[-1].name == "scan_interval_us"
 
 
-def test_given_a_rule_that_warms_up_when_explained_then_it_tells_how_much_is_missing_and_how_long_that_takes() -> None:
+def test_warming_rule_says_how_much_is_missing_and_how_long() -> None:
     told = of_small_job("CPUBottleneck")
     assert told.patience is not None
     assert (told.patience.seen, told.patience.needed, told.patience.left) == (155, 1_000, 846)
@@ -86,7 +86,7 @@ def test_given_a_rule_that_warms_up_when_explained_then_it_tells_how_much_is_mis
         ("StepOutlier", "150/200", 51, None, "51 more steps."),
     ],
 )
-def test_given_patience_of_any_rule_when_explained_then_what_is_left_is_counted_as_the_rule_counts(
+def test_remaining_patience_is_counted_as_the_rule_counts(
     rule: str, patience: str, left: int, left_s: float | None, said: str
 ) -> None:
     seen, needed = map(int, patience.split("/"))
@@ -96,7 +96,7 @@ def test_given_patience_of_any_rule_when_explained_then_what_is_left_is_counted_
     assert said in told.outlook[0]
 
 
-def test_given_patience_that_is_full_when_explained_then_no_negative_number_is_told() -> None:
+def test_full_patience_shows_no_negative_number() -> None:
     told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1200, needed=1000)))
     assert told.patience is not None
     assert told.patience.left == 0
@@ -134,7 +134,7 @@ def test_facts_are_a_table_with_units_and_times(deployed: Deployed) -> None:
     assert [each["name"] for each in document["facts"]] == ["mean_utilization", "idle_time"]
 
 
-def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
+def test_ended_job_promises_nothing() -> None:
     ended = job("job", active=False)
     told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1, needed=1000)), ended)
     assert told.outlook == ["The job has ended: this verdict is final."]
@@ -160,21 +160,19 @@ def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
         (row("StepOutlier", Status.FIRED), "Its condition holds", "It clears after 90 min of profile"),
     ],
 )
-def test_given_any_status_when_explained_then_its_meaning_and_what_comes_are_told(
-    stored: RuleRow, meaning: str, outlook: str
-) -> None:
+def test_every_status_has_its_meaning_and_what_comes_next(stored: RuleRow, meaning: str, outlook: str) -> None:
     told = of_row(stored)
     assert meaning in told.meaning
     assert outlook in told.outlook[0]
 
 
-def test_given_a_rule_on_gpus_that_does_not_apply_when_explained_then_no_tag_is_promised_to_help() -> None:
+def test_inapplicable_gpu_rule_promises_no_help_from_a_tag() -> None:
     assert of_row(row("BatchSize", Status.NOT_APPLICABLE)).outlook == []
     expecting = job("job", framework_expected=True)
     assert of_row(row("Dataloader", Status.NOT_APPLICABLE), expecting).outlook == []
 
 
-def test_given_a_setting_at_fault_when_explained_then_the_tag_and_what_would_be_right_are_told() -> None:
+def test_faulty_setting_shows_its_tag_and_a_valid_value() -> None:
     record = job("job", rule_settings={"batchsize_PATIENCE": "many"})
     told = of_row(row("BatchSize", Status.ERROR), record)
     assert told.outlook == [
@@ -185,22 +183,22 @@ def test_given_a_setting_at_fault_when_explained_then_the_tag_and_what_would_be_
     assert told.parameters == []
 
 
-def test_given_another_rule_alone_asked_for_when_explained_then_the_tag_that_did_is_named() -> None:
+def test_rule_disabled_by_another_invoked_rule_names_the_tag() -> None:
     record = job("job", rule_settings={"rule_to_invoke": "StepOutlier"})
     told = of_row(row("BatchSize", Status.DISABLED), record)
     assert told.outlook == ["It runs where the tag trainguard:rule_to_invoke is not set.", READ_ONCE]
 
 
-def test_given_seconds_in_place_of_points_when_explained_then_the_points_are_marked_as_replaced() -> None:
+def test_points_replaced_by_seconds_are_marked() -> None:
     record = job("job", rule_settings={"BatchSize_patience_s": "60"})
     sources = {each.name: (each.source, each.changed) for each in of_row(row("BatchSize"), record).parameters}
     assert sources["patience"] == ("replaced by patience_s", False)
     assert sources["patience_s"] == ("tag trainguard:BatchSize_patience_s", True)
 
 
-def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
+def test_settings_of_a_replay_are_not_tags() -> None:
     record = replace(job("job@replay-1"), rule_settings={"BatchSize_patience": "60"})
-    told = explain("job@replay-1", record, [row("BatchSize")], rule="BatchSize", node=None, now=0.0)
+    told = explained("job@replay-1", record, [row("BatchSize")], rule="BatchSize", node=None, now=0.0)
     assert told.parameters[0].source == "setting BatchSize_patience"
 
 
@@ -218,14 +216,14 @@ def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
         ("ProfilerReport", None, 2.0, None, "2 (rules that have fired)"),
     ],
 )
-def test_given_a_row_that_says_its_measure_or_is_of_an_earlier_version_when_explained_then_no_unit_is_guessed(
+def test_row_with_measure_text_or_older_version_guesses_no_unit(
     rule: str, measure: Measure | None, measured: float, threshold: float | None, said: str
 ) -> None:
     told: dict[str, Any] = {} if measure is None else {"quantity": measure.what, "unit": measure.unit}
     assert of_row(row(rule, measured=measured, threshold=threshold, **told)).comparison == said
 
 
-def test_given_a_node_when_explained_then_its_row_is_told_with_the_fire_of_the_job() -> None:
+def test_node_row_is_shown_with_the_fire_of_the_job() -> None:
     told = of_small_job("LowGPUUtilization", "algo-1")
     assert (told.node, told.worst, told.nodes) == ("algo-1", "gpu0", [])
     assert told.done is not None
@@ -235,21 +233,21 @@ def test_given_a_node_when_explained_then_its_row_is_told_with_the_fire_of_the_j
     ("rule", "said"),
     [("LowGPUUtilization", "perhaps you mean algo-2 or algo-1"), ("MaxInitializationTime", "judges as a whole")],
 )
-def test_given_a_node_that_is_none_when_explained_then_those_that_are_are_named(rule: str, said: str) -> None:
+def test_unknown_node_names_the_existing_ones(rule: str, said: str) -> None:
     with pytest.raises(UnknownNameError, match=said):
         of_small_job(rule, "algo-9")
 
 
 @pytest.mark.parametrize("rule", ALL_RULE_NAMES)
-def test_given_no_row_yet_when_any_rule_is_explained_then_it_waits_and_all_its_parameters_are_there(rule: str) -> None:
-    told = explain("job", job("job"), [], rule=rule, node=None, now=0.0)
+def test_rule_without_a_row_waits_and_shows_all_parameters(rule: str) -> None:
+    told = explained("job", job("job"), [], rule=rule, node=None, now=0.0)
     assert told.status is Status.WAITING_FOR_DATA
     assert told.reason == "No profile object of the job was read yet."
     assert {each.name for each in told.parameters} == set(PARAMETERS_TYPES[rule].__struct_fields__)
     assert "{" not in told.fires_when
 
 
-def test_given_a_rule_of_another_family_when_explained_then_it_says_what_ends_it_and_whose_setting_it_has() -> None:
+def test_rule_of_another_family_has_its_end_and_setting_source() -> None:
     record = job("job", rule_settings={"ClassImbalance_samples": "7", "DeadRelu_threshold_layer": "500"})
     fired = of_row(row("training/ClassImbalance", Status.FIRED), record)
     assert fired.outlook[0] == "It clears at the first evaluation that does not find its condition."
@@ -260,7 +258,7 @@ def test_given_a_rule_of_another_family_when_explained_then_it_says_what_ends_it
     assert "Set trainguard:DeadRelu_threshold_layer to a number from 0 to 100" in told.outlook[0]
 
 
-def test_given_a_rule_that_nobody_chose_when_explained_then_it_says_that_it_does_not_run(deployed: Deployed) -> None:
+def test_rule_that_is_not_selected_is_shown_as_not_running(deployed: Deployed) -> None:
     result = deployed.run("explain", JOB, "classimb")
     assert result.exit_code == 0
     assert "the job's owner did not choose it" in result.stdout
@@ -269,7 +267,7 @@ def test_given_a_rule_that_nobody_chose_when_explained_then_it_says_that_it_does
 
 
 @pytest.mark.parametrize("word", ["LowGPUUtilization", "lowgpuutilization", "low", " LOWGPU "])
-def test_given_a_rule_in_any_case_or_shortened_when_asked_for_then_it_is_found(deployed: Deployed, word: str) -> None:
+def test_rule_is_found_in_any_case_or_shortened(deployed: Deployed, word: str) -> None:
     result = deployed.run("explain", JOB, word, "--json")
     assert (result.exit_code, json.loads(result.stdout)["rule"]) == (0, "LowGPUUtilization")
 
@@ -282,15 +280,13 @@ def test_given_a_rule_in_any_case_or_shortened_when_asked_for_then_it_is_found(d
         ("", "there is no rule ''"),
     ],
 )
-def test_given_a_word_that_no_or_several_rules_have_when_asked_for_then_the_nearest_are_suggested(
-    deployed: Deployed, word: str, said: str
-) -> None:
+def test_ambiguous_or_unknown_word_suggests_the_nearest_rules(deployed: Deployed, word: str, said: str) -> None:
     result = deployed.run("explain", JOB, word)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
 
 
-def test_given_json_asked_for_when_explained_then_the_document_has_a_version_first(deployed: Deployed) -> None:
+def test_json_document_has_its_version_first(deployed: Deployed) -> None:
     document: dict[str, Any] = json.loads(deployed.run("explain", JOB, "low", "--node", "algo-2", "--json").stdout)
     assert next(iter(document)) == "schema_version"
     assert set(document) == set(Explanation.__struct_fields__)
@@ -298,9 +294,7 @@ def test_given_json_asked_for_when_explained_then_the_document_has_a_version_fir
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_given_a_terminal_when_explained_then_every_section_is_there_and_no_line_too_wide(
-    deployed: Deployed, columns: int
-) -> None:
+def test_terminal_has_every_section_and_no_line_too_wide(deployed: Deployed, columns: int) -> None:
     text = deployed.shown("explain", JOB, "low", columns=columns)
     lines = [line.rstrip() for line in text.splitlines()]
     assert max(len(line) for line in lines) <= columns
@@ -309,7 +303,7 @@ def test_given_a_terminal_when_explained_then_every_section_is_there_and_no_line
     assert "once, last at 2026-11-21 08:06:50Z" in " ".join(text.split())
 
 
-def test_given_128_nodes_when_explained_then_the_worst_are_shown_and_the_rest_counted(deployed: Deployed) -> None:
+def test_worst_of_128_nodes_are_shown_and_the_rest_counted(deployed: Deployed) -> None:
     nodes = many_nodes("BatchSize", 128, lambda number: Status.FIRED if number == 100 else Status.OK)
     deployed.add(job("wide"), [row("BatchSize", Status.FIRED, times_fired=1, fired_at=1.0), *nodes])
     text = deployed.shown("explain", "wide", "batch", columns=100)
@@ -319,7 +313,7 @@ def test_given_128_nodes_when_explained_then_the_worst_are_shown_and_the_rest_co
     assert (shown[0], len(shown)) == ("algo-100", 8)
 
 
-def test_given_a_fire_whose_outcome_is_not_recorded_when_explained_then_that_is_said(deployed: Deployed) -> None:
+def test_fire_without_a_recorded_outcome_says_so(deployed: Deployed) -> None:
     fresh = replace(row("BatchSize", Status.FIRED, times_fired=1), fire_id="f")
     failed = replace(row("StepOutlier", Status.FIRED, times_fired=1), fire_id="g", action="alert failed", action_at=1.0)
     deployed.add(job("fresh"), [fresh, failed])

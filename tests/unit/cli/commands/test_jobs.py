@@ -1,4 +1,4 @@
-"""`trainguard jobs`: which jobs are listed, in which order, and what is said of each."""
+"""`trainguard jobs`: which jobs are listed, in which order, and what is said about each."""
 
 import json
 from dataclasses import replace
@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, firing, job, row
-from trainguard.adapters.memory.faults import Fault
-from trainguard.errors import StateCodecError
-from trainguard.finding import Severity
-from trainguard.records import JobStatus, Status, TunedJob
+from trainguard.core.errors import StateCodecError
+from trainguard.core.finding import Severity
+from trainguard.core.records import JobStatus, Status, TunedJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 DAY_S = 86_400.0
@@ -33,7 +33,7 @@ def names(deployed: Deployed, *words: str) -> list[str]:
     return [line["job"] for line in listed(deployed, *words)]
 
 
-def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest_finding_and_cost(
+def test_judged_job_has_status_verdict_worst_finding_and_cost(
     deployed: Deployed,
 ) -> None:
     (line,) = listed(deployed)
@@ -47,13 +47,13 @@ def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest
     assert line["verdict"].startswith("This job is not healthy: its 8 GPUs worked 27.8 % of the paid time")
 
 
-def test_given_json_asked_for_when_listed_then_the_document_has_a_version_and_a_time(deployed: Deployed) -> None:
+def test_json_document_has_a_version_and_a_time(deployed: Deployed) -> None:
     document = json.loads(deployed.run("jobs", "--json").stdout)
     assert list(document) == ["schema_version", "generated_at", "jobs", "more"]
     assert (document["schema_version"], document["generated_at"]) == ("1", "2026-11-21T08:17:00.000Z")
 
 
-def test_given_jobs_when_listed_then_the_newest_is_first_and_the_limit_leaves_out_the_oldest(
+def test_newest_job_is_first_and_the_limit_drops_the_oldest(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("older", started_at=deployed.now - 9 * DAY_S))
@@ -66,9 +66,7 @@ def test_given_jobs_when_listed_then_the_newest_is_first_and_the_limit_leaves_ou
 
 
 @pytest.mark.parametrize(("span", "found"), [("12h", [JOB]), ("1d", [JOB, "edge"]), ("1w", [JOB, "edge", "older"])])
-def test_given_a_span_when_listed_then_only_jobs_begun_in_it_are_there(
-    deployed: Deployed, span: str, found: list[str]
-) -> None:
+def test_span_lists_only_jobs_started_in_it(deployed: Deployed, span: str, found: list[str]) -> None:
     deployed.add(job("edge", started_at=deployed.now - DAY_S))
     deployed.add(job("older", started_at=deployed.now - DAY_S - 1.0))
     deployed.add(job("never"))
@@ -76,13 +74,13 @@ def test_given_a_span_when_listed_then_only_jobs_begun_in_it_are_there(
 
 
 @pytest.mark.parametrize("span", ["7", "d", "7y", "-1d", "1.2.3h", ""])
-def test_given_a_span_that_is_none_when_listed_then_it_is_refused(deployed: Deployed, span: str) -> None:
+def test_invalid_span_is_refused(deployed: Deployed, span: str) -> None:
     result = deployed.run("jobs", "--since", span)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--since" in result.stderr
 
 
-def test_given_a_status_or_active_ones_when_asked_for_then_only_those_are_there(deployed: Deployed) -> None:
+def test_filter_by_status_or_active_lists_only_those(deployed: Deployed) -> None:
     deployed.add(job("failed", status=JobStatus.FAILED, active=False))
     deployed.add(job("closing", status=JobStatus.COMPLETED, closing=True))
     assert names(deployed, "--status", "failed") == ["failed"]
@@ -90,7 +88,7 @@ def test_given_a_status_or_active_ones_when_asked_for_then_only_those_are_there(
     assert names(deployed, "--active", "--status", "Completed") == ["closing"]
 
 
-def test_given_fired_ones_asked_for_when_listed_then_what_is_over_counts_and_quiet_ones_do_not(
+def test_fired_filter_includes_finished_fires_and_no_quiet_jobs(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("quiet"), [row("BatchSize"), row(PROFILER_REPORT, Status.OK, reason="No rule has fired.")])
@@ -101,7 +99,7 @@ def test_given_fired_ones_asked_for_when_listed_then_what_is_over_counts_and_qui
     assert next(line for line in listed(deployed) if line["job"] == "over")["ringing"] == []
 
 
-def test_given_an_ended_job_when_listed_then_it_ran_until_its_end(deployed: Deployed) -> None:
+def test_duration_of_an_ended_job_is_until_its_end(deployed: Deployed) -> None:
     ended = job("ended", status=JobStatus.COMPLETED, active=False, started_at=100.0, ended_at=400.0)
     deployed.add(ended)
     line = next(line for line in listed(deployed) if line["job"] == "ended")
@@ -117,7 +115,7 @@ def test_of_equal_severities_what_lost_most_is_listed_first(
     assert next(line for line in listed(deployed) if line["job"] == "two")["ringing"][0] == "CPUBottleneck"
 
 
-def test_given_no_terminal_when_listed_then_there_is_a_line_a_job_with_tabs_and_no_headings(
+def test_pipe_has_a_tabbed_line_per_job_and_no_headings(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("another", started_at=1.0))
@@ -129,9 +127,7 @@ def test_given_no_terminal_when_listed_then_there_is_a_line_a_job_with_tabs_and_
 
 
 @pytest.mark.parametrize("columns", [80, 100, 160])
-def test_given_a_terminal_of_any_width_when_listed_then_no_line_is_wider_and_the_finding_is_there(
-    deployed: Deployed, columns: int
-) -> None:
+def test_no_line_is_wider_than_the_terminal_and_keeps_findings(deployed: Deployed, columns: int) -> None:
     lines = deployed.shown("jobs", columns=columns).splitlines()
     assert max(len(line) for line in lines) <= columns
     assert "severity" in lines[0]
@@ -139,12 +135,12 @@ def test_given_a_terminal_of_any_width_when_listed_then_no_line_is_wider_and_the
     assert "medium" in lines[1]
 
 
-def test_given_no_job_like_that_when_listed_then_stdout_is_empty_and_stderr_says_so(deployed: Deployed) -> None:
+def test_no_matching_job_leaves_stdout_empty_and_tells_stderr(deployed: Deployed) -> None:
     result = deployed.run("jobs", "--status", "Stopped")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
 
 
-def test_given_hostile_texts_when_listed_then_a_terminal_is_not_steered_and_markup_is_shown(deployed: Deployed) -> None:
+def test_hostile_text_is_escaped_and_markup_is_shown(deployed: Deployed) -> None:
     hostile = "\x1b[2J\x9b31m[red]x[/red]\u202eevil\r\nsecond\tline"
     deployed.add(job("hostile"), [row(PROFILER_REPORT, reason=hostile)])
     for how in ((), ("--json",)):
@@ -158,7 +154,7 @@ def test_given_hostile_texts_when_listed_then_a_terminal_is_not_steered_and_mark
     assert verdicts["hostile"] == hostile
 
 
-def test_given_rows_of_one_job_that_cannot_be_read_when_listed_then_the_others_are_and_it_says_why(
+def test_unreadable_rows_of_one_job_leave_the_others_listed(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = deployed.world.rows.of_job
@@ -175,14 +171,14 @@ def test_given_rows_of_one_job_that_cannot_be_read_when_listed_then_the_others_a
     assert lines[JOB]["fault"] is None
 
 
-def test_given_a_store_that_does_not_answer_when_listed_then_it_is_refused_in_one_line(deployed: Deployed) -> None:
+def test_unanswering_store_is_refused_in_one_line(deployed: Deployed) -> None:
     deployed.world.faults.schedule("Jobs.all", Fault.FAIL_BEFORE)
     result = deployed.run("jobs")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "trainguard: Jobs.all failed: ordered FAIL_BEFORE\n"
 
 
-def test_given_a_job_of_many_nodes_when_listed_then_the_rows_of_its_nodes_are_not_read(deployed: Deployed) -> None:
+def test_listing_does_not_read_node_rows(deployed: Deployed) -> None:
     def line() -> Any:
         (found,) = json.loads(deployed.run("jobs", "--json").stdout)["jobs"]
         return found
@@ -198,7 +194,7 @@ def test_given_a_job_of_many_nodes_when_listed_then_the_rows_of_its_nodes_are_no
     assert read == ["RuleStates.of_whole_job"]
 
 
-def test_given_jobs_of_a_tuning_job_when_asked_for_then_only_those_are_there(deployed: Deployed) -> None:
+def test_filter_by_tuning_job_lists_only_its_jobs(deployed: Deployed) -> None:
     deployed.add(job("mine", tuning_job="tune"), firing("BatchSize", Severity.LOW))
     deployed.add(job("other", tuning_job="tune-2"))
     deployed.world.jobs.upsert_tuned_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)

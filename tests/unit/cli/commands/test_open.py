@@ -13,9 +13,9 @@ from botocore.session import get_session
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job, judged
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.memory.faults import Fault
-from trainguard.records import JobStatus
+from trainguard.aws.clients import Clients
+from trainguard.core.records import JobStatus
+from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 KEY = f"{JOB}/rule-output/TrainGuardReport/report"
@@ -41,7 +41,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return opened
 
 
-def test_given_a_report_when_the_link_is_printed_then_it_is_signed_for_an_hour_in_the_region_and_shows_a_page(
+def test_printed_link_is_signed_for_an_hour_in_the_right_region(
     reported: Deployed,
 ) -> None:
     result = reported.run("open", JOB)
@@ -56,7 +56,7 @@ def test_given_a_report_when_the_link_is_printed_then_it_is_signed_for_an_hour_i
     assert query["response-content-disposition"] == "inline"
 
 
-def test_given_a_job_below_a_prefix_when_its_link_is_printed_then_it_leads_there(reported: Deployed) -> None:
+def test_link_of_a_job_below_a_prefix_includes_the_prefix(reported: Deployed) -> None:
     reported.add(job("deep", prefix="team a/"))
     reported.world.objects.put("profiles", "team a/deep/rule-output/TrainGuardReport/report.json", b"{}", "")
     result = reported.run("open", "deep", "--json-report")
@@ -65,7 +65,7 @@ def test_given_a_job_below_a_prefix_when_its_link_is_printed_then_it_leads_there
     assert parse_qs(link.query)["response-content-type"] == ["application/json; charset=utf-8"]
 
 
-def test_given_json_asked_for_when_signed_then_the_document_says_when_the_link_ends(reported: Deployed) -> None:
+def test_json_document_has_the_expiry_of_the_link(reported: Deployed) -> None:
     document = json.loads(reported.run("open", JOB, "--expires", "12h", "--json").stdout)
     assert list(document) == ["schema_version", "job", "url", "uri", "expires_at", "credentials_end_it"]
     assert document["uri"] == f"s3://profiles/{KEY}.html"
@@ -81,7 +81,7 @@ def test_given_a_span_when_signed_then_what_s3_knows_is_taken(reported: Deployed
     assert (result.stdout == "") == (code == 2)
 
 
-def test_given_a_span_that_is_too_long_when_opened_then_it_is_told_as_typed_with_the_longest(
+def test_too_long_span_is_refused_as_typed_with_the_maximum(
     reported: Deployed,
 ) -> None:
     told = reported.run("open", JOB, "--expires", "9d").stderr
@@ -89,7 +89,7 @@ def test_given_a_span_that_is_too_long_when_opened_then_it_is_told_as_typed_with
     assert "1s to 7d" in told
 
 
-def test_given_no_report_yet_when_opened_then_it_says_when_there_will_be_one(deployed: Deployed) -> None:
+def test_missing_report_says_when_there_will_be_one(deployed: Deployed) -> None:
     result = deployed.run("open", JOB)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"job {JOB} has no report.html yet in s3://profiles/{KEY}.html" in result.stderr
@@ -98,21 +98,19 @@ def test_given_no_report_yet_when_opened_then_it_says_when_there_will_be_one(dep
     assert "It is written at the job's end" in deployed.run("open", JOB).stderr
 
 
-def test_given_a_report_that_may_not_be_read_when_opened_then_no_link_is_printed(reported: Deployed) -> None:
+def test_forbidden_report_prints_no_link(reported: Deployed) -> None:
     reported.world.faults.schedule("ProfileObjects.get", Fault.FAIL_BEFORE)
     result = reported.run("open", JOB)
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_given_a_name_that_is_nearly_right_when_opened_then_the_nearest_is_suggested(reported: Deployed) -> None:
+def test_misspelled_job_suggests_the_nearest(reported: Deployed) -> None:
     result = reported.run("open", "small")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "perhaps you mean small-job" in result.stderr
 
 
-def test_given_a_terminal_when_opened_then_the_browser_has_the_link_and_it_is_not_shown(
-    reported: Deployed, browser: list[str]
-) -> None:
+def test_terminal_opens_the_browser_and_hides_the_link(reported: Deployed, browser: list[str]) -> None:
     shown = reported.shown("open", JOB, columns=200)
     assert len(browser) == 1
     assert "X-Amz-Signature" in browser[0]
@@ -121,7 +119,7 @@ def test_given_a_terminal_when_opened_then_the_browser_has_the_link_and_it_is_no
 
 
 @pytest.mark.parametrize("words", [("--print",), ("--json",)])
-def test_given_a_terminal_when_only_the_link_is_wanted_then_no_browser_is_opened(
+def test_link_only_option_opens_no_browser_on_a_terminal(
     reported: Deployed, browser: list[str], words: tuple[str, ...]
 ) -> None:
     assert "X-Amz-Signature" in reported.shown("open", JOB, *words, columns=80).replace("\n", "")
@@ -133,7 +131,7 @@ def test_given_no_terminal_when_opened_then_no_browser_is_opened(reported: Deplo
     assert browser == []
 
 
-def test_given_no_browser_when_opened_on_a_terminal_then_the_link_is_shown_on_one_line(
+def test_terminal_without_a_browser_shows_the_link_on_one_line(
     reported: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webbrowser.open", lambda _: False)
@@ -176,7 +174,7 @@ def signing(monkeypatch: pytest.MonkeyPatch) -> list[Credentials]:
     ],
     ids=["lasting", "temporary", "sooner", "later"],
 )
-def test_given_credentials_that_end_when_signed_then_a_note_says_what_that_does_to_the_link(
+def test_expiring_credentials_add_a_note_about_the_link(
     reported: Deployed, signing: list[Credentials], made_now: Callable[[], Credentials], ended: bool | None, said: str
 ) -> None:
     signing.append(made_now())
@@ -186,7 +184,7 @@ def test_given_credentials_that_end_when_signed_then_a_note_says_what_that_does_
     assert bool(said) == bool(result.stderr)
 
 
-def test_given_a_replay_of_a_profile_in_no_bucket_when_opened_then_it_says_where_its_report_is(
+def test_replay_outside_any_bucket_says_where_its_report_is(
     reported: Deployed,
 ) -> None:
     reported.add(job(f"{JOB}@replay-x", bucket=""))

@@ -12,10 +12,10 @@ from tests.unit.test_docs_parameters import table
 from trainguard.cli.main import app
 from trainguard.cli.services.names import ALL_RULE_NAMES, EVERY_RULE
 from trainguard.rules.family_rules import OTHER_FAMILIES
-from trainguard.rules.parameter_help import SCAN_INTERVAL_HELP
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS, help_of
+from trainguard.rules.spec import SCAN_INTERVAL_HELP
 
 __all__ = ["deployed"]
 
@@ -28,14 +28,14 @@ def document(deployed: Deployed, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", ALL_RULE_NAMES)
-def test_given_a_rules_spec_when_compared_with_its_parameters_then_every_one_has_help_and_no_other(rule: str) -> None:
+def test_help_texts_match_the_parameters_of_the_rule_spec(rule: str) -> None:
     assert set(SPECS[rule].parameters) | {"scan_interval_us"} == set(PARAMETERS_TYPES[rule].__struct_fields__)
     defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
     assert SPECS[rule].condition.format_map(defaults)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL_RULE_NAMES if rule != PROFILER_REPORT])
-def test_given_a_rules_page_when_its_units_are_read_then_they_are_the_specs(rule: str) -> None:
+def test_units_on_a_rule_page_are_those_of_the_spec(rule: str) -> None:
     on_page = {row[0].split(" ")[0].strip("`"): row[2] for row in table(f"rules/{rule}.md", "parameter")}
     assert {name: said.unit for name, said in SPECS[rule].parameters.items()} == {
         name: unit for name, unit in on_page.items() if name in SPECS[rule].parameters
@@ -43,12 +43,7 @@ def test_given_a_rules_page_when_its_units_are_read_then_they_are_the_specs(rule
     assert set(on_page) <= {*SPECS[rule].parameters, "scan_interval_us"}
 
 
-def test_given_the_page_on_all_rules_when_read_then_it_says_what_the_specs_say() -> None:
-    rows = {row[0].split("]")[0].strip("["): (row[1], row[2]) for row in table("rules/README.md", "rule")}
-    assert rows == {rule: (spec.looks_at, spec.fires_when) for rule, spec in SPECS.items()}
-
-
-def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each_below_their_family(deployed: Deployed) -> None:
+def test_all_rules_are_listed_by_family_without_an_argument(deployed: Deployed) -> None:
     lines = deployed.run("params").stdout.splitlines()
     training, kernels = OTHER_FAMILIES
     assert [line.split("\t")[0] for line in lines] == [
@@ -69,14 +64,12 @@ def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each_below_t
 
 
 @pytest.mark.parametrize("word", ["ClassImbalance", "training/classimbalance", "classimb", "TRAINING/CLASSI"])
-def test_given_a_rule_of_another_family_when_asked_for_then_any_of_its_names_finds_it(
-    deployed: Deployed, word: str
-) -> None:
+def test_rule_of_another_family_is_found_by_any_of_its_names(deployed: Deployed, word: str) -> None:
     found = document(deployed, word)
     assert (found["rule"], found["family"]) == ("training/ClassImbalance", "training")
 
 
-def test_given_a_rule_of_training_when_asked_for_then_its_parameters_come_with_one_set_of_defaults(
+def test_training_rule_has_one_set_of_defaults(
     deployed: Deployed,
 ) -> None:
     entries = {entry["name"]: entry for entry in document(deployed, "DeadRelu")["parameters"]}
@@ -97,19 +90,19 @@ def test_given_a_rule_of_training_when_asked_for_then_its_parameters_come_with_o
     assert "shipped" not in text
 
 
-def test_given_a_parameter_that_must_be_given_when_its_rule_is_asked_for_then_it_has_no_default(
+def test_required_parameter_has_no_default(
     deployed: Deployed,
 ) -> None:
     entries = {entry["name"]: entry for entry in document(deployed, "similar")["parameters"]}
     assert entries["other_trials"]["documented"] is None
 
 
-def test_given_a_kernel_rule_when_asked_for_then_it_says_that_it_has_no_parameters(deployed: Deployed) -> None:
+def test_kernel_rule_has_no_parameters(deployed: Deployed) -> None:
     assert "It has no parameters: its thresholds are fixed." in deployed.run("params", "gpugap").stdout
     assert [each["name"] for each in document(deployed, "kernels/GpuGap")["parameters"]] == ["scan_interval_us"]
 
 
-def test_given_a_group_of_settings_when_asked_for_then_it_has_what_validate_accepts(deployed: Deployed) -> None:
+def test_group_of_settings_has_what_validate_accepts(deployed: Deployed) -> None:
     entries = document(deployed, "scalarnames")["parameters"]
     assert [entry["setting"] for entry in entries][:2] == ["ScalarNames_losses", "ScalarNames_metrics"]
     assert all(entry["meaning"] for entry in entries)
@@ -117,14 +110,14 @@ def test_given_a_group_of_settings_when_asked_for_then_it_has_what_validate_acce
     assert deployed.run("params", "validate", *tags).stdout == f"{len(entries)} settings, nothing wrong.\n"
 
 
-def test_given_a_beginning_that_families_share_when_asked_for_then_the_profilers_rule_is_meant(
+def test_ambiguous_prefix_means_the_profiler_rule(
     deployed: Deployed,
 ) -> None:
     assert document(deployed, "load")["rule"] == "LoadBalancing"
     assert "perhaps you mean GPUMemoryIncrease or GPUHealth or kernels/" in deployed.run("params", "gpu").stderr
 
 
-def test_given_a_job_when_asked_for_then_settings_of_every_family_are_in_force_with_their_faults(
+def test_job_shows_effective_settings_of_all_families_and_faults(
     deployed: Deployed,
 ) -> None:
     settings = {
@@ -162,7 +155,7 @@ def test_given_a_job_when_asked_for_then_settings_of_every_family_are_in_force_w
     assert "It does not run on the job" in deployed.run("params", "unchanged", "--job", "families").stdout
 
 
-def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_what_it_accepts(
+def test_every_parameter_has_both_defaults_and_accepted_values(
     deployed: Deployed,
 ) -> None:
     found = document(deployed, "gpumem")
@@ -184,9 +177,7 @@ def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_w
 
 
 @pytest.mark.parametrize("defaults", ["documented", "shipped"])
-def test_given_one_set_of_defaults_asked_for_when_shown_then_the_other_is_left_out(
-    deployed: Deployed, defaults: str
-) -> None:
+def test_selected_defaults_leave_out_the_other_set(deployed: Deployed, defaults: str) -> None:
     heading = deployed.shown("params", "batch", "--defaults", defaults, columns=140)
     assert defaults in heading
     assert ({"documented", "shipped"} - {defaults}).pop() not in heading
@@ -195,7 +186,7 @@ def test_given_one_set_of_defaults_asked_for_when_shown_then_the_other_is_left_o
     assert line.split()[1] == value
 
 
-def test_given_a_job_when_asked_for_then_what_is_in_force_and_its_tag_are_told(deployed: Deployed) -> None:
+def test_job_shows_values_in_force_and_their_tags(deployed: Deployed) -> None:
     found = document(deployed, "LowGPU", "--job", JOB)
     in_force = {entry["name"]: entry["in_force"] for entry in found["parameters"]}
     assert (in_force["window"]["value"], in_force["window"]["changed"]) == (20, True)
@@ -206,7 +197,7 @@ def test_given_a_job_when_asked_for_then_what_is_in_force_and_its_tag_are_told(d
     assert line.split()[1:3] == ["20", "tag"]
 
 
-def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_each_are_named(
+def test_job_without_a_rule_lists_changed_parameters_per_rule(
     deployed: Deployed,
 ) -> None:
     found = document(deployed, "--job", JOB)
@@ -220,7 +211,7 @@ def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_e
     }
 
 
-def test_given_settings_at_fault_when_asked_for_then_the_fault_is_told_in_place_of_values(deployed: Deployed) -> None:
+def test_faulty_settings_show_the_fault_in_place_of_values(deployed: Deployed) -> None:
     deployed.add(job("wrong", rule_settings={"BatchSize_window": "0", "NoRule_x": "1"}))
     found = document(deployed, "batch", "--job", "wrong")
     assert "parameter BatchSize_window is '0', expected a whole number from 1 to 2500 or None" in found["fault"]
@@ -229,24 +220,24 @@ def test_given_settings_at_fault_when_asked_for_then_the_fault_is_told_in_place_
     assert "NoRule" in deployed.run("params", "--job", "wrong").stdout
 
 
-def test_given_a_job_that_is_not_there_when_asked_for_then_it_is_refused(deployed: Deployed) -> None:
+def test_unknown_job_is_refused(deployed: Deployed) -> None:
     result = deployed.run("params", "batch", "--job", "smalljob")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "perhaps you mean small-job" in result.stderr
 
 
-def test_given_the_word_show_or_none_when_asked_for_then_the_answer_is_the_same(deployed: Deployed) -> None:
+def test_show_subcommand_is_optional(deployed: Deployed) -> None:
     assert deployed.run("params", "show", "batch").stdout == deployed.run("params", "batch").stdout
     assert deployed.run("params", "show").stdout == deployed.run("params").stdout
     assert deployed.run("params", "--json", "batch").stdout == deployed.run("params", "batch", "--json").stdout
 
 
-def test_given_help_asked_for_when_shown_then_the_group_and_the_command_have_theirs(deployed: Deployed) -> None:
+def test_group_and_command_each_have_their_help(deployed: Deployed) -> None:
     assert "Commands" in deployed.run("params", "--help").stdout
     assert "--defaults" in deployed.run("params", "show", "--help").stdout
     assert "params" in deployed.run("--help").stdout
     assert app.registered_groups
 
 
-def test_given_a_parameter_of_all_rules_when_looked_up_then_it_has_the_same_words() -> None:
+def test_parameter_common_to_all_rules_has_the_same_words() -> None:
     assert {help_of(rule, "scan_interval_us") for rule in ALL_RULE_NAMES} == {SCAN_INTERVAL_HELP}

@@ -1,4 +1,4 @@
-"""`trainguard prices`: a table shown, and one made anew from the price list."""
+"""`trainguard prices`: a table shown, and one rebuilt from the price list."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.price_list import EC2_FILTERS, SAGEMAKER_FILTERS, answer, on_ec2, price_list, training
-from trainguard.adapters import price_list as adapter
+from trainguard.aws import price_list as adapter
 from trainguard.cli.commands.prices.show import PricesDocument
 from trainguard.cli.commands.prices.update import UpdateDocument
 from trainguard.cli.main import app
@@ -31,7 +31,7 @@ def update(monkeypatch: pytest.MonkeyPatch, file: Path, *words: str, region: str
     return result
 
 
-def test_given_a_type_when_shown_then_its_price_has_a_source_and_a_date_and_its_gpus_are_told() -> None:
+def test_instance_type_shows_price_source_date_and_gpus() -> None:
     result = run("show", "ml.p5.48xlarge", "--json")
     document = json.loads(result.stdout)
     assert list(document) == [*PricesDocument.__struct_fields__]
@@ -41,7 +41,7 @@ def test_given_a_type_when_shown_then_its_price_has_a_source_and_a_date_and_its_
     assert "SageMaker" in row["source"]
 
 
-def test_given_the_beginning_of_a_type_when_shown_then_its_sizes_are_and_one_without_a_price_says_so() -> None:
+def test_type_prefix_shows_its_sizes_and_those_without_a_price() -> None:
     lines = run("show", "ML.P5").stdout.splitlines()
     assert [line.split("\t")[0] for line in lines[:4]] == [
         "ml.p5.4xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p5en.48xlarge",
@@ -50,15 +50,13 @@ def test_given_the_beginning_of_a_type_when_shown_then_its_sizes_are_and_one_wit
     assert "2 not known" in lines[-1]
 
 
-def test_given_a_type_that_is_none_when_shown_then_it_is_an_error_that_names_it() -> None:
+def test_unknown_instance_type_is_an_error_that_names_it() -> None:
     result = run("show", "ml.p55")
     assert result.exit_code == 2
     assert "no instance type 'ml.p55' in the price table of us-east-1" in result.stderr
 
 
-def test_given_a_price_list_when_updated_then_the_file_is_a_table_of_its_region_and_what_changed_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_update_writes_a_regional_table_and_reports_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "tables" / "prices.json"
     result = update(monkeypatch, file, "--json")
     assert result.exit_code == 0, result.stderr
@@ -80,9 +78,7 @@ def test_given_a_price_list_when_updated_then_the_file_is_a_table_of_its_region_
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_given_the_written_file_when_updated_and_shown_then_it_is_what_is_compared_with_and_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_written_table_is_used_by_later_updates_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "prices.json"
     update(monkeypatch, file)
     again = update(monkeypatch, file)
@@ -90,9 +86,7 @@ def test_given_the_written_file_when_updated_and_shown_then_it_is_what_is_compar
     assert "ml.p5en.48xlarge\t72.79" in run("show", "ml.p5en", "--prices", file).stdout
 
 
-def test_given_a_list_of_another_region_when_updated_then_no_price_of_the_packaged_region_is_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_update_for_another_region_has_no_packaged_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "prices.json"
     result = update(monkeypatch, file, region="eu-west-1")
     assert "3 new" in result.stdout
@@ -102,7 +96,7 @@ def test_given_a_list_of_another_region_when_updated_then_no_price_of_the_packag
     ]  # fmt: skip
 
 
-def test_given_no_permission_when_updated_then_the_action_is_named_and_nothing_is_written(
+def test_missing_permission_names_the_action_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "prices.json"
@@ -115,9 +109,7 @@ def test_given_no_permission_when_updated_then_the_action_is_named_and_nothing_i
     assert not file.exists()
 
 
-def test_given_a_region_without_prices_when_updated_then_it_is_an_error_and_the_file_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_region_without_prices_is_an_error_and_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "prices.json"
     update(monkeypatch, file)
     there = file.read_bytes()
@@ -130,9 +122,7 @@ def test_given_a_region_without_prices_when_updated_then_it_is_an_error_and_the_
     assert file.read_bytes() == there
 
 
-def test_given_a_list_without_an_end_when_updated_then_it_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_price_list_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "MAX_PAGES", 2)
     with price_list(monkeypatch) as stub:
         pages = [[training("ml.p5.48xlarge", "60.0")], [], []]
@@ -142,7 +132,7 @@ def test_given_a_list_without_an_end_when_updated_then_it_is_given_up(
     assert "AmazonSageMaker in us-east-1 goes on after 2 pages" in result.stderr
 
 
-def test_given_a_file_that_is_no_price_table_when_updated_then_it_is_not_overwritten(tmp_path: Path) -> None:
+def test_file_that_is_no_price_table_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "notes.json"
     file.write_text("mine", encoding="utf-8")
     result = run("update", "--region", "us-east-1", "--out", file)
@@ -151,7 +141,7 @@ def test_given_a_file_that_is_no_price_table_when_updated_then_it_is_not_overwri
     assert file.read_text(encoding="utf-8") == "mine"
 
 
-def test_given_a_folder_that_cannot_be_made_when_updated_then_the_error_names_it_before_anything_is_asked(
+def test_uncreatable_folder_is_an_error_before_any_request(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
@@ -170,7 +160,5 @@ def test_given_a_folder_that_cannot_be_made_when_updated_then_the_error_names_it
         ("cn-north-1", "cn-northwest-1", "CNY"),
     ],
 )
-def test_given_a_region_when_its_prices_are_read_then_a_region_that_has_the_list_is_asked(
-    region: str, asked: str, currency: str
-) -> None:
+def test_prices_are_requested_in_a_region_that_has_the_api(region: str, asked: str, currency: str) -> None:
     assert (adapter.endpoint_region(region), adapter.currency_of(region)) == (asked, currency)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
-from trainguard.job_policy import JobPolicy
+from trainguard.core.job_policy import JobPolicy
 
 __all__ = ["deployed"]
 
@@ -13,7 +13,7 @@ PATIENCE = "LowGPUUtilization_patience"
 FAULT = "SSM parameter /TrainGuard/settings/llm: BatchSize_patience is 'x', expected a whole number from 0"
 
 
-def test_given_a_job_that_is_not_evaluated_when_its_status_is_asked_for_then_it_says_why(deployed: Deployed) -> None:
+def test_status_of_a_job_not_evaluated_says_why(deployed: Deployed) -> None:
     why = "stack default /TrainGuard/default-settings says off"
     deployed.add(replace(job("left-alone", active=False), policy=JobPolicy(evaluated=False, why=why)))
     assert f"not evaluated\t{why}" in deployed.run("status", "left-alone").stdout.splitlines()
@@ -22,7 +22,7 @@ def test_given_a_job_that_is_not_evaluated_when_its_status_is_asked_for_then_it_
     assert "not evaluated" not in deployed.run("status", JOB).stdout
 
 
-def test_given_faults_and_rules_of_others_when_a_jobs_status_is_asked_for_then_each_stands_there(
+def test_status_shows_faults_and_rules_run_elsewhere(
     deployed: Deployed,
 ) -> None:
     given = replace(
@@ -38,7 +38,7 @@ def test_given_faults_and_rules_of_others_when_a_jobs_status_is_asked_for_then_e
     assert (found["setting_faults"], found["rules_elsewhere"]) == ([FAULT], {"Loss": "a rule of tensors"})
 
 
-def test_given_settings_of_two_sources_when_parameters_are_asked_for_then_each_says_who_gave_it(
+def test_each_setting_says_which_source_gave_it(
     deployed: Deployed,
 ) -> None:
     tag = "tag trainguard:LowGPUUtilization_threshold_p95"
@@ -52,7 +52,7 @@ def test_given_settings_of_two_sources_when_parameters_are_asked_for_then_each_s
     assert in_force["window"]["source"] == "default"
 
 
-def test_given_a_bad_setting_when_parameters_are_asked_for_then_the_fault_names_who_gave_it(deployed: Deployed) -> None:
+def test_fault_of_a_setting_names_the_source(deployed: Deployed) -> None:
     deployed.add(
         replace(job("bad"), rule_settings={PATIENCE: "x"}, setting_sources={PATIENCE: "rule configuration low"})
     )

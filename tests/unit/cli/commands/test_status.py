@@ -14,9 +14,9 @@ from trainguard.cli.output.blocks import Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.watch import watch
 from trainguard.cli.services.names import ALL_RULE_NAMES
-from trainguard.errors import PortUnavailableError
-from trainguard.finding import Severity
-from trainguard.records import JobStatus, Status
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.finding import Severity
+from trainguard.core.records import JobStatus, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 __all__ = ["deployed"]
@@ -36,7 +36,7 @@ def document(deployed: Deployed, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_given_active_jobs_when_asked_for_then_what_rings_gravest_is_first_and_ended_ones_are_missing(
+def test_active_jobs_are_listed_worst_first_without_ended_ones(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("a-high"), firing("BatchSize", Severity.HIGH))
@@ -53,14 +53,14 @@ def test_given_active_jobs_when_asked_for_then_what_rings_gravest_is_first_and_e
     ]
 
 
-def test_given_no_active_job_when_asked_for_then_stderr_says_where_the_others_are(deployed: Deployed) -> None:
+def test_no_active_job_points_to_the_others_on_stderr(deployed: Deployed) -> None:
     deployed.world.jobs.update_status(replace(judged()[0], status=JobStatus.COMPLETED, active=False))
     result = deployed.run("status")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "No job is active: `trainguard jobs`" in result.stderr
 
 
-def test_given_a_job_when_asked_for_then_every_rule_is_there_as_stored(deployed: Deployed) -> None:
+def test_every_rule_of_a_job_is_shown_as_stored(deployed: Deployed) -> None:
     found = document(deployed, JOB)
     assert [line["rule"] for line in found["rules"]][:2] == ["LowGPUUtilization", "StepOutlier"]
     assert found["rules"][-1]["rule"] == PROFILER_REPORT
@@ -75,14 +75,14 @@ def test_given_a_job_when_asked_for_then_every_rule_is_there_as_stored(deployed:
     assert found["verdict"] == found["rules"][-1]["reason"]
 
 
-def test_given_nodes_asked_for_when_shown_then_their_rows_are_there_the_worst_first(deployed: Deployed) -> None:
+def test_node_rows_are_shown_worst_first(deployed: Deployed) -> None:
     nodes = document(deployed, JOB, "--nodes")["nodes"]
     low = [line for line in nodes if line["rule"] == "LowGPUUtilization"]
     assert [(line["node"], line["status"]) for line in low] == [("algo-1", "FIRED"), ("algo-2", "OK")]
     assert {line["node"] for line in nodes} == {"algo-1", "algo-2"}
 
 
-def test_given_a_job_when_shown_to_a_person_then_each_fire_has_its_reason_advice_cost_and_outcome(
+def test_fires_of_a_job_have_reason_advice_cost_and_outcome(
     deployed: Deployed,
 ) -> None:
     text = " ".join(deployed.shown("status", JOB, columns=160).split())
@@ -96,9 +96,7 @@ def test_given_a_job_when_shown_to_a_person_then_each_fire_has_its_reason_advice
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_given_a_narrow_terminal_when_a_job_is_shown_then_columns_give_way_and_names_stay_whole(
-    deployed: Deployed, columns: int
-) -> None:
+def test_narrow_terminal_drops_columns_and_keeps_names_whole(deployed: Deployed, columns: int) -> None:
     lines = deployed.shown("status", JOB, "--nodes", columns=columns).splitlines()
     assert max(len(line) for line in lines) <= columns
     for name in set(ALL_RULE_NAMES) - {PROFILER_REPORT}:
@@ -106,7 +104,7 @@ def test_given_a_narrow_terminal_when_a_job_is_shown_then_columns_give_way_and_n
     assert any("on 1" in line and "of 2 nodes" in " ".join(lines) for line in lines)
 
 
-def test_given_128_nodes_when_shown_then_the_worst_are_told_one_by_one_and_the_others_counted(
+def test_worst_of_128_nodes_are_listed_and_the_others_counted(
     deployed: Deployed,
 ) -> None:
     nodes = many_nodes("BatchSize", 128, lambda number: Status.FIRED if number in {77, 128} else Status.OK)
@@ -122,7 +120,7 @@ def test_given_128_nodes_when_shown_then_the_worst_are_told_one_by_one_and_the_o
     assert len(document(deployed, "wide", "--nodes")["nodes"]) == 128
 
 
-def test_given_fires_when_asked_to_fail_then_the_exit_code_is_1_also_when_they_are_over(deployed: Deployed) -> None:
+def test_fail_on_fire_exits_with_1_even_when_fires_are_over(deployed: Deployed) -> None:
     deployed.add(job("over"), [row("BatchSize", times_fired=1), row(PROFILER_REPORT, times_fired=1)])
     deployed.add(job("quiet"), [row("BatchSize"), row(PROFILER_REPORT)])
     assert deployed.run("status", JOB).exit_code == 0
@@ -132,7 +130,7 @@ def test_given_fires_when_asked_to_fail_then_the_exit_code_is_1_also_when_they_a
     assert deployed.run("status", "--fail-on-fire").exit_code == 1
 
 
-def test_given_a_name_that_is_nearly_right_when_asked_for_then_the_nearest_are_suggested(deployed: Deployed) -> None:
+def test_misspelled_name_suggests_the_nearest(deployed: Deployed) -> None:
     deployed.add(job("resnet-50"))
     deployed.add(job("bert"))
     result = deployed.run("status", "smal-jobb")
@@ -142,21 +140,21 @@ def test_given_a_name_that_is_nearly_right_when_asked_for_then_the_nearest_are_s
     assert "perhaps you mean resnet-50\n" in deployed.run("status", "RESNET").stderr
 
 
-def test_given_rows_of_a_job_whose_item_is_gone_when_asked_for_then_they_are_shown(deployed: Deployed) -> None:
+def test_rows_of_a_job_without_its_item_are_shown(deployed: Deployed) -> None:
     for stored in firing("BatchSize"):
         deployed.world.rows.record(stored)
     found = document(deployed, "job")
     assert (found["status"], found["active"], found["fired"]) == (None, False, ["BatchSize"])
 
 
-def test_given_a_job_without_rows_when_asked_for_then_it_says_that_nothing_was_read_yet(deployed: Deployed) -> None:
+def test_job_without_rows_says_that_nothing_was_read_yet(deployed: Deployed) -> None:
     deployed.add(job("fresh"))
     result = deployed.run("status", "fresh")
     assert result.exit_code == 0
     assert "No rule has said anything about it yet" in result.stderr
 
 
-def test_given_no_terminal_when_asked_to_watch_then_it_is_refused(deployed: Deployed) -> None:
+def test_watching_without_a_terminal_is_refused(deployed: Deployed) -> None:
     result = deployed.run("status", "--watch")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--watch needs a terminal" in result.stderr
@@ -167,7 +165,7 @@ def _terminal() -> tuple[Console, StringIO]:
     return Console(file=shown, force_terminal=True, width=80, height=20, highlight=False), shown
 
 
-def test_given_a_terminal_when_watched_then_each_look_is_drawn_until_the_job_is_over() -> None:
+def test_watching_redraws_until_the_job_is_over() -> None:
     console, shown = _terminal()
     answers = iter(
         [CommandResult(document={}, blocks=[Line(f"look {n}")], final=n == 3, fired=n == 3) for n in (1, 2, 3)]
@@ -178,7 +176,7 @@ def test_given_a_terminal_when_watched_then_each_look_is_drawn_until_the_job_is_
     assert all(f"look {n}" in shown.getvalue() for n in (1, 2, 3))
 
 
-def test_given_a_look_that_fails_when_watched_then_it_is_told_over_what_was_seen_last_and_the_next_is_awaited() -> None:
+def test_failed_refresh_is_shown_above_the_last_state() -> None:
     console, shown = _terminal()
     looks: list[Any] = [
         CommandResult(document={}, blocks=[Line("before")]),
@@ -202,7 +200,7 @@ def test_given_a_look_that_fails_when_watched_then_it_is_told_over_what_was_seen
     assert "after" in shown.getvalue()
 
 
-def test_given_an_interrupt_when_watched_then_it_ends_with_what_was_seen_last() -> None:
+def test_interrupted_watch_ends_with_the_last_state() -> None:
     console, shown = _terminal()
 
     def interrupt(_: float) -> None:
@@ -213,7 +211,7 @@ def test_given_an_interrupt_when_watched_then_it_ends_with_what_was_seen_last() 
     assert shown.getvalue().rstrip().endswith("last seen")
 
 
-def test_given_a_rule_that_fired_when_asked_for_then_its_episodes_say_when_where_and_at_what_cost(
+def test_fired_rule_has_episodes_with_time_place_and_cost(
     deployed: Deployed,
 ) -> None:
     low = document(deployed, JOB)["rules"][0]
@@ -231,7 +229,7 @@ def test_given_a_rule_that_fired_when_asked_for_then_its_episodes_say_when_where
     assert f"It held since {episode['start'][:16].replace('T', ' ')} UTC on algo-1" in text
 
 
-def test_given_a_rule_that_fired_when_explained_then_it_says_when_it_held(deployed: Deployed) -> None:
+def test_explained_rule_says_when_its_condition_held(deployed: Deployed) -> None:
     text = " ".join(deployed.shown("explain", JOB, "LowGPUUtilization", columns=160).split())
 
     assert "When it held since 2026-11-21 08:0" in text or "When it held Since 2026-11-21 08:0" in text

@@ -1,4 +1,4 @@
-"""What `trainguard status` and `trainguard explain` say of stops, and of findings and settings that come to nothing."""
+"""What `trainguard status` and `trainguard explain` say about stops, and about what comes to nothing."""
 
 import json
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, firing, job
-from trainguard.job_policy import AlertPolicy, JobPolicy
-from trainguard.records import RuleRow, StopRecord
+from trainguard.core.job_policy import AlertPolicy, JobPolicy
+from trainguard.core.records import RuleRow, StopRecord
 
 __all__ = ["deployed"]
 RULE = "LowGPUUtilization"
@@ -33,7 +33,7 @@ def document(deployed: Deployed, *words: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_given_a_decision_on_a_stop_when_asked_for_then_both_commands_have_it_as_stored(deployed: Deployed) -> None:
+def test_stop_decision_is_in_both_commands_as_stored(deployed: Deployed) -> None:
     deployed.add(job("one"), stopped(REFUSED))
     deployed.add(job("none"), stopped(None))
     lines = {line["rule"]: line["stop"] for line in document(deployed, "status", "one")["rules"]}
@@ -57,7 +57,7 @@ def test_given_a_decision_on_a_stop_when_asked_for_then_both_commands_have_it_as
     ],
 )
 @pytest.mark.parametrize("words", [("status", "one"), ("explain", "one", RULE)])
-def test_given_any_decision_when_shown_to_a_person_then_it_is_said_whether_the_job_was_stopped_and_why(
+def test_stop_decision_is_shown_with_its_reason(
     deployed: Deployed, words: tuple[str, ...], stop: StopRecord, said: str
 ) -> None:
     deployed.add(job("one"), stopped(stop))
@@ -66,7 +66,7 @@ def test_given_any_decision_when_shown_to_a_person_then_it_is_said_whether_the_j
     assert "None" not in told
 
 
-def test_given_no_decision_when_shown_then_nothing_is_said_of_a_stop(deployed: Deployed) -> None:
+def test_missing_decision_shows_nothing_of_a_stop(deployed: Deployed) -> None:
     deployed.add(job("one"), stopped(None))
     assert "Stop:" not in deployed.run("status", "one").stdout + deployed.run("explain", "one", RULE).stdout
 
@@ -79,7 +79,7 @@ def test_given_no_decision_when_shown_then_nothing_is_said_of_a_stop(deployed: D
         (AlertPolicy(staged=("BatchSize",), muted=("BatchSize",)), False, False),
     ],
 )
-def test_given_a_staged_or_muted_rule_when_asked_for_then_both_commands_say_that_nobody_is_told(
+def test_staged_or_muted_rule_is_marked_in_both_commands(
     deployed: Deployed, policy: AlertPolicy, staged: bool, muted: bool
 ) -> None:
     deployed.add(job("one", policy=JobPolicy(alerts=policy)), stopped(None))
@@ -95,7 +95,7 @@ def test_given_a_staged_or_muted_rule_when_asked_for_then_both_commands_say_that
     ]
 
 
-def test_given_faulty_settings_and_rules_elsewhere_when_explained_then_those_of_the_rule_are_told_and_others_counted(
+def test_faults_of_the_explained_rule_are_shown_others_counted(
     deployed: Deployed,
 ) -> None:
     own, other = f"tag trainguard:{RULE}_window: {RULE}_window is 'x', expected 1", "tag trainguard:muted: it is 'y'"
@@ -114,7 +114,7 @@ def test_given_faulty_settings_and_rules_elsewhere_when_explained_then_those_of_
     assert "2 not of this rule" in deployed.run("explain", "one", "BatchSize").stdout
 
 
-def test_given_a_job_file_that_cannot_be_used_when_asked_for_then_its_fault_stands_among_the_settings(
+def test_fault_of_an_unusable_job_file_is_among_the_settings(
     deployed: Deployed,
 ) -> None:
     deployed.add(job("one", file_fault="job file 'one/job.json' cannot be used"), stopped(None))

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
-from trainguard.finding import Severity
-from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob
+from trainguard.core.finding import Severity
+from trainguard.core.records import MOST_TUNED_JOBS, JobStatus, TunedJob
 
 __all__ = ["deployed"]
 
@@ -23,7 +23,7 @@ def tuned(deployed: Deployed) -> Deployed:
     return deployed
 
 
-def test_given_a_tuning_job_when_asked_for_as_a_document_then_its_jobs_are_there_the_worst_first(
+def test_document_of_a_tuning_job_has_its_jobs_worst_first(
     tuned: Deployed,
 ) -> None:
     assert json.loads(tuned.run("status", "tune", "--json").stdout) == {
@@ -63,7 +63,7 @@ def test_given_a_tuning_job_when_asked_for_as_a_document_then_its_jobs_are_there
     }
 
 
-def test_given_a_tuning_job_when_shown_to_a_person_then_each_job_has_a_line(tuned: Deployed) -> None:
+def test_tuning_job_has_a_line_per_job(tuned: Deployed) -> None:
     shown = tuned.shown("status", "tune", columns=100)
     assert "3, 2 of them evaluated to their end" in shown
     assert "LowGPUUtilization (critical) on c" in shown
@@ -76,14 +76,12 @@ def test_given_a_tuning_job_when_shown_to_a_person_then_each_job_has_a_line(tune
 
 
 @pytest.mark.parametrize(("told", "code"), [(BATCH, 1), (TunedJob(JobStatus.COMPLETED, finished=True), 0)])
-def test_given_findings_or_none_when_asked_to_fail_on_fire_then_the_exit_code_says_so(
-    deployed: Deployed, told: TunedJob, code: int
-) -> None:
+def test_fail_on_fire_sets_the_exit_code_of_a_tuning_job(deployed: Deployed, told: TunedJob, code: int) -> None:
     deployed.world.jobs.upsert_tuned_job("tune", "a", told, 1)
     assert deployed.run("status", "tune", "--fail-on-fire").exit_code == code
 
 
-def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(deployed: Deployed) -> None:
+def test_more_jobs_than_shown_says_where_all_are(deployed: Deployed) -> None:
     for number in range(MOST_TUNED_JOBS + 1):
         deployed.world.jobs.upsert_tuned_job("tune", f"job-{number}", BATCH, 1)
     result = deployed.run("status", "tune")
@@ -91,20 +89,20 @@ def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(de
     assert "`trainguard jobs --tuning tune` has all." in result.stderr
 
 
-def test_given_a_training_job_and_a_tuning_job_of_one_name_when_asked_for_then_the_training_job_is_shown(
+def test_training_job_is_preferred_to_a_tuning_job_of_its_name(
     tuned: Deployed,
 ) -> None:
     tuned.world.jobs.upsert_tuned_job(JOB, "a", BATCH, 1)
     assert json.loads(tuned.run("status", JOB, "--json").stdout)["job"] == JOB
 
 
-def test_given_a_job_of_a_tuning_job_when_asked_for_then_it_names_it(tuned: Deployed) -> None:
+def test_job_of_a_tuning_job_names_it(tuned: Deployed) -> None:
     tuned.add(job("c", tuning_job="tune"))
     assert json.loads(tuned.run("status", "c", "--json").stdout)["tuning_job"] == "tune"
     assert "tuning job" in tuned.shown("status", "c", columns=100)
 
 
-def test_given_a_name_that_nothing_has_when_asked_for_then_it_is_refused(tuned: Deployed) -> None:
+def test_unknown_name_is_refused(tuned: Deployed) -> None:
     result = tuned.run("status", "tune-9")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "tune-9" in result.stderr

@@ -29,12 +29,12 @@ def written(folder: Path, content: object) -> str:
     return str(file)
 
 
-def test_given_good_tags_when_validated_then_they_are_counted_and_all_is_well() -> None:
+def test_good_tags_are_counted_and_pass() -> None:
     result = run(f"{LOW_GPU}=60", "trainguard:stop-grace=10m", "trainguard:stop-on-fire=allowed")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "2 settings, nothing wrong.\n", "")
 
 
-def test_given_several_faults_when_validated_then_all_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     result = run(f"{LOW_GPU}=160", "trainguard:LowGPUUtilization_nonsense=1", "trainguard:muted=Nobody", "team=vision")
     assert result.exit_code == 1
     lines = [line.split("\t") for line in result.stdout.splitlines()]
@@ -47,7 +47,7 @@ def test_given_several_faults_when_validated_then_all_are_told_at_once() -> None
     assert lines[3][3] == "a number from 0 to 100"
 
 
-def test_given_faults_when_validated_as_json_then_each_has_its_parts() -> None:
+def test_json_faults_have_all_their_parts() -> None:
     assert document(f"{LOW_GPU}=160") == {
         "schema_version": "1",
         "valid": False,
@@ -74,26 +74,24 @@ def test_given_faults_when_validated_as_json_then_each_has_its_parts() -> None:
         ("trainguard:settings=/elsewhere/x", "settings", "below /TrainGuard/settings/"),
     ],
 )
-def test_given_a_tag_that_would_not_do_what_it_says_when_validated_then_it_is_told(
-    tag: str, setting: str, expected: str
-) -> None:
+def test_tag_without_its_apparent_effect_is_reported(tag: str, setting: str, expected: str) -> None:
     faults = document(tag)["faults"]
     assert any(fault["setting"] == setting and expected in fault["expected"] for fault in faults)
 
 
-def test_given_another_stack_when_validated_then_the_name_must_lie_below_its_path() -> None:
+def test_parameter_name_must_lie_below_the_path_of_the_stack() -> None:
     words = ("trainguard:settings=/Mine/settings/llm", "--stack", "Mine")
     assert run(*words).exit_code == 0
     assert run(words[0]).exit_code == 1
 
 
-def test_given_too_many_tags_and_one_twice_when_validated_then_both_are_told() -> None:
+def test_too_many_tags_and_a_duplicate_are_both_reported() -> None:
     many = [f"trainguard:BatchSize_patience{number}=1" for number in range(50)]
     faults = document(*many, f"{LOW_GPU}=60", f"{LOW_GPU}=60")["faults"]
     assert {"number of tags", "key"} <= {fault["setting"] for fault in faults}
 
 
-def test_given_a_document_when_validated_then_settings_of_every_kind_are_checked(tmp_path: Path) -> None:
+def test_settings_of_every_kind_in_a_document_are_checked(tmp_path: Path) -> None:
     good = {"LowGPUUtilization": {"threshold_p95": 60}, "evaluate": "all", "stops": {"grace": "1h"}}
     assert document(written(tmp_path, good))["settings"] == 3
     bad = {"LowGPUUtilization": {"threshold_p95": "x"}, "evaluate": "sometimes", "stops": {"grease": "1h"}}
@@ -105,26 +103,26 @@ def test_given_a_document_when_validated_then_settings_of_every_kind_are_checked
     ]
 
 
-def test_given_a_document_that_a_tag_overrides_when_validated_then_its_fault_is_told_all_the_same(
+def test_fault_in_a_document_value_overridden_by_tag_is_reported(
     tmp_path: Path,
 ) -> None:
     assert len(document(written(tmp_path, {"LowGPUUtilization_threshold_p95": 500}), f"{LOW_GPU}=60")["faults"]) == 1
 
 
-def test_given_a_document_too_large_for_a_parameter_when_validated_then_it_is_told(tmp_path: Path) -> None:
+def test_document_too_large_for_a_parameter_is_reported(tmp_path: Path) -> None:
     padded = json.dumps({"BatchSize_patience": 7}) + " " * 4_096
     (fault,) = document(written(tmp_path, padded))["faults"]
     assert fault["setting"] == "size in bytes"
 
 
 @pytest.mark.parametrize("content", ["", "{", "7", '"x"'])
-def test_given_what_is_no_document_when_validated_then_that_is_what_is_wrong(tmp_path: Path, content: str) -> None:
+def test_text_that_is_no_document_is_reported_as_such(tmp_path: Path, content: str) -> None:
     (fault,) = document(written(tmp_path, content))["faults"]
     assert fault["setting"] == ""
     assert fault["expected"].startswith("a JSON object such as")
 
 
-def test_given_tags_from_launch_code_when_validated_then_they_are_good(tmp_path: Path) -> None:
+def test_tags_from_launch_code_are_valid(tmp_path: Path) -> None:
     made = tags(rule_configs.LowGPUUtilization(threshold_p95=60), stop_on_fire=True, framework_metrics=True)
     assert document(written(tmp_path, made)) | {"faults": None} == {
         "schema_version": "1",
@@ -135,7 +133,7 @@ def test_given_tags_from_launch_code_when_validated_then_they_are_good(tmp_path:
     }
 
 
-def test_given_a_request_when_validated_then_its_rule_configurations_are_checked_too(tmp_path: Path) -> None:
+def test_rule_configurations_of_a_request_are_checked(tmp_path: Path) -> None:
     request = {
         "TrainingJobName": "mine",
         "Tags": [{"Key": "team", "Value": "vision"}],
@@ -158,27 +156,25 @@ def test_given_a_request_when_validated_then_its_rule_configurations_are_checked
 
 
 @pytest.mark.parametrize("content", [[{"Key": 7}], [7], {"Tags": "x"}, {"ProfilerRuleConfigurations": [{}]}])
-def test_given_a_request_that_is_none_when_validated_then_one_sentence_says_why(
-    tmp_path: Path, content: object
-) -> None:
+def test_invalid_request_gives_its_reason_in_one_sentence(tmp_path: Path, content: object) -> None:
     result = run(written(tmp_path, content))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "as CreateTrainingJob has it" in result.stderr
 
 
-def test_given_a_file_that_is_not_there_when_validated_then_it_cannot_run(tmp_path: Path) -> None:
+def test_missing_file_cannot_be_validated(tmp_path: Path) -> None:
     result = run(str(tmp_path / "nothing.json"))
     assert result.exit_code == 2
     assert "nothing.json" in result.stderr
 
 
-def test_given_hostile_texts_when_validated_then_nothing_steers_the_terminal(tmp_path: Path) -> None:
+def test_hostile_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     result = run(written(tmp_path, {"\x1b[31mBatchSize_x\u2028": "\x07", "alerts": {"\x1b]0;x\x07": "\r\n"}}))
     assert result.exit_code == 1
     assert not {"\x1b", "\x07", "\r", "\u2028"} & set(result.stdout)
 
 
-def test_given_the_document_on_the_page_when_validated_then_nothing_is_wrong(tmp_path: Path) -> None:
+def test_document_shown_in_the_documentation_is_valid(tmp_path: Path) -> None:
     page = (REPO / "docs" / "configuration.md").read_text(encoding="utf-8")
     example = page.partition("```json\n")[2].partition("```")[0]
     assert document(written(tmp_path, example))["faults"] == []
@@ -186,7 +182,7 @@ def test_given_the_document_on_the_page_when_validated_then_nothing_is_wrong(tmp
     assert len(document(shown)["faults"]) == 1
 
 
-def test_given_a_request_that_allows_stops_when_a_tag_names_the_place_then_all_is_right(tmp_path: Path) -> None:
+def test_request_with_stops_is_valid_if_a_tag_names_the_location(tmp_path: Path) -> None:
     tags = [
         {"Key": "trainguard:stop-on-fire", "Value": "allowed"},
         {"Key": "trainguard:profile-path", "Value": "s3://profiles/runs"},
@@ -198,7 +194,7 @@ def test_given_a_request_that_allows_stops_when_a_tag_names_the_place_then_all_i
     "place",
     ["", "s3://", "profiles/runs", "https://profiles", "s3://P", "s3://a-", "s3://our_profiles", "s3://our@runs"],
 )
-def test_given_a_place_that_is_none_when_validated_then_it_is_told(tmp_path: Path, place: str) -> None:
+def test_invalid_profile_location_is_reported(tmp_path: Path, place: str) -> None:
     tags = [{"Key": "trainguard:profile-path", "Value": place}]
     (fault,) = document(written(tmp_path, {"Tags": tags}))["faults"]
     assert (fault["setting"], fault["value"]) == ("profile-path", place)
@@ -207,7 +203,7 @@ def test_given_a_place_that_is_none_when_validated_then_it_is_told(tmp_path: Pat
 
 @pytest.mark.parametrize(("profiler", "right"), [({}, False), ({"S3OutputPath": "s3://profiles"}, True), (None, False)])
 @pytest.mark.parametrize("value", ["allowed", "no"])
-def test_given_a_request_that_allows_stops_when_it_names_no_place_for_the_profile_then_it_is_told(
+def test_request_with_stops_but_no_profile_location_is_reported(
     tmp_path: Path, profiler: dict[str, str] | None, right: bool, value: str
 ) -> None:
     request: dict[str, object] = {

@@ -3,13 +3,13 @@
 import pytest
 
 from trainguard.cli.doctor.check import span
-from trainguard.rules.units import counted
+from trainguard.core.units import counted
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(-3.0, "0 s"), (119.0, "119 s"), (120.0, "2 min"), (7200.0, "2 h"), (172_800.0, "2 d")]
 )
-def test_given_a_duration_when_said_then_it_is_in_the_unit_of_people(seconds: float, said: str) -> None:
+def test_duration_is_shown_in_a_human_unit(seconds: float, said: str) -> None:
     assert span(seconds) == said
 
 

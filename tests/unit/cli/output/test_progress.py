@@ -7,7 +7,7 @@ from rich.console import Console
 from trainguard.cli.output.progress import Progress
 
 
-def test_given_no_terminal_when_an_analysis_takes_long_then_a_line_is_printed_every_30_s() -> None:
+def test_long_analysis_without_a_terminal_prints_every_30_s() -> None:
     now = 0.0
     text = StringIO()
     progress = Progress(Console(file=text, width=200), shown=False, clock=lambda: now)

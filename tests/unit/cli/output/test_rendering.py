@@ -14,9 +14,9 @@ from rich.console import Console
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line, status_cell
 from trainguard.cli.output.rendering import print_json, show
 from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.errors import RequestError
-from trainguard.plain_text import one_line
-from trainguard.records import Status
+from trainguard.core.errors import RequestError
+from trainguard.core.records import Status
+from trainguard.core.text import one_line
 
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -27,18 +27,18 @@ def steers(text: str) -> bool:
 
 
 @given(text=st.text())
-def test_given_any_text_when_made_harmless_then_nothing_in_it_steers_a_terminal(text: str) -> None:
+def test_escaped_text_cannot_control_a_terminal(text: str) -> None:
     assert not steers(one_line(text))
 
 
 @given(text=st.text(st.characters(categories=["L", "N", "P", "S"])))
-def test_given_a_text_of_letters_and_signs_when_made_harmless_then_it_stays(text: str) -> None:
+def test_escaping_keeps_letters_and_signs(text: str) -> None:
     assert one_line(text) == text
 
 
 @given(names=st.lists(texts, max_size=5))
 @example(names=["\x7f", "\x9b", "\u202e", "\U000e0001"])
-def test_given_any_texts_when_printed_as_json_then_they_read_back_equal_and_nothing_steers_a_terminal(
+def test_json_texts_read_back_equal_and_control_no_terminal(
     names: list[str],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -51,9 +51,7 @@ def test_given_any_texts_when_printed_as_json_then_they_read_back_equal_and_noth
 
 
 @given(text=texts, columns=st.integers(20, 200))
-def test_given_any_text_in_any_block_when_shown_on_a_terminal_then_only_the_consoles_own_styles_steer_it(
-    text: str, columns: int
-) -> None:
+def test_only_console_styles_control_the_terminal_in_any_block(text: str, columns: int) -> None:
     console = Console(force_terminal=True, color_system=None, width=columns, highlight=False)
     grid = Grid((Column("a"), Column("b", folds=True), Column("c", drops=1)), [[text, Cell(text, "red"), text]])
     with console.capture() as shown:
@@ -71,7 +69,7 @@ def shown_on(width: int, block: Block) -> list[str]:
     return [line.rstrip() for line in shown.get().splitlines()]
 
 
-def test_given_a_grid_that_stacks_when_the_terminal_is_too_narrow_then_the_last_cell_stands_below_the_others() -> None:
+def test_stacking_grid_puts_its_last_cell_below_if_too_narrow() -> None:
     columns = (Column("status"), Column("severity"), Column("why", folds=True))
     grid = Grid(columns, [["FIRED", "high", "one two three four five"], ["OK", "", "well"]], stacks_below=40)
     assert shown_on(40, grid)[0].split() == ["status", "severity", "why"]
@@ -81,7 +79,7 @@ def test_given_a_grid_that_stacks_when_the_terminal_is_too_narrow_then_the_last_
 ITEM = Item([(Cell("FAIL"), 4), ("queue", 8)], "one two three", "Do this and that.", "aws sqs " + "x" * 40)
 
 
-def test_given_an_item_on_a_narrow_terminal_when_shown_then_its_command_is_one_line_below_the_advice() -> None:
+def test_command_of_an_item_is_one_line_below_the_advice() -> None:
     assert shown_on(27, ITEM) == [
         "FAIL queue    one two three",
         "              Do this and",
@@ -90,7 +88,7 @@ def test_given_an_item_on_a_narrow_terminal_when_shown_then_its_command_is_one_l
     ]
 
 
-def test_given_items_in_a_pipe_when_shown_then_each_is_a_line_without_what_it_lacks() -> None:
+def test_piped_item_is_a_line_without_missing_parts() -> None:
     console = Console(force_terminal=False, width=10, highlight=False)
     with console.capture() as shown:
         show(console, [ITEM, Item([("OK", 4), ("stack", 8)], "it\tstands")])
@@ -100,7 +98,7 @@ def test_given_items_in_a_pipe_when_shown_then_each_is_a_line_without_what_it_la
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_given_blocks_that_take_time_when_shown_then_each_is_printed_before_the_next_is_asked_for(
+def test_slow_blocks_are_printed_before_the_next_is_requested(
     is_terminal: bool,
 ) -> None:
     console = Console(file=StringIO(), force_terminal=is_terminal, width=80, highlight=False)
@@ -114,7 +112,7 @@ def test_given_blocks_that_take_time_when_shown_then_each_is_printed_before_the_
     show(console, slow())
 
 
-def test_given_a_grid_when_the_terminal_is_too_narrow_then_columns_go_in_order_and_the_others_stay_whole() -> None:
+def test_narrow_grid_drops_columns_in_order_and_keeps_others() -> None:
     columns = (Column("name"), Column("first", drops=2), Column("second", drops=1), Column("why", folds=True))
     grid = Grid(columns, [["n" * 20, "f" * 10, "s" * 10, "w " * 30]])
 
@@ -132,7 +130,7 @@ def test_given_a_grid_when_the_terminal_is_too_narrow_then_columns_go_in_order_a
     assert headings(30) == ["name", "why"]
 
 
-def test_given_no_terminal_when_a_grid_is_shown_then_tabs_part_its_cells_and_a_dash_stands_for_nothing() -> None:
+def test_piped_grid_is_tab_separated_with_a_dash_for_nothing() -> None:
     console = Console(force_terminal=False, width=10, highlight=False)
     grid = Grid((Column("a"), Column("b", drops=1)), [["x" * 30, ""], ["one\ttwo\nthree", Cell("[b]")]])
     with console.capture() as shown:
@@ -141,16 +139,14 @@ def test_given_no_terminal_when_a_grid_is_shown_then_tabs_part_its_cells_and_a_d
 
 
 @pytest.mark.parametrize(("fail", "fired", "code"), [(False, True, 0), (True, True, 1), (True, False, 0)])
-def test_given_a_result_when_printed_then_the_exit_code_is_that_of_analyze(
-    capsys: pytest.CaptureFixture[str], fail: bool, fired: bool, code: int
-) -> None:
+def test_exit_code_is_that_of_analyze(capsys: pytest.CaptureFixture[str], fail: bool, fired: bool, code: int) -> None:
     result = CommandResult(document={"schema_version": "1"}, blocks=[Line("said")], notes=["noted"], fired=fired)
     assert print_result(lambda: result, as_json=False, fail_on_fire=fail) == code
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("said\n", "noted\n")
 
 
-def test_given_a_fault_when_made_then_it_is_told_on_stderr_alone_and_the_exit_code_is_2(
+def test_fault_is_printed_on_stderr_only_with_exit_code_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def refuse() -> CommandResult:
@@ -161,6 +157,6 @@ def test_given_a_fault_when_made_then_it_is_told_on_stderr_alone_and_the_exit_co
     assert (captured.out, captured.err) == ("", "trainguard: [red]no\\x1b[2J. Do not.\n")
 
 
-def test_given_a_rule_that_waits_for_data_when_the_job_is_over_then_it_is_too_short() -> None:
+def test_rule_waiting_for_data_is_too_short_in_an_ended_job() -> None:
     assert [status_cell(Status.WARMING_UP, over=over).text for over in (False, True)] == ["WARMING_UP", "TOO_SHORT"]
     assert status_cell(Status.OK, over=True).text == "OK"

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from trainguard.finding import Fact
-from trainguard.timestamps import iso_time
+from trainguard.core.finding import Fact
+from trainguard.core.timestamps import iso_time
 
 NUMBER = re.compile(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?)?(?: UTC)?")
@@ -25,9 +25,6 @@ RATIOS = frozenset({("memory_in_use", "memory_total")})
 
 UNUSED = frozenset({"p95_activity_at_work", "p95_sm_activity"})
 """Percentages of which a sentence also gives what is left up to 100 %."""
-
-OTHERS = frozenset({("ranks", "ranks_affected")})
-"""Pairs of facts of which a sentence also gives the difference: all others."""
 
 SCALES = (1.0, 100.0, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 2.0**-20, 2.0**-30, 1 / 60.0, 1 / 3_600.0, 1 / 86_400.0)
 """A share in percent; seconds in ms, us, minutes, hours and days; bytes in MB, GB, MiB and GiB."""
@@ -81,7 +78,6 @@ def _values(facts: tuple[Fact, ...]) -> Iterator[float]:
             yield fact.end - fact.start
     number = {fact.name: float(fact.value) for fact in facts if not isinstance(fact.value, str)}
     yield from (number[part] / number[whole] for part, whole in RATIOS if {part, whole} <= number.keys())
-    yield from (number[whole] - number[part] for whole, part in OTHERS if {part, whole} <= number.keys())
     yield from (100.0 - number[name] for name in UNUSED & number.keys())
     for name in {fact.name for fact in facts}:
         yield float(sum(fact.name == name for fact in facts))

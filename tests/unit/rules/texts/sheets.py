@@ -1,6 +1,6 @@
 """Sheets of facts by rule, each with the words that its text makes of it: a JSON file a rule, of real judgements.
 
-A change of a sentence changes one text and the one file beside this module: `make snapshot` writes it anew.
+A change of a sentence changes one text and the one file beside this module: `make snapshot` rewrites it.
 """
 
 import json
@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from trainguard.finding import Fact
-from trainguard.records import Status
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
 from trainguard.rules.family_rules import OTHER_FAMILIES
 from trainguard.rules.registry import SPECS
+from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.spec import RuleSpec
-from trainguard.rules.words import FactSheet, Words
 
 FOLDER = Path(__file__).parent / "words"
 _SPECS: Mapping[str, RuleSpec] = {

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.finding import Fact
-from trainguard.records import Status
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.learned_nothing import Found, Limits
-from trainguard.rules.training.not_learning_text import text
+from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
-from trainguard.rules.words import FactSheet
-from trainguard.tensors.step_view import Mode
 
 LIMITS = Limits(min_rows=5, min_fall=0.05, min_gain=0.05)
 Curves = Mapping[str, Sequence[float]]
@@ -40,6 +40,6 @@ def run_of(
 
 
 def reason_of(found: Found) -> str:
-    """Return what is said of it, without its step and the full stop."""
+    """Return what is said about it, without its step and the full stop."""
     sheet = FactSheet(Status.FIRED, found.kind, (Fact(name="step", value=1), *found.facts))
-    return text(sheet).reason.removeprefix("Step 1: ").removesuffix(".")
+    return NotLearning().text(sheet).reason.removeprefix("Step 1: ").removesuffix(".")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.steps import Run, Step
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.step_view import Mode
 
 
 def chosen(step: Step, collections: str = "", patterns: list[str] | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.steps import Run
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.step_view import Mode
 
 Random = np.random.Generator
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
-from trainguard.tensors.step_view import Mode
 
 
 def series_of(values: Sequence[float]) -> Series:

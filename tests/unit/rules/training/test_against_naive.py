@@ -14,11 +14,9 @@ from tests.support.tensor_files import HookWriter
 from tests.unit.rules.training.naive import NAIVE as NAIVE_OF_TENSORS
 from tests.unit.rules.training.naive_predictions import NAIVE_OF_PREDICTIONS
 from tests.unit.rules.training.random_runs import random_run
-from trainguard.tensors.debug.ledger import StepLedger
-from trainguard.tensors.debug.replay import complete_steps
-from trainguard.tensors.debug.run import find_run
-from trainguard.tensors.debug.step import DebugStep
-from trainguard.tensors.step_view import Mode
+from trainguard.formats.tensors.debug.ledger import StepLedger
+from trainguard.formats.tensors.debug.run import DebugStep, complete_steps, find_run
+from trainguard.formats.tensors.step_view import Mode
 
 RUNS = 200
 NAIVE = {**NAIVE_OF_TENSORS, **NAIVE_OF_PREDICTIONS}
@@ -76,7 +74,7 @@ def few_tensors(seed: int) -> Run:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule in NAIVE])
-def test_given_random_runs_when_a_rule_sees_them_then_it_fires_where_its_plain_twin_does(rule: str) -> None:
+def test_rule_fires_as_its_naive_twin_on_random_runs(rule: str) -> None:
     firing = steps = 0
     for seed in range(RUNS):
         random = np.random.default_rng([seed, 7])
@@ -118,9 +116,7 @@ def replayed(run: Run) -> Iterator[DebugStep]:
 @pytest.mark.parametrize(
     ("rule", "given"), [("WeightUpdateRatio", {}), ("UnchangedTensor", {"num_steps": 2, "tensor_regex": ".*"})]
 )
-def test_given_tensors_saved_at_intervals_of_their_own_when_read_then_a_rule_fires_where_its_plain_twin_does(
-    rule: str, given: dict[str, Any]
-) -> None:
+def test_rule_fires_as_its_naive_twin_on_mixed_save_intervals(rule: str, given: dict[str, Any]) -> None:
     firing = 0
     for seed in range(10):
         run = mixed_intervals(seed)
@@ -137,7 +133,7 @@ def test_given_tensors_saved_at_intervals_of_their_own_when_read_then_a_rule_fir
     assert firing
 
 
-def test_given_several_tokens_when_sequences_are_seen_then_each_has_a_threshold_of_its_own() -> None:
+def test_each_of_several_tokens_has_its_own_threshold() -> None:
     for seed in range(RUNS):
         run = random_run(seed)
         found = fired("NLPSequenceRatio", run, token_values="0, 1,2", token_thresholds_percent="50,35 , 40")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, Step
-from trainguard.errors import TensorMissingError
+from trainguard.core.errors import TensorMissingError
 from trainguard.rules.training.compare import Closeness, change_of, furthest, paired
 
 NAN, INF = math.nan, math.inf
@@ -74,16 +74,12 @@ LONG = [1.0] * 20
         ({"mean": 1.0}, {"mean": 1.0, "shape": (2,)}, None),
     ],
 )
-def test_given_two_values_when_compared_then_they_are_the_same_within_the_tolerance(
-    one: Any, other: Any, expected: bool | None
-) -> None:
+def test_values_within_the_tolerance_are_equal(one: Any, other: Any, expected: bool | None) -> None:
     assert same(one, other) is expected
 
 
 @pytest.mark.parametrize(("other", "expected"), [(NAN, None), (1.0, False), (INF, False)])
-def test_given_nan_that_counts_as_equal_when_reductions_are_compared_then_only_nan_is_the_same(
-    other: float, expected: bool | None
-) -> None:
+def test_equal_nan_reductions_match_only_nan(other: float, expected: bool | None) -> None:
     close = Closeness(0.5, 0.25, equal_nan=True)
     for one, two in ((NAN, other), (other, NAN)):
         assert same({"max": one}, {"max": two}, close) is expected
@@ -91,7 +87,7 @@ def test_given_nan_that_counts_as_equal_when_reductions_are_compared_then_only_n
 
 
 @pytest.mark.parametrize("kind", [f"{prefix}{kind}" for prefix in ("", "abs_") for kind in KINDS])
-def test_given_reductions_when_any_one_differs_then_the_tensors_do(kind: str) -> None:
+def test_tensors_differ_if_any_reduction_differs(kind: str) -> None:
     close, alike = Closeness(0.5, 0.25, equal_nan=False), dict.fromkeys(KINDS, 1.0)
     for _ in range(2):
         assert same(alike | {kind: 1.0}, alike | {kind: 9.0}, close) is False
@@ -123,13 +119,11 @@ def test_given_reductions_when_any_one_differs_then_the_tensors_do(kind: str) ->
         ({"abs_max": 3.0}, {"max": 1.0, "abs_max": 1.0}, (2.0, 0.75)),
     ],
 )
-def test_given_two_values_when_they_differ_then_the_entry_furthest_over_its_tolerance_is_found(
-    one: Any, other: Any, expected: tuple[float, float] | None
-) -> None:
+def test_entry_furthest_over_its_tolerance_is_found(one: Any, other: Any, expected: tuple[float, float] | None) -> None:
     assert furthest(HALF, step_of(one), step_of(other), "t") == expected
 
 
-def test_given_entries_in_one_step_alone_when_compared_then_the_reductions_of_both_are_taken() -> None:
+def test_reductions_are_used_if_one_step_has_no_entries() -> None:
     full, reduced = Run().add(3, {"t": [9.0]}, reductions={"t": {"mean": 9.0}}), step_of({"mean": 1.0})
     for one, other, allowed in ((full, reduced, 0.75), (reduced, full, 4.75)):
         assert HALF.tensors(one, other, "t") is False
@@ -150,16 +144,14 @@ def test_given_entries_in_one_step_alone_when_compared_then_the_reductions_of_bo
         (np.empty(0), np.empty(0), (0.0, 0.0)),
     ],
 )
-def test_given_a_tensor_of_two_steps_when_compared_then_the_norms_of_change_and_value_are_found(
+def test_norms_of_change_and_value_of_two_steps_are_found(
     now: Any, before: Any, expected: tuple[float, float] | None
 ) -> None:
     assert change_of(step_of(now), step_of(before), "t") == expected
 
 
 @pytest.mark.parametrize(("cuts", "others"), [([], []), ([1], [5]), ([2, 5], [2, 5]), ([3], [1, 2, 3, 4]), ([5], [])])
-def test_given_blocks_of_any_sizes_when_paired_then_each_entry_meets_its_own(
-    cuts: list[int], others: list[int]
-) -> None:
+def test_entries_are_paired_across_blocks_of_any_sizes(cuts: list[int], others: list[int]) -> None:
     entries = np.arange(6.0)
     pairs = list(paired(iter(np.split(entries, cuts)), iter(np.split(entries, others))))
     assert np.concatenate([one for one, _ in pairs]).tolist() == entries.tolist()

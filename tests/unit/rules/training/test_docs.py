@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from tests.support.steps import RULES
-from trainguard.rules.training.create_xgboost_report import CreateXgboostReport
+from tests.unit.test_docs_parameters import first_sentence
+from trainguard.rules.training.step_words import StepText
 
 DOCS = Path(__file__).parents[4] / "docs" / "rules" / "training"
 UNKNOWN = "\N{EN DASH}"
@@ -35,26 +36,41 @@ def rows(page: str, first: str) -> list[list[str]]:
     ]
 
 
+def parameters(page: str) -> dict[str, list[str]]:
+    """Return the cells of each parameter in a page's table: default, unit and, of those that rules share, meaning."""
+    return {cells[0].split(" ")[0].strip("`"): cells[1:] for cells in rows(page, "parameter")}
+
+
 @pytest.mark.parametrize("rule", RULES)
-def test_given_a_rules_page_when_its_parameters_are_read_then_they_are_the_codes(rule: str) -> None:
+def test_parameters_on_a_rules_page_are_those_of_the_code(rule: str) -> None:
     fields = {field.name: field.default for field in msgspec.structs.fields(RULES[rule].parameters_type)}
-    told = {cells[0].split(" ")[0].strip("`"): cells[1:] for cells in rows(f"{rule}.md", "parameter")}
-    assert told == {
+    expected = {
         name: [shown(fields[name]), words.unit or UNKNOWN, words.meaning]
         for name, words in RULES[rule].spec.parameters.items()
     }
+    shared = parameters("README.md")
+    own = {name: said[:2] for name, said in expected.items() if shared.get(name) != said}
+    assert parameters(f"{rule}.md") == own
+    text = (DOCS / f"{rule}.md").read_text(encoding="utf-8")
+    assert [name for name in own if text.count(f"`{name}`") < 2] == []
+
+
+def test_the_parameters_on_the_page_of_all_rules_are_some_rules() -> None:
+    known = {(name, words.meaning) for rule in RULES.values() for name, words in rule.spec.parameters.items()}
+    assert {(name, said[-1]) for name, said in parameters("README.md").items()} <= known
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_a_rules_page_when_read_then_it_says_what_to_record_and_shows_a_finding(rule: str) -> None:
+def test_a_rules_page_says_what_to_record(rule: str) -> None:
     text = (DOCS / f"{rule}.md").read_text(encoding="utf-8")
     joined = " ".join(text.split())
     assert text.startswith(f"# {rule}\n")
-    assert " ".join(RULES[rule].needs.split()) in joined
-    assert bool(re.search(r"\n> Step \d+: ", text)) is (not isinstance(RULES[rule], CreateXgboostReport))
+    said = RULES[rule].text
+    assert isinstance(said, StepText)
+    assert " ".join(said.needs.split()) in joined
 
 
-def test_given_the_page_of_all_rules_when_read_then_it_lists_them_in_their_order() -> None:
+def test_the_page_of_all_rules_has_the_first_sentence_of_each() -> None:
     assert rows("README.md", "rule") == [
-        [f"[{name}]({name}.md)", rule.spec.looks_at, rule.spec.fires_when] for name, rule in RULES.items()
+        [f"[{name}]({name}.md)", first_sentence(DOCS / f"{name}.md")] for name in RULES
     ]

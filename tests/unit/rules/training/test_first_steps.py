@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, observed
-from trainguard.records import Status
-from trainguard.rules.training.poor_weight_initialization import SPEC
+from trainguard.core.records import Status
+from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
 
 RULE = "PoorWeightInitialization"
 VARIANCE = "the variance of {} is {} times the least of the activation inputs, {}"
@@ -50,12 +50,15 @@ def said(outcome: Outcome) -> str:
         ({"loss": [1.0]}, {}, False, LOSS.format("loss", "0 saved steps", "below the threshold 5.")),
     ],
 )  # fmt: skip
-def test_given_the_first_step_when_checked_then_the_sentence_has_what_was_measured(
+def test_sentence_of_the_first_step_has_what_was_measured(
     tensors: Mapping[str, Any], given: Mapping[str, Any], fires: bool, sentence: str
 ) -> None:
     outcome = observed(RULE, one(tensors), **given)
     assert (bool(outcome.steps), said(outcome), outcome.state.unusable) == (fires, sentence, 0)
-    assert outcome.result.measure is SPEC.measures[[VARIANCE[:8], RANGE[:8], LOSS[:8]].index(sentence[:8])]
+    assert (
+        outcome.result.measure
+        is PoorWeightInitialization.spec.measures[[VARIANCE[:8], RANGE[:8], LOSS[:8]].index(sentence[:8])]
+    )
     assert (outcome.result.advice or "Initialise each layer").startswith("Initialise each layer")
 
 
@@ -68,7 +71,7 @@ def test_given_the_first_step_when_checked_then_the_sentence_has_what_was_measur
         {"g": [math.nan], "loss": ["x"]},
     ],
 )
-def test_given_too_little_to_compare_when_checked_then_nothing_is_judged(tensors: Mapping[str, Any]) -> None:
+def test_too_little_to_compare_is_not_judged(tensors: Mapping[str, Any]) -> None:
     outcome = observed(RULE, one(tensors))
     assert (outcome.state.evaluated, outcome.result.status) == (0, Status.NOT_APPLICABLE)
 
@@ -86,7 +89,7 @@ def test_given_too_little_to_compare_when_checked_then_nothing_is_judged(tensors
         ({"g": {"min": 0.0, "max": 0.5}, "h": {"min": 0.0, "max": 2.0}}, 0.5, 1),
     ],
 )
-def test_given_reductions_of_gradients_when_their_whole_range_is_below_the_threshold_then_it_decides(
+def test_reductions_decide_if_their_range_is_below_the_threshold(
     saved: Mapping[str, Mapping[str, float]], measured: float | None, unusable: int
 ) -> None:
     outcome = observed(RULE, one({}, reductions=saved), distribution_range=1)
@@ -104,16 +107,14 @@ def test_given_reductions_of_gradients_when_their_whole_range_is_below_the_thres
         ([math.nan, 3.0, 3.0, math.nan], [3], "2 saved steps, not below"),
     ],
 )
-def test_given_losses_when_none_is_below_the_best_then_it_waits_for_patience(
-    losses: Sequence[float], steps: list[int], waited: str
-) -> None:
+def test_losses_not_below_the_best_wait_for_patience(losses: Sequence[float], steps: list[int], waited: str) -> None:
     run = Run()
     for step, loss in enumerate(losses):
         run.add(step, {"loss": [loss], "other": [loss]}, collections={"losses": ["other", "loss"]})
     outcome = observed(RULE, run, patience=2)
     assert (outcome.steps, said(outcome)) == (steps, LOSS.format("loss", *f"{waited} the threshold 2.".split(", ")))
     assert (outcome.result.advice or "").startswith("Check the learning rate" if outcome.result.advice else "")
-    assert outcome.result.measure is SPEC.measures[2]
+    assert outcome.result.measure is PoorWeightInitialization.spec.measures[2]
     assert observed(RULE, run, patience=2, steps=2).state.evaluated == 2
 
 
@@ -129,7 +130,7 @@ def test_given_losses_when_none_is_below_the_best_then_it_waits_for_patience(
         (8, 80, 1, "loss", "loss"),
     ],
 )
-def test_given_several_conditions_when_they_hold_then_all_are_said_and_the_one_furthest_over_is_worst(
+def test_all_conditions_are_named_and_largest_excess_is_worst(
     threshold: float, distribution_range: float, patience: int, worst: str, kinds: str
 ) -> None:
     run = one({"loss": [1.0]})

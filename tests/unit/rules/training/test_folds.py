@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, Step, fired
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.training.activations import inactive_percent
 from trainguard.rules.training.compare import change_of, paired
-from trainguard.rules.training.folds import abs_mean, mean, moments_of, not_finite, scalar, variance, zeros
-from trainguard.rules.training.node_activity import inactive_percent
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.readings import abs_mean, mean, moments_of, not_finite, scalar, variance, zeros
 
 
 def step_of(values: object) -> Step:
@@ -15,7 +15,7 @@ def step_of(values: object) -> Step:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_given_random_tensors_when_folded_then_the_results_are_numpys(seed: int) -> None:
+def test_folded_tensors_match_numpy(seed: int) -> None:
     random = np.random.default_rng(seed)
     kind = random.choice(["float16", "float32", "float64", "int32", "uint8"])
     values = (
@@ -35,14 +35,14 @@ def test_given_random_tensors_when_folded_then_the_results_are_numpys(seed: int)
         )
 
 
-def test_given_a_high_mean_when_the_variance_is_folded_then_nothing_cancels() -> None:
+def test_variance_of_a_high_mean_has_no_cancellation() -> None:
     values = 1e9 + np.tile([0.0, 1.0], 50)
     moments = moments_of(step_of(values), "t")
     assert moments is not None
     assert moments.variance == pytest.approx(0.25, rel=1e-6)
 
 
-def test_given_infinite_and_undefined_entries_when_counted_then_each_is_of_its_kind() -> None:
+def test_infinite_and_undefined_entries_are_counted_by_kind() -> None:
     assert not_finite(step_of([1.0, np.nan, np.inf, -np.inf] * 5), "t") == (20, 5, 10)
 
 
@@ -52,14 +52,14 @@ def test_given_no_numbers_when_folded_then_there_is_no_result(values: object) ->
     assert (abs_mean(step, "t"), variance(step, "t"), scalar(step, "t")) == (None, None, None)
 
 
-def test_given_blocks_of_different_sizes_when_paired_then_each_pair_covers_the_same_entries() -> None:
+def test_paired_blocks_of_different_sizes_cover_equal_entries() -> None:
     entries = np.arange(20.0)
     pairs = list(paired(iter(np.split(entries, [3, 11])), iter(np.split(entries, [7, 8, 15]))))
     assert all(np.array_equal(one, other) for one, other in pairs)
     assert np.array_equal(np.concatenate([one for one, _ in pairs]), entries)
 
 
-def test_given_two_steps_when_compared_then_change_and_norm_are_numpys() -> None:
+def test_change_and_norm_of_two_steps_match_numpy() -> None:
     run, random = Run(), np.random.default_rng(0)
     before, now = random.normal(size=(2, 5, 9))
     steps = [run.add(step, {"w": values}) for step, values in enumerate((before, now))]
@@ -67,7 +67,7 @@ def test_given_two_steps_when_compared_then_change_and_norm_are_numpys() -> None
     assert found == pytest.approx((np.linalg.norm(now - before), np.linalg.norm(before)))
 
 
-def test_given_the_same_nan_in_both_runs_when_compared_then_they_are_similar() -> None:
+def test_equal_nan_in_both_runs_counts_as_similar() -> None:
     run = Run(others={"other": Run()})
     for each in (run, run.others["other"]):
         each.add(0, {"t": [1.0, np.nan]})
@@ -77,7 +77,7 @@ def test_given_the_same_nan_in_both_runs_when_compared_then_they_are_similar() -
 
 
 @pytest.mark.parametrize(("change", "fires"), [(0.25, False), (0.2, True)])
-def test_weight_update_ratio_on_the_lower_threshold_does_not_fire(change: float, fires: bool) -> None:
+def test_weight_update_ratio_on_lower_threshold_does_not_fire(change: float, fires: bool) -> None:
     run = Run()
     for step, value in enumerate((1.0, 1.0 + change)):
         run.add(step, {"w": [value]}, collections={"weights": ["w"]})

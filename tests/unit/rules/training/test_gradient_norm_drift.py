@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.steps import Outcome, Run, observed
 from tests.unit.rules.training.test_trusted_rules import NAN
-from trainguard.records import Status
-from trainguard.tensors.step_view import Mode
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 
 
 def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], *, reductions: bool = False) -> Outcome:
@@ -25,9 +25,7 @@ def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], *, r
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("reductions", [True, False])
-def test_given_norms_that_drift_when_the_loss_does_not_fall_then_the_first_layer_is_named(
-    sign: int, reductions: bool
-) -> None:
+def test_first_layer_is_named_if_norms_drift_without_a_fall(sign: int, reductions: bool) -> None:
     norms = {
         "gradient/a": [10.0 ** (sign * max(0, step - 30) * 0.2) for step in range(80)],
         "gradient/b": [10.0 ** (sign * max(0, step - 10) * 0.2) for step in range(80)],
@@ -39,7 +37,7 @@ def test_given_norms_that_drift_when_the_loss_does_not_fall_then_the_first_layer
     assert drifting(norms, [2.3 * 0.95**step for step in range(80)]).result.status is Status.OK
 
 
-def test_given_a_network_of_160_tensors_when_a_late_one_drifts_first_then_it_is_named() -> None:
+def test_late_tensor_of_160_that_drifts_first_is_named() -> None:
     norms = {
         f"gradient/layer{place:03d}": [
             10.0 ** (0.2 * max(0, step - (10 if place == 140 else 30))) for step in range(80)
@@ -53,9 +51,7 @@ def test_given_a_network_of_160_tensors_when_a_late_one_drifts_first_then_it_is_
 
 
 @pytest.mark.parametrize(("length", "kept"), [(20, 512), (400, 100)])
-def test_given_more_norms_than_are_kept_when_stored_then_the_state_is_bounded_and_the_others_are_counted(
-    length: int, kept: int
-) -> None:
+def test_state_of_many_norms_is_bounded_and_others_are_counted(length: int, kept: int) -> None:
     norms = {f"{place:0{length}d}": [1.5] * 2 for place in range(600)}
     outcome = drifting(norms, [2.3] * 2, reductions=True)
     assert outcome.state.left_out == 2 * (600 - kept)
@@ -63,8 +59,6 @@ def test_given_more_norms_than_are_kept_when_stored_then_the_state_is_bounded_an
 
 
 @pytest.mark.parametrize(("after", "found"), [(990.0, False), (1100.0, True), (0.0, True), (NAN, False)])
-def test_given_a_norm_of_another_size_when_it_is_beyond_three_decades_then_it_drifted(
-    after: float, found: bool
-) -> None:
+def test_norm_drifts_beyond_three_decades(after: float, found: bool) -> None:
     outcome = drifting({"norm": [1.0] * 8 + [after] * 200}, [1.0] * 208)
     assert (outcome.result.status is Status.FIRED) is found

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, fired, observed
+from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.report.training.layers import activations_of
 from trainguard.rules.training.selection import matching
-from trainguard.tensors.name_patterns import NamePatternError
 
 
 def hostile(count: int, length: int) -> Run:
@@ -35,14 +35,14 @@ NAMES = ("relu", "a/relu/b", "conv", "a\nrelu\nb", "a.b", "*", "", "reluu", "rel
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_given_a_pattern_when_searched_without_its_ends_then_it_is_found_in_the_same_names(pattern: str) -> None:
+def test_pattern_without_its_ends_matches_the_same_names(pattern: str) -> None:
     run = Run()
     run.add(0, dict.fromkeys(NAMES, np.zeros(1)))
     assert list(matching(run.steps[0], pattern)) == sorted(name for name in NAMES if re.search(pattern, name))
 
 
 @pytest.mark.parametrize("run", [hostile(1, 200_000), hostile(3_000, 1_500)], ids=["one name", "many names"])
-def test_given_names_that_take_too_long_when_observed_then_the_rule_says_so_and_is_no_all_clear(run: Run) -> None:
+def test_names_that_take_too_long_are_noted_and_no_all_clear(run: Run) -> None:
     begun = time.perf_counter()
     with pytest.raises(NamePatternError, match="too long"):
         observed("ExplodingTensor", run, collection_names=None, tensor_regex=".*rel.*x")
@@ -50,6 +50,6 @@ def test_given_names_that_take_too_long_when_observed_then_the_rule_says_so_and_
     assert time.perf_counter() - begun < 2.0
 
 
-def test_given_as_many_names_as_a_large_model_has_when_searched_then_all_are() -> None:
+def test_all_names_of_a_large_model_are_searched() -> None:
     run = hostile(3_000, 100)
     assert fired("ExplodingTensor", run, collection_names=None, tensor_regex=".*relu.*") == [0]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rules.training.curves import LIMITS, reason_of, run_of
+from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.learned_nothing import (
     Found,
     at_chance,
@@ -19,7 +20,6 @@ from trainguard.rules.training.learned_nothing import (
     validation_never_better,
 )
 from trainguard.rules.training.series import noise
-from trainguard.tensors.step_view import Mode
 
 TRAIN, EVAL = Mode.TRAIN, Mode.EVAL
 FLAT = [1.0] * 12
@@ -82,7 +82,7 @@ LOW = [0.3] * 32
         (zigzag(24, 0.0214, 0.99), {}, False),
     ],
 )
-def test_given_a_loss_alone_when_it_neither_falls_nor_could_hide_a_fall_then_it_stands(
+def test_loss_alone_stands_without_a_fall_or_hiding_noise(
     losses: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert stood(losses, **given) is expected
@@ -107,13 +107,13 @@ def test_given_a_loss_alone_when_it_neither_falls_nor_could_hide_a_fall_then_it_
         (FLAT, [0.25] + [0.3125] * 7, {"min_gain": 0.0626}, True),
     ],
 )
-def test_given_a_loss_beside_a_score_when_neither_says_that_it_learned_then_it_stands(
+def test_loss_and_score_stand_if_neither_shows_learning(
     losses: list[float], scores: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert stood_beside(losses, scores, **given) is expected
 
 
-def test_given_a_loss_that_stands_when_it_is_told_then_levels_and_the_score_are_named() -> None:
+def test_standing_loss_names_its_levels_and_the_score() -> None:
     found = stands(run_of({"loss": FLAT, "aux": FLAT}, score={"acc": [0.25, 0.125] * 6}), TRAIN, LIMITS)
     assert found is not None
     assert reason_of(found) == (
@@ -162,13 +162,13 @@ TINY = [5e-5] * 12
         ([3.0] * 12, [0.5] * 12, {}, False),
     ],
 )
-def test_given_a_score_and_a_loss_when_the_score_is_that_of_a_guess_then_it_is_at_chance(
+def test_score_of_a_guess_is_at_chance_beside_its_loss(
     losses: list[float], scores: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (guessed(losses, scores, **given) is not None) is expected
 
 
-def test_given_a_score_at_chance_when_it_is_told_then_score_and_loss_are_named() -> None:
+def test_chance_score_names_score_and_loss() -> None:
     found = guessed([HALF] * 12, [0.5, 0.25] * 6)
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("chance", "s", None)
@@ -204,13 +204,13 @@ NOISY = [FIFTH, *zigzag(31, 0.004, FIFTH, FIFTH)]
         ([9.0] * 4 + [FIFTH * (1.0 + 1e-5 * place) for place in range(12)], {}, False),
     ],
 )
-def test_given_a_loss_that_stands_at_the_logarithm_of_a_number_when_no_score_is_better_then_it_guesses(
+def test_loss_at_the_logarithm_of_a_number_is_a_guess(
     losses: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (level(losses, **given) is not None) is expected
 
 
-def test_given_noise_around_the_level_of_a_guess_when_it_is_more_than_the_least_fall_then_it_says_nothing() -> None:
+def test_noise_above_the_least_fall_at_guess_level_says_nothing() -> None:
     since = NOISY[8:]
     middle = fmean(since)
     share = noise(since) / middle
@@ -219,7 +219,7 @@ def test_given_noise_around_the_level_of_a_guess_when_it_is_more_than_the_least_
     assert level(NOISY, min_fall=exact - 1e-9) is None
 
 
-def test_given_a_loss_at_chance_when_it_is_told_then_its_classes_are_named() -> None:
+def test_loss_at_chance_names_its_classes() -> None:
     found = level([9.0] * 4 + [FIFTH] * 12)
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("level", "loss", FIFTH)
@@ -254,13 +254,13 @@ def unheld(losses: Sequence[float], scores: Sequence[float], **limits: Any) -> F
         ([HALF] * 8, [0.375] + [0.4375] * 7, {"min_gain": 0.0626}, True),
     ],
 )
-def test_given_training_when_validation_is_a_guess_at_its_lowest_loss_then_it_is_at_chance(
+def test_validation_is_at_chance_if_a_guess_at_its_lowest_loss(
     losses: list[float], scores: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (unheld(losses, scores, **given) is not None) is expected
 
 
-def test_given_validation_at_chance_when_it_is_told_then_its_lowest_loss_is_named() -> None:
+def test_validation_at_chance_names_its_lowest_loss() -> None:
     found = unheld([3.0, HALF, HALF, 3.0, 3.0], [0.5] * 5)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("validation", "acc", 0.5, None)
@@ -303,13 +303,13 @@ def unseen(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) 
         ([6.1] * 9, [0.25] + [0.3125] * 8, {"min_gain": 0.0626}, True),
     ],
 )
-def test_given_training_that_learns_when_validation_is_never_better_then_it_is_prepared_in_another_way(
+def test_never_better_validation_is_prepared_differently(
     losses: list[float], scores: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (unseen(losses, scores, **given) is not None) is expected
 
 
-def test_given_validation_that_is_never_better_when_it_is_told_then_both_losses_are_named() -> None:
+def test_never_better_validation_names_both_losses() -> None:
     found = unseen([8.0] + [7.75] * 8)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("unseen", "val", 7.75, 6.0)
@@ -346,7 +346,7 @@ def stuck(scores: Sequence[float], mode: Mode = TRAIN, losses: Sequence[float] =
         ([0.3] * 10, {"min_gain": 1e-9}, True),
     ],
 )
-def test_given_a_score_when_it_is_the_same_number_at_each_step_then_it_is_stuck(
+def test_score_with_the_same_number_at_each_step_is_stuck(
     scores: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     found = stuck(scores, **given)
@@ -370,7 +370,7 @@ def test_given_a_score_when_it_is_the_same_number_at_each_step_then_it_is_stuck(
         ([0.25] + [0.3125] * 9, [4.0] + [2.0] * 9, {"min_gain": 0.0626}, True),
     ],
 )
-def test_given_a_loss_that_is_halved_when_a_low_score_does_not_gain_then_something_else_is_learned(
+def test_halved_loss_without_a_score_gain_learns_something_else(
     scores: list[float], losses: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     found = loss_without_score(run_of({"a": losses, "b": FALLS}, score={"acc": scores}), LIMITS._replace(**given))

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.rules.training.curves import LIMITS, reason_of, run_of, series_of
 from trainguard.rules.training.learned_nothing import Found
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.progress import fall
+from trainguard.rules.training.series import fall
 
 HALVED = [8.0] * 6 + [2.0] * 14
 """At the lowest loss of validation, at step 5, it was 8, and at the end a quarter of it."""
@@ -87,13 +87,13 @@ LOST = [60.0] * 10 + [50.0] * 10
         (rising(0.1, 13.0), {"score": LOST}, True),
     ],
 )
-def test_given_training_that_goes_on_when_validation_gets_worse_for_good_then_it_is_named(
+def test_lasting_worse_validation_beside_training_is_named(
     held: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (worsens(held, **given) is not None) is expected
 
 
-def test_given_validation_that_worsens_when_it_is_told_then_its_lowest_loss_and_the_scores_are_named() -> None:
+def test_worse_validation_names_its_lowest_loss_and_scores() -> None:
     found = worsens(DOUBLED, score=[50.0] * 20)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("worsens", "val", 8.0, 5.2)
@@ -165,13 +165,13 @@ GOOD, BAD = [1.0] * 20, [0.75] * 20
         (JUMPY, TRAINED, {"score": [100.0] * 20, "held_score": [76.0] * 20}, False),
     ],
 )
-def test_given_training_that_converges_when_validation_jumps_and_is_never_near_then_it_is_named(
+def test_jumping_validation_never_near_training_is_named(
     held: list[float], train: list[float], given: dict[str, Any], expected: bool
 ) -> None:
     assert (jumps(held, train, **given) is not None) is expected
 
 
-def test_given_validation_that_jumps_when_it_is_told_then_the_size_of_its_jumps_is_named() -> None:
+def test_jumping_validation_names_the_size_of_its_jumps() -> None:
     found = jumps(JUMPY)
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("jumps", "val", 0.15)
@@ -251,9 +251,7 @@ def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = 
         ([2.4] * 10 + [1.591] * 5 + [1.5] * 5, 0.9, None),
     ],
 )
-def test_given_a_loss_that_stands_when_two_softmaxes_explain_it_then_their_classes_are_found(
-    losses: list[float], right: float, expected: int | None
-) -> None:
+def test_classes_are_found_for_a_loss_of_two_softmaxes(losses: list[float], right: float, expected: int | None) -> None:
     found = stands(losses, right)
     assert (None if found is None else found.threshold) == (None if expected is None else floor(expected))
     if found is not None:
@@ -327,16 +325,14 @@ def in_quarters(*falls: float, start: float = 2.3) -> list[float]:
         ([2.3, *[value + 0.02 * (-1) ** place for place, value in enumerate(FAR[1:])]], {}, False),
     ],
 )
-def test_given_a_run_from_chance_when_it_falls_evenly_and_has_covered_little_then_it_is_too_slow(
-    train: list[float], given: dict[str, Any], expected: bool
-) -> None:
+def test_slow_even_fall_from_chance_is_too_slow(train: list[float], given: dict[str, Any], expected: bool) -> None:
     found = slow(train, **given)
     assert (found is not None) is expected
     if found is not None:
         assert (found.kind, found.name, found.threshold) == ("slow", given.get("name", "loss"), 0.15)
 
 
-def test_given_a_run_that_is_too_slow_when_it_is_told_then_what_it_covered_is_named() -> None:
+def test_too_slow_run_names_what_it_covered() -> None:
     found, exact = slow(), 2.0 * fall(series_of(FAR))
     assert slow(min_fall=exact) is not None
     assert slow(min_fall=math.nextafter(exact, math.inf)) is None

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from trainguard.rules.training.guessing import classes_guessed, guesses, guesses_exactly, says_one_thing
+from trainguard.rules.training.learned_nothing import classes_guessed, guesses, guesses_exactly, says_one_thing
 
 HALF = math.log(2)
 """Its exponential is 2 exactly: a guess is right in half of the cases."""
@@ -37,7 +37,7 @@ def below(value: float) -> float:
         (2.4e-22, 60.0, False, False),
     ],
 )
-def test_given_a_share_and_a_loss_when_the_loss_is_no_better_than_a_guess_then_it_is_one(
+def test_share_with_a_loss_no_better_than_a_guess_is_one(
     share: float, loss: float, is_guess: bool, exactly: bool
 ) -> None:
     assert (guesses(share, loss), guesses_exactly(share, loss)) == (is_guess, exactly)
@@ -50,16 +50,14 @@ def test_given_a_share_and_a_loss_when_the_loss_is_no_better_than_a_guess_then_i
 @pytest.mark.parametrize(
     ("factor", "expected"), [(1.0, True), (1.0499, True), (0.9501, True), (1.0501, False), (0.9499, False)]
 )
-def test_given_a_loss_within_five_percent_of_one_answer_to_all_when_seen_then_it_is_named(
+def test_loss_within_five_percent_of_one_answer_to_all_is_named(
     share: float, guess: float, factor: float, expected: bool
 ) -> None:
     assert says_one_thing(share, guess * factor) is expected
 
 
 @pytest.mark.parametrize(("share", "loss"), [(below(0.5), HALF), (1.0, 0.0), (1.5, 0.1), (0.25, 0.1875)])
-def test_given_a_share_of_less_than_half_or_of_all_when_seen_then_it_is_no_share_of_a_class(
-    share: float, loss: float
-) -> None:
+def test_share_below_half_or_of_all_is_no_class_share(share: float, loss: float) -> None:
     assert says_one_thing(share, loss) is False
 
 
@@ -67,7 +65,5 @@ def test_given_a_share_of_less_than_half_or_of_all_when_seen_then_it_is_no_share
 @pytest.mark.parametrize(
     ("factor", "close"), [(1.0, True), (1.00499, True), (0.99501, True), (1.00501, False), (0.99499, False)]
 )
-def test_given_a_loss_when_it_is_near_the_logarithm_of_a_small_number_then_that_is_how_many_classes_are_guessed(
-    classes: int, factor: float, close: bool
-) -> None:
+def test_loss_near_a_small_logarithm_gives_the_number_of_classes(classes: int, factor: float, close: bool) -> None:
     assert classes_guessed(math.log(classes) * factor) == (classes if close and classes <= 10 else None)

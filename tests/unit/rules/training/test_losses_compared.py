@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Run, observed
-from trainguard.records import Status
-from trainguard.tensors.step_view import Mode
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 
 
 def losses_of(names: Sequence[str], mode: Mode, values: Sequence[float], run: Run | None = None) -> Run:
@@ -19,7 +19,7 @@ def losses_of(names: Sequence[str], mode: Mode, values: Sequence[float], run: Ru
 
 
 @pytest.mark.parametrize(("tensors", "left"), [(32, 0), (33, 3)])
-def test_given_more_losses_than_are_kept_when_checked_then_the_others_are_counted(tensors: int, left: int) -> None:
+def test_losses_beyond_the_kept_number_are_counted(tensors: int, left: int) -> None:
     run = losses_of([f"loss{place:02d}" for place in range(tensors)], Mode.TRAIN, [3.0, 2.0, 1.0])
     outcome = observed("LossNotDecreasing", run, num_steps=1)
     assert outcome.state.left_out == left
@@ -29,9 +29,7 @@ def test_given_more_losses_than_are_kept_when_checked_then_the_others_are_counte
 @pytest.mark.parametrize(
     ("mode", "fires_in"), [(None, "EVAL"), ("TRAIN", "TRAIN"), ("EVAL", "EVAL"), ("PREDICT", "PREDICT")]
 )
-def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checked(
-    mode: str | None, fires_in: str
-) -> None:
+def test_loss_of_the_selected_mode_is_checked(mode: str | None, fires_in: str) -> None:
     run = Run()
     for each in (Mode.EVAL, Mode.TRAIN, Mode.PREDICT, Mode.GLOBAL):
         losses_of(["loss"], each, [1.0, 1.0, 1.5], run)
@@ -59,7 +57,7 @@ def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checke
         ({"a": (100.0, 97.0), "b": (100.0, 98.0)}, "b", "falls"),
     ],
 )
-def test_given_several_losses_when_checked_then_the_one_furthest_over_its_threshold_is_named(
+def test_loss_furthest_over_its_threshold_is_named(
     losses: Mapping[str, Sequence[float]], worst: str, kind: str
 ) -> None:
     run = Run()
@@ -76,7 +74,7 @@ def test_given_several_losses_when_checked_then_the_one_furthest_over_its_thresh
         assert ("warm-up" in outcome.result.advice) is (kind == "risen")
 
 
-def test_given_losses_before_the_range_when_a_check_looks_back_then_they_are_its_reference() -> None:
+def test_losses_before_the_range_are_its_reference() -> None:
     run = losses_of(["loss"], Mode.GLOBAL, [2.0, 1.0, 1.0])
     outcome = observed("LossNotDecreasing", run, num_steps=1, start_step=200)
     assert outcome.steps == [200]
@@ -85,7 +83,7 @@ def test_given_losses_before_the_range_when_a_check_looks_back_then_they_are_its
     )
 
 
-def test_given_no_collection_when_losses_are_asked_for_then_all_scalars_count_unless_some_are_selected() -> None:
+def test_all_scalars_are_losses_if_no_collection_or_selection() -> None:
     run = Run()
     for step in range(3):
         run.add(step, {"a": [1.0], "b": [2.0, 2.0], "c": [1.0]}, collections={"mine": ["c"], "losses": ["x"]})

@@ -1,4 +1,4 @@
-"""What rules say of tensors of which reductions alone were saved: only what those tell for sure."""
+"""What rules say about tensors of which reductions alone were saved: only what those tell for sure."""
 
 import math
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, Step, observed
-from trainguard.records import Status
-from trainguard.rules.training.folds import abs_mean, mean, moments_of, not_finite, scalar, variance, zeros
-from trainguard.tensors.step_view import Tensor
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Tensor
+from trainguard.rules.training.readings import abs_mean, mean, moments_of, not_finite, scalar, variance, zeros
 
 NAN, INF = math.nan, math.inf
 Reductions = Mapping[str, float]
@@ -62,7 +62,7 @@ def percent(outcome: Outcome) -> float | None:
         ({}, None, None),
     ],
 )
-def test_given_reductions_when_zeros_are_asked_for_then_all_or_none_is_said_only_where_it_is_sure(
+def test_zeros_in_reductions_are_stated_only_where_certain(
     reductions: Reductions, all_of_them: float | None, half: float | None
 ) -> None:
     for threshold, expected in ((100, all_of_them), (99, half), (50, half)):
@@ -83,7 +83,7 @@ def test_given_reductions_when_zeros_are_asked_for_then_all_or_none_is_said_only
         ({"min": 0.5, "max": 2.0}, 0.0, 0.0),
     ],
 )
-def test_given_reductions_when_dead_units_are_asked_for_then_all_or_none_is_said_only_where_it_is_sure(
+def test_dead_units_in_reductions_are_stated_only_where_certain(
     reductions: Reductions, dead: float | None, dead_of_none: float | None
 ) -> None:
     for inactivity, expected in ((1.0, dead), (1e-6, dead), (0.0, dead_of_none)):
@@ -125,9 +125,7 @@ SAYS_NOTHING = "of tensor t0 at step 4 only reductions were saved"
         ([FINE, {"sum": 1.0}, {"abs_mean": INF}, FINE], "the saved mean of absolute values of t2 is", "none of 4"),
     ],
 )
-def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_named(
-    tensors: list[Reductions], said: str, only_nan_said: str
-) -> None:
+def test_reduction_that_reveals_a_nan_is_named(tensors: list[Reductions], said: str, only_nan_said: str) -> None:
     for only_nan, expected in ((False, said), (True, only_nan_said)):
         outcome = observed("ExplodingTensor", of(*tensors), only_nan=only_nan)
         assert expected in outcome.result.reason
@@ -146,7 +144,7 @@ def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_name
         ([1.0], "none of 1 tensor holds NaN or infinite values"),
     ],
 )
-def test_given_entries_when_some_are_not_finite_then_they_are_counted(values: list[float], said: str) -> None:
+def test_non_finite_entries_are_counted(values: list[float], said: str) -> None:
     run = Run()
     run.add(0, {"t": values})
     result = observed("ExplodingTensor", run).result
@@ -155,7 +153,7 @@ def test_given_entries_when_some_are_not_finite_then_they_are_counted(values: li
         assert ("save t at earlier steps" in result.advice) is said.endswith("is infinite")
 
 
-def test_given_tensors_of_one_number_and_of_more_when_both_are_not_finite_then_the_larger_share_is_worst() -> None:
+def test_larger_share_of_non_finite_entries_is_worst() -> None:
     run = Run()
     run.add(0, {"a": [NAN, 1.0, NAN, NAN], "b": [NAN], "c": np.empty(0)})
     assert observed("ExplodingTensor", run).result.worst == "b"
@@ -163,14 +161,14 @@ def test_given_tensors_of_one_number_and_of_more_when_both_are_not_finite_then_t
     assert observed("ExplodingTensor", run).result.worst == "b"
 
 
-def test_given_columns_of_trees_when_nothing_is_selected_then_their_nan_is_none() -> None:
+def test_nan_in_tree_columns_is_ignored_without_a_selection() -> None:
     run = Run()
     run.add(0, {"trees/Split": [NAN]}, collections={"trees": ["trees/Split"]})
     assert observed("ExplodingTensor", run).steps == []
     assert observed("ExplodingTensor", run, collection_names="trees").steps == [0]
 
 
-def test_given_a_tensor_that_cannot_be_read_when_nan_is_looked_for_then_the_others_are_checked() -> None:
+def test_unreadable_tensor_leaves_the_others_checked_for_nan() -> None:
     run = of({"max": NAN}, {"max": NAN}, broken={"t0"})
     outcome = observed("ExplodingTensor", run)
     assert (outcome.state.unusable, outcome.result.worst) == (1, "t1")
@@ -181,7 +179,7 @@ def step_with(reductions: Reductions, values: Any = None, shape: tuple[int, ...]
     return Run().add(0, tensors, reductions={"t": reductions}, shapes=shapes)
 
 
-def test_given_reductions_when_folded_then_they_are_taken_for_the_entries() -> None:
+def test_reductions_replace_missing_entries() -> None:
     assert abs_mean(step_with({"abs_mean": 0.5}), "t") == 0.5
     assert abs_mean(step_with({"abs_mean": 0.5}, [3.0]), "t") == 0.5
     assert mean(step_with({"mean": 0.5}), "t") == 0.5
@@ -197,13 +195,13 @@ def test_given_reductions_when_folded_then_they_are_taken_for_the_entries() -> N
 
 
 @pytest.mark.parametrize("values", [np.empty(0), np.empty((2, 0))])
-def test_given_a_tensor_without_entries_when_folded_then_there_is_no_number(values: Tensor) -> None:
+def test_tensor_without_entries_has_no_number(values: Tensor) -> None:
     step = step_with({}, values)
     assert (abs_mean(step, "t"), mean(step, "t"), moments_of(step, "t"), variance(step, "t")) == (None,) * 4
     assert (scalar(step, "t"), zeros(step, "t"), not_finite(step, "t")) == (None, None, (0, 0, 0))
 
 
-def test_given_blocks_when_folded_then_moments_and_counts_are_exact() -> None:
+def test_moments_and_counts_of_folded_blocks_are_exact() -> None:
     values = np.array([1.0, 3.0] * 7 + [5.0, 7.0] * 7)
     assert moments_of(step_with({}, values), "t") == (4.0, 5.0)
     assert moments_of(step_with({}, [0.1]), "t") == (0.1, 0.0)

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rules.training.series_runs import run_series
-from trainguard.finding import Fact
-from trainguard.records import Status
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.risen import Limits, Risen, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
-from trainguard.rules.training.training_diverged_text import text
-from trainguard.rules.words import FactSheet
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.training_diverged import TrainingDiverged
 
 LIMITS = Limits(lost=0.5, blow_up=3.0, score_lost=0.25)
 FALLS = [8.0, 8.0, 4.0, *[2.0] * 8]
@@ -126,14 +126,14 @@ def curve(draw: random.Random, *levels: float) -> list[float]:
 
 def reason_of(found: Risen) -> str:
     last = Fact(name="step", value=found.series.steps[-1])
-    return text(FactSheet(Status.FIRED, found.kind, (last, *found.facts))).reason
+    return TrainingDiverged().text(FactSheet(Status.FIRED, found.kind, (last, *found.facts))).reason
 
 
 def said(found: Risen | None) -> Any:
     return None if found is None else (found.kind, found.name, found.value, found.threshold)
 
 
-def test_given_random_losses_and_scores_when_judged_then_a_rise_is_found_where_its_definition_says_so() -> None:
+def test_rise_of_random_losses_and_scores_is_found_as_defined() -> None:
     found: Counter[str | None] = Counter()
     for seed in range(1_200):
         draw = random.Random(seed)
@@ -165,7 +165,7 @@ def test_given_random_losses_and_scores_when_judged_then_a_rise_is_found_where_i
     assert min(found[kind] for kind in ("blown up", "exploded", "lost", None)) >= 20
 
 
-def test_given_random_scores_when_judged_then_they_are_lost_where_the_definition_says_so() -> None:
+def test_random_scores_are_lost_as_defined() -> None:
     found: Counter[bool] = Counter()
     for seed in range(1_000):
         draw = random.Random(seed)
@@ -182,7 +182,7 @@ def test_given_random_scores_when_judged_then_they_are_lost_where_the_definition
     assert min(found.values()) >= 100
 
 
-def test_given_random_losses_below_zero_when_judged_then_they_fall_without_bound_where_the_definition_says_so() -> None:
+def test_random_negative_losses_fall_without_bound_as_defined() -> None:
     found: Counter[bool] = Counter()
     for seed in range(500):
         draw = random.Random(seed)
@@ -199,13 +199,13 @@ def test_given_random_losses_below_zero_when_judged_then_they_fall_without_bound
     assert min(found.values()) >= 30
 
 
-def test_given_a_second_loss_when_it_falls_without_bound_then_the_first_decides() -> None:
+def test_first_loss_decides_over_a_second_falling_without_bound() -> None:
     falls = [-1.0] * 6 + [-50.0] * 5
     assert runaway(run_series({"a": falls, "b": [1.0] * 11}), 3) is not None
     assert runaway(run_series({"b": [1.0] * 11, "a": falls}), 3) is None
 
 
-def test_given_losses_and_scores_whose_target_moves_when_they_get_worse_then_nothing_is_found() -> None:
+def test_losses_and_scores_with_moving_targets_are_not_judged() -> None:
     for name, found in (("loss", True), ("critic_loss", False)):
         assert (rise(run_series({name: [1.0] * 5 + [9.0] * 3}), LIMITS, 3) is not None) is found
         assert (runaway(run_series({name: [-1.0] * 6 + [-50.0] * 5}), 3) is not None) is found
@@ -230,15 +230,13 @@ def test_given_losses_and_scores_whose_target_moves_when_they_get_worse_then_not
             )),
     ],
 )  # fmt: skip
-def test_given_a_rise_when_said_then_the_sentence_has_where_it_began_and_what_it_came_to(
-    losses: list[float], reason: str
-) -> None:
+def test_sentence_of_a_rise_has_its_start_and_result(losses: list[float], reason: str) -> None:
     found = rise(run_series({"loss": losses}), LIMITS, 3)
     assert found is not None
     assert reason_of(found) == f"Step {found.series.steps[-1]}: {reason}."
 
 
-def test_given_a_loss_without_bound_and_a_lost_score_when_said_then_the_sentences_have_their_numbers() -> None:
+def test_sentences_of_unbounded_loss_and_lost_score_have_numbers() -> None:
     found = runaway(run_series({"loss": [1.0, -1.0, -2.0, -2.0, -2.0, -9.0, -15.0, -21.0, -22.0, -23.5]}), 3)
     assert found is not None
     assert reason_of(found) == (
@@ -266,13 +264,11 @@ def test_given_a_loss_without_bound_and_a_lost_score_when_said_then_the_sentence
         ({"acc": [0.5] * 10, "f1": [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}, False),
     ],
 )
-def test_given_a_rise_when_a_score_is_within_a_twentieth_of_its_best_and_above_its_start_then_nothing_diverged(
-    scores: Mapping[str, list[float]], found: bool
-) -> None:
+def test_rise_with_a_score_near_its_best_is_no_divergence(scores: Mapping[str, list[float]], found: bool) -> None:
     assert (rise(run_series({"loss": [*FALLS, 7.0, 7.0, 7.0]}, scores), LIMITS, 3) is not None) is found
 
 
-def test_given_no_losses_when_judged_then_nothing_rises_and_no_score_is_lost() -> None:
+def test_no_losses_means_no_rise_and_no_lost_score() -> None:
     run = run_series({}, {"acc": [0.75] * 6 + [0.0] * 3})
     assert (rise(run, LIMITS, 1), runaway(run, 1), score_lost(run, LIMITS, 1)) == (None, None, None)
 
@@ -282,9 +278,7 @@ def test_given_no_losses_when_judged_then_nothing_rises_and_no_score_is_lost() -
     risen=st.lists(st.floats(0.0, 1.0), min_size=4, max_size=30),
     worse=st.floats(1.0, 1e6),
 )
-def test_given_a_diverged_curve_when_it_rises_more_then_it_diverged(
-    fall: list[float], risen: list[float], worse: float
-) -> None:
+def test_diverged_curve_that_rises_more_has_diverged(fall: list[float], risen: list[float], worse: float) -> None:
     """After its lowest value a curve rises ``worse`` times as far."""
     low = 1.0
     down = [low + 3.0 * each for each in sorted(fall, reverse=True)]
@@ -298,34 +292,34 @@ def test_given_a_diverged_curve_when_it_rises_more_then_it_diverged(
 
 @pytest.mark.parametrize("worse", [1.0, 2.0, 3.0, 10.0, 1e6])
 @pytest.mark.parametrize("steeper", [1.2, 2.0, 4.0])
-def test_given_an_explosion_when_it_is_steeper_or_larger_then_it_is_found(worse: float, steeper: float) -> None:
+def test_steeper_or_larger_explosion_is_found(worse: float, steeper: float) -> None:
     losses = [2.0, 1.5, 1.45, *(1.4 + worse * 0.3 * steeper**step for step in range(9))]
     assert rise(run_series({"loss": losses}), LIMITS, 3) is not None
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 7, 15])
 @pytest.mark.parametrize("count", [10, 40, 600, 5_000])
-def test_given_an_early_explosion_when_the_loss_stays_there_then_it_is_found(at: int, count: int) -> None:
+def test_early_explosion_with_a_lasting_loss_is_found(at: int, count: int) -> None:
     draw = random.Random(at)
     high = [500.0 * draw.uniform(0.7, 1.4) for _ in range(max(count - at, 4))]
     assert rise(run_series({"loss": [*[2.3] * at, *high]}), LIMITS, 3) is not None
 
 
-def test_given_a_loss_that_begins_at_0_when_it_grows_by_little_then_nothing_exploded() -> None:
+def test_small_growth_of_a_loss_from_0_is_no_explosion() -> None:
     """The loss of a policy that is compared with the one it began as; its noise covers the growth."""
     draw = random.Random(2)
     losses = [0.0, *(0.004 + draw.gauss(0.0, 0.003) for _ in range(40))]
     assert rise(run_series({"loss": losses}), LIMITS, 3) is None
 
 
-def test_given_an_exploded_loss_when_the_score_is_a_guess_or_high_then_only_high_excuses() -> None:
+def test_only_a_high_score_excuses_an_exploded_loss() -> None:
     losses = [2.5, 100.0, 6e4, 2e5, 600.0, 3e3, 900.0, 1.5e3, 4e4, 8e3]
     rises = [0.26, 0.3, 0.3, 0.3, 0.3, 0.31, 0.32, 0.33, 0.35, 0.35]
     assert rise(run_series({"loss": losses}, {"acc": rises}), LIMITS, 3) is not None
     assert rise(run_series({"loss": losses}, {"acc": [each + 0.6 for each in rises]}), LIMITS, 3) is None
 
 
-def test_given_times_when_a_loss_rises_then_it_began_at_its_first_bad_value() -> None:
+def test_rise_begins_at_the_first_bad_value() -> None:
     series = Series()
     for place, value in enumerate([2.0, 1.5, 1.4, 1.6, 3.0, 5.0, 9.0]):
         series.add(place, value, 1_000.0 + 60.0 * place)

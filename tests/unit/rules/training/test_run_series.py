@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.steps import RULES, Outcome, Run, observed, parameters
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.run_series import SeriesState, gather
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.step_view import Mode
 
 NAN = math.nan
 
@@ -47,13 +47,13 @@ def gathered(mode: Mode, losses: Sequence[str], metrics: Sequence[str], names: S
         (Mode.GLOBAL, ["train-mae"], ["test-mae"], {"TRAIN": ["train-mae"], "EVAL": ["test-mae"]}, {}),
     ],
 )
-def test_given_scalars_when_gathered_then_collection_mode_and_name_say_what_they_are(
+def test_collection_mode_and_name_classify_scalars(
     mode: Mode, losses: list[str], metrics: list[str], taken: Mapping[str, Any], scores: Mapping[str, Any]
 ) -> None:
     assert gathered(mode, losses, metrics, ["lr"]) == (taken, scores)
 
 
-def test_given_what_is_no_number_when_gathered_then_it_is_passed_over_and_nan_is_seen_and_not_added() -> None:
+def test_non_numbers_are_skipped_and_nan_is_seen_but_not_added() -> None:
     state, run = SeriesState(), Run()
     collections = {"losses": ["loss", "long"], "metrics": ["acc"]}
     saved = {"loss": [NAN], "long": [1.0, 2.0], "acc": [NAN]}
@@ -78,7 +78,7 @@ def test_given_what_is_no_number_when_gathered_then_it_is_passed_over_and_nan_is
         ([["a_part", "loss"], ["b_part"]], ["a_part", "loss"], ["loss"], 1),
     ],
 )
-def test_given_more_losses_than_two_when_gathered_then_a_total_takes_the_place_of_a_part(
+def test_total_replaces_a_part_beyond_two_losses(
     steps: list[list[str]], kept: list[str], counting: list[str], left_out: int
 ) -> None:
     state, run = SeriesState(), Run()
@@ -101,15 +101,13 @@ def live(losses: Sequence[float], **given: Any) -> Any:
 @pytest.mark.parametrize(
     ("live_rows", "fires"), [(248, [247, 255]), (249, [255]), (255, [255]), (256, [255]), (257, [])]
 )
-def test_given_a_run_that_goes_on_when_it_has_risen_then_it_is_judged_at_whole_blocks_from_enough_values_on(
-    live_rows: int, fires: list[int]
-) -> None:
+def test_risen_run_is_judged_at_whole_blocks_with_enough_values(live_rows: int, fires: list[int]) -> None:
     state = live([4.0] * 20 + [1.0] * 140 + [3.0] * 103, live_rows=live_rows)
     assert state.steps == fires
     assert state.onsets == fires[:1]
 
 
-def test_given_a_rise_that_is_over_when_the_next_block_is_whole_then_it_is_calm_and_no_check_is_made_before() -> None:
+def test_ended_rise_is_calm_after_the_next_whole_block() -> None:
     state = live([4.0] * 20 + [1.0] * 140 + [3.0] * 96 + [0.5] * 16 + [0.25], live_rows=250)
     assert (state.steps, state.evaluated) == ([255], 256 + 2)
     assert state.latest is not None
@@ -128,7 +126,7 @@ def both(*steps: tuple[Mode, Mapping[str, float]]) -> Outcome:
     return observed("TrainingDiverged", run)
 
 
-def test_given_losses_that_are_not_finite_when_said_then_it_is_the_one_that_is_so_most_often() -> None:
+def test_loss_most_often_non_finite_is_named() -> None:
     outcome = both(
         (Mode.TRAIN, {"loss": 1.0}), (Mode.EVAL, {"val_loss": NAN}), (Mode.TRAIN, {"loss": math.inf}),
         (Mode.TRAIN, {"loss": NAN}),
@@ -141,7 +139,7 @@ def test_given_losses_that_are_not_finite_when_said_then_it_is_the_one_that_is_s
     assert outcome.result.reason == ("Step 1: val_loss of mode EVAL is NaN or infinite at step 1, 1 recorded value.")
 
 
-def test_given_a_loss_that_is_not_finite_when_another_mode_goes_on_then_it_holds_until_its_own_next_value() -> None:
+def test_non_finite_loss_holds_until_the_next_of_its_mode() -> None:
     outcome = both(
         (Mode.TRAIN, {"loss": NAN}), (Mode.EVAL, {"val_loss": 1.0}), (Mode.TRAIN, {"loss": 0.5}),
         (Mode.EVAL, {"val_loss": 1.0}),
@@ -152,14 +150,14 @@ def test_given_a_loss_that_is_not_finite_when_another_mode_goes_on_then_it_holds
     )
 
 
-def test_given_a_part_that_is_nan_when_its_total_takes_its_place_then_the_total_decides() -> None:
+def test_total_that_replaces_a_nan_part_decides() -> None:
     parts = {"a_part": NAN, "b_part": 1.0}
     outcome = both((Mode.TRAIN, parts), (Mode.TRAIN, parts), (Mode.TRAIN, {"loss": 2.0, "a_part": 1.0, "b_part": 1.0}))
     assert outcome.steps == [0, 1]
     assert outcome.result.status is Status.OK
 
 
-def test_given_validation_alone_when_it_rises_then_it_is_not_judged() -> None:
+def test_rising_validation_alone_is_not_judged() -> None:
     outcome = both(*[(Mode.EVAL, {"val_loss": loss}) for loss in [4.0, *[1.0] * 10, *[9.0] * 6]])
     assert (outcome.steps, outcome.result.status, outcome.state.evaluated) == ([], Status.OK, 17)
     assert outcome.result.reason.startswith("Step 16: val_loss is 9, and was 4 at the start (step 0); no loss")
@@ -173,9 +171,7 @@ def test_given_validation_alone_when_it_rises_then_it_is_not_judged() -> None:
         ([*[-1.0] * 7, *[-11.0] * 3], "A loss with a minimum does not do that.", "loss"),
     ],
 )
-def test_given_a_divergence_when_judged_then_advice_and_measure_are_those_of_what_was_found(
-    losses: list[float], advice: str, measure: str
-) -> None:
+def test_advice_and_measure_of_a_divergence_match_its_kind(losses: list[float], advice: str, measure: str) -> None:
     result = both(*[(Mode.TRAIN, {"loss": loss}) for loss in losses]).result
     assert result.status is Status.FIRED
     assert (result.advice or "").startswith(advice)
@@ -183,7 +179,7 @@ def test_given_a_divergence_when_judged_then_advice_and_measure_are_those_of_wha
     assert (result.reason.startswith("Step "), result.worst) == (True, "loss")
 
 
-def test_given_a_lost_score_when_judged_then_its_numbers_are_of_the_score() -> None:
+def test_numbers_of_a_lost_score_are_of_the_score() -> None:
     run = Run()
     losses, scores = [2.0, *[1.0] * 10, 1.5, 1.5, 1.5], [0.5, *[0.75] * 10, 0.25, 0.25, 0.25]
     for step, (loss, score) in enumerate(zip(losses, scores, strict=True)):
@@ -197,7 +193,7 @@ def test_given_a_lost_score_when_judged_then_its_numbers_are_of_the_score() -> N
     assert result.reason.startswith("Step 13: acc had a mean of 0.75")
 
 
-def test_given_a_run_without_losses_when_it_ends_then_there_is_nothing_to_judge() -> None:
+def test_ended_run_without_losses_has_nothing_to_judge() -> None:
     run = Run()
     run.add(0, {"acc": [1.0]}, mode=Mode.TRAIN, collections={"metrics": ["acc"]})
     assert observed("TrainingDiverged", run).result.status is Status.NOT_APPLICABLE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.steps import Outcome, Run, observed
-from trainguard.records import Status
-from trainguard.tensors.step_view import Mode
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 
 NAN = math.nan
 FALLS = [2.0 * 0.8**step for step in range(20)]
@@ -34,7 +34,7 @@ def judged(rule: str, run: Run) -> Outcome:
     return observed(rule, run)
 
 
-def test_given_a_validation_loss_that_is_always_nan_when_scores_are_recorded_then_no_rule_is_in_error() -> None:
+def test_always_nan_validation_loss_puts_no_rule_in_error() -> None:
     run = run_of(loss=FALLS, accuracy=LEARNS, validation=[NAN] * 20, validation_score=[0.3] * 20)
     assert judged("NotLearning", run).result.status is Status.OK
     assert judged("Plateau", run).result.status is Status.OK
@@ -48,15 +48,13 @@ def test_given_a_validation_loss_that_is_always_nan_when_scores_are_recorded_the
         ([2_000.0] * 2 + [1_000.0] * 18, [0.3] + [0.9] * 19),
     ],
 )
-def test_given_a_loss_of_thousands_when_a_score_is_recorded_too_then_it_is_judged(
-    losses: list[float], scores: list[float]
-) -> None:
+def test_loss_of_thousands_beside_a_score_is_judged(losses: list[float], scores: list[float]) -> None:
     run = run_of(loss=losses, accuracy=scores, validation=losses, validation_score=scores)
     assert judged("NotLearning", run).result.status is Status.OK
 
 
 @pytest.mark.parametrize("rule", ["NotLearning", "Plateau", "TrainingDiverged"])
-def test_given_a_score_that_is_always_nan_when_judged_then_the_loss_decides(rule: str) -> None:
+def test_loss_decides_if_the_score_is_always_nan(rule: str) -> None:
     run = run_of(loss=FALLS, accuracy=[NAN] * 20, validation=FALLS, validation_score=[NAN] * 20)
     assert judged(rule, run).result.status is Status.OK
 
@@ -65,9 +63,7 @@ def test_given_a_score_that_is_always_nan_when_judged_then_the_loss_decides(rule
     ("level", "found"),
     [(math.log(6), True), (math.log(6) * 1.005, True), (math.log(6) * 1.006, False), (math.log(11), False)],
 )
-def test_given_a_loss_that_fell_when_it_stands_at_the_logarithm_of_a_number_then_it_guesses(
-    level: float, found: bool
-) -> None:
+def test_fallen_loss_standing_at_a_logarithm_is_a_guess(level: float, found: bool) -> None:
     losses = [9_000.0, 40.0, 3.0, *[level * (1.0 - 1e-7 * (step % 2)) for step in range(29)]]
     result = judged("NotLearning", run_of(loss=losses)).result
     assert (result.status is Status.FIRED) is found
@@ -76,13 +72,13 @@ def test_given_a_loss_that_fell_when_it_stands_at_the_logarithm_of_a_number_then
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.19, True), (0.21, False), (0.9, False)])
-def test_given_a_loss_at_the_level_of_a_guess_when_a_score_is_better_then_it_is_none(share: float, found: bool) -> None:
+def test_loss_at_guess_level_with_a_better_score_is_no_guess(share: float, found: bool) -> None:
     losses = [9.0, 4.0, 3.0, *[math.log(6)] * 29]
     scores = [0.1, *[share] * 31]
     assert (judged("NotLearning", run_of(loss=losses, accuracy=scores)).result.status is Status.FIRED) is found
 
 
-def test_given_a_loss_that_passes_the_level_of_a_guess_when_it_goes_on_falling_then_it_is_none() -> None:
+def test_loss_that_falls_past_guess_level_is_no_guess() -> None:
     losses = [9.0, 4.0, *[math.log(6) * (1.004 - 0.0003 * step) for step in range(28)]]
     assert judged("NotLearning", run_of(loss=losses)).result.status is Status.OK
 
@@ -99,7 +95,7 @@ def test_given_a_loss_that_passes_the_level_of_a_guess_when_it_goes_on_falling_t
         ([2.2] * 20, [0.3, *[0.21] * 19], False),
     ],
 )
-def test_given_training_that_learns_when_validation_is_never_better_than_the_start_then_it_is_named(
+def test_validation_never_better_than_its_start_is_named(
     validation: list[float], score: list[float], found: bool
 ) -> None:
     run = run_of(loss=FALLS, accuracy=LEARNS, validation=validation, validation_score=score)
@@ -110,9 +106,7 @@ def test_given_training_that_learns_when_validation_is_never_better_than_the_sta
 
 
 @pytest.mark.parametrize(("share", "fall", "found"), [(0.2, 0.8, False), (0.04, 0.8, False), (0.2, 1.0, True)])
-def test_given_a_score_that_never_changes_when_it_is_tiny_and_the_loss_is_halved_then_it_is_that_of_a_regression(
-    share: float, fall: float, found: bool
-) -> None:
+def test_tiny_constant_score_with_a_halved_loss_is_a_regression(share: float, fall: float, found: bool) -> None:
     losses = [1e4 * fall**step for step in range(20)]
     assert (judged("NotLearning", run_of(loss=losses, accuracy=[share] * 20)).result.status is Status.FIRED) is found
 
@@ -120,32 +114,26 @@ def test_given_a_score_that_never_changes_when_it_is_tiny_and_the_loss_is_halved
 @pytest.mark.parametrize(
     ("left", "share", "found"), [(5.0, 0.2, True), (5.1, 0.2, False), (5.0, 0.04, False), (5.0, 0.66, False)]
 )
-def test_given_a_loss_that_is_halved_when_a_low_score_does_not_gain_then_it_is_named(
-    left: float, share: float, found: bool
-) -> None:
+def test_halved_loss_beside_a_low_score_without_gain_is_named(left: float, share: float, found: bool) -> None:
     losses = [10.0, *[left] * 19]
     scores = [share + 0.001 * (step % 2) for step in range(20)]
     assert (judged("NotLearning", run_of(loss=losses, accuracy=scores)).result.status is Status.FIRED) is found
 
 
 @pytest.mark.parametrize(("last", "found"), [(-30.1, True), (-30.0, False), (30.1, False)])
-def test_given_a_loss_below_zero_when_it_is_ten_times_the_first_half_then_it_has_no_minimum(
-    last: float, found: bool
-) -> None:
+def test_negative_loss_ten_times_its_first_half_has_no_minimum(last: float, found: bool) -> None:
     losses = [1.0, 0.0, -1.0, -2.0, -3.0, -4.0, -8.0, last, last, last]
     result = judged("TrainingDiverged", run_of(loss=losses)).result
     assert ("falls without bound" in (result.reason or "")) is found
 
 
-def test_given_a_likelihood_when_it_slows_down_below_zero_then_it_did_not_diverge() -> None:
+def test_likelihood_slowing_down_below_zero_did_not_diverge() -> None:
     losses = [3.0 - 8.0 * (1.0 - 0.93**step) for step in range(60)]
     assert judged("TrainingDiverged", run_of(loss=losses)).result.status is Status.OK
 
 
 @pytest.mark.parametrize(("level", "found"), [(101.0, True), (100.0, False)])
-def test_given_a_first_block_that_holds_the_explosion_when_judged_then_the_first_value_counts(
-    level: float, found: bool
-) -> None:
+def test_first_value_counts_if_its_block_holds_the_explosion(level: float, found: bool) -> None:
     losses = [1.0, 1e9, 1e9, 1e8, 1e7, 1e6, 1e5, 5e3, level, level, level]
     losses = [each for each in losses for _ in range(8)]
     losses[1:8] = [1e9] * 7
@@ -153,9 +141,7 @@ def test_given_a_first_block_that_holds_the_explosion_when_judged_then_the_first
 
 
 @pytest.mark.parametrize(("left", "loss", "found"), [(0.59, 1.2, True), (0.61, 1.2, False), (0.59, 0.9, False)])
-def test_given_a_score_that_falls_far_below_its_best_when_the_loss_rises_then_training_diverged(
-    left: float, loss: float, found: bool
-) -> None:
+def test_score_far_below_its_best_with_a_rising_loss_diverged(left: float, loss: float, found: bool) -> None:
     losses = [1.5, 1.4, 1.3, 1.2, 1.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, loss, loss, loss]
     scores = [0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, left, left, left]
     result = judged("TrainingDiverged", run_of(loss=losses, accuracy=scores)).result

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, observed, parameters
-from trainguard.errors import RuleConfigError
-from trainguard.records import Status
-from trainguard.tensors.step_view import Mode
+from trainguard.core.errors import RuleConfigError
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 
 NAN, INF = math.nan, math.inf
 TRAIN, EVAL, PREDICT, GLOBAL = Mode.TRAIN, Mode.EVAL, Mode.PREDICT, Mode.GLOBAL
@@ -52,7 +52,7 @@ EPOCH = ((TRAIN, 2.0), (TRAIN, 4.0), (EVAL, 4.5))
          "-1; -2; 0.5; above the threshold 0.25, by loss."),
     ],
 )  # fmt: skip
-def test_given_phases_of_training_and_validation_when_compared_then_their_means_are_said(
+def test_means_of_training_and_validation_phases_are_compared(
     losses: Sequence[tuple[Mode, float]], given: Mapping[str, Any], steps: list[int], sentence: str
 ) -> None:
     outcome = observed("Overfit", phases(*losses), **given)
@@ -71,9 +71,7 @@ def test_given_phases_of_training_and_validation_when_compared_then_their_means_
         (((TRAIN, 1.0), (EVAL, {"loss": ["x"]}), (TRAIN, 1.0)), 0),
     ],
 )
-def test_given_phases_when_one_of_them_is_missing_then_they_are_not_judged(
-    losses: Sequence[tuple[Mode, Any]], evaluated: int
-) -> None:
+def test_phase_without_its_counterpart_is_not_judged(losses: Sequence[tuple[Mode, Any]], evaluated: int) -> None:
     assert observed("Overfit", phases(*losses)).state.evaluated == evaluated
 
 
@@ -94,23 +92,21 @@ def pairs(*values: tuple[float, float], metric: str = "rmse") -> list[tuple[Mode
          "3; 1; 2; above the threshold 0.1, by validation-rmse (the worst of 2 such metrics, of 2 in all)."),
     ],
 )  # fmt: skip
-def test_given_metrics_of_training_and_validation_when_compared_then_each_pair_counts_for_itself(
+def test_each_pair_of_metrics_counts_for_itself(
     losses: Sequence[tuple[Mode, Any]], given: Mapping[str, Any], steps: list[int], sentence: str
 ) -> None:
     outcome = observed("Overfit", phases(*losses), **given)
     assert (outcome.steps, said(outcome)) == (steps, GAP.format(*sentence.split("; ")))
 
 
-def test_given_metrics_that_are_no_numbers_when_compared_then_the_others_are() -> None:
+def test_metrics_that_are_no_numbers_are_left_out() -> None:
     broken = {"train-a": ["x"], "validation-a": [9.0], "train-b": [1.0], "validation-b": ["x"]}
     state: Any = observed("Overfit", phases((GLOBAL, {**broken, "train-c": [1.0], "validation-c": [1.0]}))).state
     assert (state.pairs, state.evaluated) == ({"c": 0}, 1)
 
 
 @pytest.mark.parametrize(("metrics", "left_out"), [(32, 0), (33, 2), (35, 6)])
-def test_given_more_pairs_than_are_kept_when_compared_twice_then_the_others_are_counted(
-    metrics: int, left_out: int
-) -> None:
+def test_pairs_beyond_the_kept_number_are_counted(metrics: int, left_out: int) -> None:
     saved = {f"{data}-m{place:02d}": [1.0] for place in range(metrics) for data in ("train", "validation")}
     state: Any = observed("Overfit", phases((GLOBAL, saved), (GLOBAL, saved))).state
     assert (len(state.pairs), state.left_out, state.evaluated) == (32, left_out, 2)
@@ -140,7 +136,7 @@ def test_given_more_pairs_than_are_kept_when_compared_twice_then_the_others_are_
          "losses, of 2 in all).")),
     ],
 )  # fmt: skip
-def test_given_losses_when_they_do_not_improve_then_the_best_and_how_long_ago_are_said(
+def test_best_loss_and_its_age_are_shown_without_improvement(
     losses: Sequence[tuple[Mode, Any]], given: Mapping[str, Any], steps: list[int], sentence: str
 ) -> None:
     outcome = observed("Overtraining", phases(*losses), **given)
@@ -150,7 +146,7 @@ def test_given_losses_when_they_do_not_improve_then_the_best_and_how_long_ago_ar
     assert (outcome.result.advice or delta).endswith(delta)
 
 
-def test_given_steps_without_a_loss_of_training_or_validation_when_checked_then_nothing_is_said() -> None:
+def test_steps_without_either_loss_are_not_mentioned() -> None:
     run = phases((TRAIN, {"loss": ["x"]}), (PREDICT, 1.0), (GLOBAL, 1.0))
     assert observed("Overtraining", run).state.evaluated == 0
 
@@ -173,9 +169,7 @@ CHECKSUM = "trainguard/checksum/"
         ([5.0, [5.0, 5.0], 5.0], "the checksums of 2 ranks are equal."),
     ],
 )  # fmt: skip
-def test_given_checksums_of_ranks_when_compared_then_those_that_differ_from_most_are_named(
-    sums: Sequence[Any], sentence: str
-) -> None:
+def test_ranks_whose_checksums_differ_from_most_are_named(sums: Sequence[Any], sentence: str) -> None:
     run = Run()
     run.add(4, {f"{CHECKSUM}{rank}": value for rank, value in enumerate(sums)} | {"other": [1.0]})
     outcome = observed("RanksOutOfSync", run)
@@ -186,7 +180,7 @@ def test_given_checksums_of_ranks_when_compared_then_those_that_differ_from_most
     assert (outcome.result.measured == 0.0) is (outcome.result.status is Status.OK) is ("are equal" in sentence)
 
 
-def test_given_one_checksum_or_none_when_judged_then_only_the_one_waits_for_others() -> None:
+def test_single_checksum_waits_for_others_and_none_does_not() -> None:
     run = Run()
     run.add(0, {"other": [1.0]})
     run.add(1, {f"{CHECKSUM}0": [1.0]})
@@ -216,7 +210,7 @@ def test_given_one_checksum_or_none_when_judged_then_only_the_one_waits_for_othe
          "1: below the threshold 2."),
     ],
 )  # fmt: skip
-def test_given_a_weight_when_it_changed_then_the_threshold_that_is_nearer_is_named(
+def test_changed_weight_names_the_nearer_threshold(
     now: tuple[float, float], threshold: Mapping[str, float], sentence: str
 ) -> None:
     run = Run()
@@ -237,7 +231,7 @@ def test_given_a_weight_when_it_changed_then_the_threshold_that_is_nearer_is_nam
         (1.5, 3.0, 0.5, 0.75, "large"),
     ],
 )  # fmt: skip
-def test_given_a_weight_of_zero_when_it_changes_then_epsilon_alone_makes_its_ratio_finite(
+def test_epsilon_alone_makes_the_ratio_of_a_zero_weight_finite(
     before: float, now: float, epsilon: float, ratio: float | None, kind: str
 ) -> None:
     run = Run()
@@ -248,7 +242,7 @@ def test_given_a_weight_of_zero_when_it_changes_then_epsilon_alone_makes_its_rat
     assert (latest.value, latest.kind) == (ratio, kind)
 
 
-def test_given_weights_when_some_cannot_be_compared_then_the_others_are_and_why_is_counted() -> None:
+def test_incomparable_weights_are_counted_with_the_reason() -> None:
     run, names = Run(), ["a", "b", "new", "part", "text", "shape"]
     for step, value in enumerate((1.0, 1.5)):
         saved = {"a": [value], "b": [value], "text": np.array(["x"], object), "shape": np.ones(step + 1)}
@@ -276,9 +270,7 @@ def test_given_weights_when_some_cannot_be_compared_then_the_others_are_and_why_
         ([EVAL, EVAL, GLOBAL, GLOBAL, PREDICT], 0, [3]),
     ],
 )
-def test_given_weights_in_several_modes_when_one_is_training_then_from_there_on_only_its_steps_count(
-    modes: Sequence[Mode], start: int, steps: list[int]
-) -> None:
+def test_only_training_steps_count_from_the_first_on(modes: Sequence[Mode], start: int, steps: list[int]) -> None:
     run = Run()
     for step, mode in enumerate(modes):
         run.add(step, {"w": [1.0]}, collections={"weights": ["w"]}, mode=mode)
@@ -299,7 +291,7 @@ def test_given_weights_in_several_modes_when_one_is_training_then_from_there_on_
         ({"z": [4.0]}, None, None),
     ],
 )  # fmt: skip
-def test_given_another_run_when_tensors_are_compared_then_what_both_hold_counts(
+def test_tensors_held_by_both_runs_are_compared(
     other: Mapping[str, Any], fires: bool | None, sentence: str | None
 ) -> None:
     run = Run()
@@ -326,9 +318,7 @@ def test_given_another_run_when_tensors_are_compared_then_what_both_hold_counts(
         ({"other_trial": "b", "other_trial_0": "a"}, "other_trial", "'a, b'"),
     ],
 )
-def test_given_no_other_run_or_several_when_read_then_the_setting_is_named(
-    given: Mapping[str, str], field: str, value: str
-) -> None:
+def test_missing_or_ambiguous_other_run_names_the_setting(given: Mapping[str, str], field: str, value: str) -> None:
     with pytest.raises(RuleConfigError, match=f"SimilarAcrossRuns_{field} is {value}, expected one other run"):
         parameters("SimilarAcrossRuns", **given)
     assert parameters("SimilarAcrossRuns", other_trials="a", other_trial_0="a").other_run == "a"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, fired, observed
-from trainguard.records import Status
-from trainguard.rules.training.check_input_images import CheckInputImagesState
-from trainguard.rules.training.class_imbalance import ClassImbalanceState
+from trainguard.core.records import Status
+from trainguard.rules.training.classes import ClassImbalanceState
+from trainguard.rules.training.inputs import CheckInputImagesState
 
 
 def one(tensors: Mapping[str, Any], **how: Any) -> Run:
@@ -24,9 +24,7 @@ def of_classes(labels: Sequence[float], predictions: Any, **given: Any) -> Outco
 
 
 @pytest.mark.parametrize(("count", "status"), [(499, Status.OK), (500, Status.FIRED)])
-def test_given_fewer_samples_than_are_waited_for_when_judged_then_how_many_there_are_is_said(
-    count: int, status: Status
-) -> None:
+def test_too_few_samples_are_counted_while_waiting(count: int, status: Status) -> None:
     result = of_classes([1.0] * count, [0.0] * count).result
     assert result.status is status
     if status is Status.OK:
@@ -74,7 +72,7 @@ def test_given_fewer_samples_than_are_waited_for_when_judged_then_how_many_there
         ),
     ],
 )
-def test_given_classes_when_judged_then_the_largest_and_the_one_most_often_wrong_are_named(
+def test_largest_and_most_often_wrong_class_are_named(
     labels: list[float], predictions: list[float], given: dict[str, Any], said: str
 ) -> None:
     assert of_classes(labels, predictions, samples=4, **given).result.reason == f"Step 7: {said}"
@@ -97,9 +95,7 @@ def test_given_classes_when_judged_then_the_largest_and_the_one_most_often_wrong
         (0.0, 0.0, "imbalance"),
     ],
 )
-def test_given_both_faults_of_classes_when_ranked_then_the_one_further_over_its_threshold_is_first(
-    imbalance: float, misprediction: float, kind: str
-) -> None:
+def test_class_fault_further_over_its_threshold_comes_first(imbalance: float, misprediction: float, kind: str) -> None:
     outcome = of_classes(
         [0] * 6 + [1] * 2,
         [0] * 6 + [0, 1],
@@ -115,7 +111,7 @@ def test_given_both_faults_of_classes_when_ranked_then_the_one_further_over_its_
         assert ("of this class" in outcome.result.advice) is (kind == "misprediction")
 
 
-def test_given_tensors_that_do_not_pair_when_judged_then_only_the_first_of_each_counts() -> None:
+def test_only_the_first_of_each_unpaired_tensor_counts() -> None:
     run = one({"labels": [0, 1], "more_labels": [1, 1], "predictions": [0, 1]})
     state = observed("ClassImbalance", run).state
     assert isinstance(state, ClassImbalanceState)
@@ -144,34 +140,32 @@ def test_given_tensors_that_do_not_pair_when_judged_then_only_the_first_of_each_
         ([0, 1], np.empty((2, 0)), True, "it holds no numbers, or NaN"),
     ],
 )
-def test_given_tensors_that_name_no_classes_when_judged_then_it_is_said_why(
-    labels: Any, predictions: Any, argmax: bool, why: str
-) -> None:
+def test_tensors_that_name_no_classes_give_the_reason(labels: Any, predictions: Any, argmax: bool, why: str) -> None:
     assert why in of_classes(labels, predictions, argmax=argmax).result.reason
 
 
-def test_given_scores_when_they_are_taken_then_the_highest_of_the_last_axis_is_the_class() -> None:
+def test_class_is_the_highest_score_of_the_last_axis() -> None:
     scores = [[0.1, 0.9, 0.0], [np.inf, 0.0, 0.0], [0.0, 0.0, 3.0], [0.0, 5.0, 1.0]]
     state = of_classes([1, 0, 2, 0], scores, argmax=True).state
     assert isinstance(state, ClassImbalanceState)
     assert (state.counts, state.wrong) == ({0: 2, 1: 1, 2: 1}, {0: 1})
 
 
-def test_given_a_single_sample_when_it_is_enough_then_it_is_judged() -> None:
+def test_single_sample_is_judged_if_it_is_enough() -> None:
     assert of_classes([1], [1], samples=1).result.status is Status.OK
 
 
-def test_given_a_large_class_when_a_small_one_is_wrong_more_often_then_the_small_one_is_named() -> None:
+def test_small_class_that_is_wrong_more_often_is_named() -> None:
     said = of_classes([0] * 10 + [1] * 2, [1] * 4 + [0] * 8, samples=12).result.reason
     assert "2 of 2 samples of class 1 were predicted wrongly" in said
 
 
-def test_given_steps_without_samples_when_judged_then_they_say_nothing() -> None:
+def test_steps_without_samples_are_not_mentioned() -> None:
     assert of_classes([], []).result.status is Status.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(("classes", "left"), [(1_024, 0), (1_025, 3)])
-def test_given_more_classes_than_are_kept_when_counted_then_their_samples_are_left_out(classes: int, left: int) -> None:
+def test_samples_of_classes_beyond_the_kept_number_are_left_out(classes: int, left: int) -> None:
     labels = [*range(classes), 0, classes - 1, classes - 1]
     outcome = of_classes(labels, labels)
     assert isinstance(outcome.state, ClassImbalanceState)
@@ -179,7 +173,7 @@ def test_given_more_classes_than_are_kept_when_counted_then_their_samples_are_le
     assert outcome.state.counts[0] == 2
 
 
-def test_given_states_that_were_stored_when_they_lack_counts_then_nothing_was_counted() -> None:
+def test_stored_states_without_counts_have_counted_nothing() -> None:
     assert msgspec.convert({}, ClassImbalanceState) == ClassImbalanceState(counts={}, wrong={})
     assert msgspec.convert({}, CheckInputImagesState).images == {}
 
@@ -215,7 +209,7 @@ def confused(labels: Any, predictions: Any, **given: Any) -> Outcome:
         ([0, 5, 5, 5], [5, 5, 5, 0], {"min_diag": 0}, "predicted as class 0 (predictions) a share of 1 is of class 5"),
     ],
 )
-def test_given_predictions_when_confused_then_the_ratio_furthest_from_its_threshold_is_named(
+def test_confusion_ratio_furthest_from_its_threshold_is_named(
     labels: Any, predictions: Any, given: dict[str, Any], said: str
 ) -> None:
     outcome = confused(labels, predictions, **given)
@@ -235,13 +229,11 @@ def test_given_predictions_when_confused_then_the_ratio_furthest_from_its_thresh
         (np.array(["a"], object), [0], {}, "it holds values that name no class"),
     ],
 )
-def test_given_classes_that_cannot_be_when_confusion_is_asked_for_then_it_is_said_why(
-    labels: Any, predictions: Any, given: dict[str, Any], why: str
-) -> None:
+def test_impossible_classes_give_the_reason(labels: Any, predictions: Any, given: dict[str, Any], why: str) -> None:
     assert why in confused(labels, predictions, **given).result.reason
 
 
-def test_given_classes_up_to_the_last_when_confusion_is_asked_for_then_they_count() -> None:
+def test_classes_up_to_the_last_count() -> None:
     assert confused([0, 1], [0, 1], category_no=2).result.status is Status.OK
     assert confused([], []).result.status is Status.NOT_APPLICABLE
     for alone in ("labels", "predictions"):
@@ -266,15 +258,13 @@ def of_images(*images: Any, **given: Any) -> Outcome:
         ((2, 257), {}, "its axis 1 has 257 channels, expected at most 256"),
     ],
 )
-def test_given_images_of_another_shape_when_checked_then_it_is_said_why(
-    shape: tuple[int, ...], given: dict[str, Any], why: str
-) -> None:
+def test_images_of_another_shape_give_the_reason(shape: tuple[int, ...], given: dict[str, Any], why: str) -> None:
     assert why in of_images(np.zeros(shape), **given).result.reason
     assert of_images(np.zeros((2, 256))).result.status is Status.OK
     assert of_images(np.zeros((2, 3)), channel=1).result.status is Status.OK
 
 
-def test_given_images_when_checked_then_the_mean_of_each_channel_is_over_all_so_far() -> None:
+def test_mean_of_each_image_channel_is_over_all_so_far() -> None:
     first, second = np.zeros((1, 3, 2)), np.zeros((3, 3, 2))
     first[:, 0], second[:, 2] = 0.5, -0.25
     assert of_images(first).result.reason == (
@@ -300,7 +290,7 @@ def test_given_images_when_checked_then_the_mean_of_each_channel_is_over_all_so_
 
 
 @pytest.mark.parametrize(("tensors", "left"), [(8, 0), (9, 2)])
-def test_given_more_inputs_than_are_kept_when_checked_then_the_others_are_counted(tensors: int, left: int) -> None:
+def test_inputs_beyond_the_kept_number_are_counted(tensors: int, left: int) -> None:
     run = Run()
     for step in range(2):
         run.add(step, {f"{place}_hybridsequential0_input_0": np.zeros((2, 3)) for place in range(tensors)})
@@ -309,7 +299,7 @@ def test_given_more_inputs_than_are_kept_when_checked_then_the_others_are_counte
     assert (len(outcome.state.images), outcome.state.left_out) == (8, left)
 
 
-def test_given_images_saved_as_reductions_when_checked_then_it_is_said() -> None:
+def test_images_saved_as_reductions_are_noted() -> None:
     run = Run()
     run.add(0, reductions={"hybridsequential0_input_0": {"mean": 0.0}}, shapes={"hybridsequential0_input_0": (2, 3)})
     assert "only reductions were saved" in observed("CheckInputImages", run).result.reason
@@ -325,13 +315,13 @@ def test_given_images_saved_as_reductions_when_checked_then_it_is_said() -> None
         (9, "7 of 7 used features (feature_importance/weight/g, f, e, d, c, …)"),
     ],
 )
-def test_given_features_when_the_most_important_are_told_then_up_to_five_are_named(nfeatures: int, shown: str) -> None:
+def test_five_most_important_features_are_named(nfeatures: int, shown: str) -> None:
     run = one({f"feature_importance/weight/{name}": [2.0] for name in "abcdefg"})
     result = observed("FeatureImportanceOverweight", run, nfeatures=nfeatures, threshold=1).result
     assert f"Step 7: {shown} make up a share of {min(nfeatures, 7) / 7:.4g} of all" in result.reason
     assert fired("FeatureImportanceOverweight", run, nfeatures=7, threshold=1) == []
 
 
-def test_given_features_of_no_importance_when_judged_then_nothing_is_said() -> None:
+def test_features_without_importance_are_not_mentioned() -> None:
     run = one({"feature_importance/weight/a": [0.0], "feature_importance/weight/b": [0.0]})
     assert observed("FeatureImportanceOverweight", run).result.status is Status.NOT_APPLICABLE

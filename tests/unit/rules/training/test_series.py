@@ -11,9 +11,21 @@ import msgspec
 import pytest
 
 from tests.unit.rules.training.series_runs import series_of
-from trainguard.rules.training.progress import beginning, fall, gain, tail, unit
-from trainguard.rules.training.series import level, noise, smoothed
-from trainguard.rules.training.trend import z_score
+from trainguard.core.statuses import Status
+from trainguard.rules.rule_result import FactSheet
+from trainguard.rules.training.series import (
+    Series,
+    fall,
+    first_facts,
+    first_words,
+    gain,
+    level,
+    noise,
+    smoothed,
+    tail,
+    unit,
+    z_score,
+)
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 18, 31, 32, 33, 34, 63, 64, 65, 66, 67, 97, 128, 129, 131, 200]
 
@@ -29,7 +41,7 @@ def lists(most: int = 12) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_given_values_when_added_then_blocks_are_the_smallest_of_which_32_are_enough(length: int) -> None:
+def test_blocks_are_the_smallest_of_which_32_are_enough(length: int) -> None:
     values = lattice(length, 0)
     size = next(2**power for power in itertools.count() if math.ceil(length / 2**power) <= 32)
     blocks = [values[place : place + size] for place in range(0, length, size)]
@@ -52,11 +64,11 @@ def test_given_values_when_added_then_blocks_are_the_smallest_of_which_32_are_en
     ]
 
 
-def test_given_numbers_near_the_greatest_when_blocks_are_joined_then_their_mean_does_not_overflow() -> None:
+def test_mean_of_joined_blocks_near_the_float_maximum_is_finite() -> None:
     assert series_of([1.5e308] * 66).means == [1.5e308] * 17
 
 
-def test_given_lists_when_smoothed_then_each_inner_value_is_the_median_of_three() -> None:
+def test_smoothed_inner_value_is_the_median_of_three() -> None:
     for values in lists():
         plain = [
             median(values[place - 1 : place + 2]) if 0 < place < len(values) - 1 else value
@@ -65,13 +77,13 @@ def test_given_lists_when_smoothed_then_each_inner_value_is_the_median_of_three(
         assert smoothed(values) == plain
 
 
-def test_given_lists_when_their_noise_is_taken_then_it_is_that_of_the_median_bend() -> None:
+def test_noise_is_estimated_from_the_median_bend() -> None:
     for values in lists():
         bends = [abs(values[at - 1] - 2 * values[at] + values[at + 1]) for at in range(1, len(values) - 1)]
         assert noise(values) == pytest.approx(median(bends) / math.sqrt(6) / 0.6745 if bends else 0.0)
 
 
-def test_given_lists_when_a_level_is_taken_then_it_is_the_mean_of_a_share_and_of_one_value_at_least() -> None:
+def test_level_is_the_mean_of_a_share_and_of_at_least_one_value() -> None:
     for values, share in itertools.product(lists()[8:], (0.0, 0.1, 0.2, 0.25, 0.5, 1.0)):
         count = max(1, round(share * len(values)))
         assert level(values, share) == pytest.approx(sum(values[:count]) / count)
@@ -89,14 +101,18 @@ def plain_z(values: Sequence[float]) -> float:
     return (s - 1 if s > 0 else s + 1) / math.sqrt((n * (n - 1) * (2 * n + 5) - ties) / 18)
 
 
-def test_given_lists_when_tested_for_a_trend_then_z_is_that_of_the_textbook() -> None:
+def test_z_of_a_trend_is_that_of_the_textbook() -> None:
     special: list[list[float]] = [[1.0] * 6, [1.0, 1.0, 1.0, 1.0, 2.0], list(range(4)), list(range(5)), list(range(32))]
     for values in [*lists(16), *special]:
         assert z_score(values) == pytest.approx(plain_z(values), abs=1e-12)
         assert z_score(values[::-1]) == pytest.approx(-plain_z(values), abs=1e-12)
 
 
-def test_given_series_when_levels_are_said_then_short_ones_have_recorded_values_and_long_ones_those_of_blocks() -> None:
+def beginning(series: Series, digits: int = 6) -> str:
+    return first_words(FactSheet(Status.OK, "", first_facts("loss", series)), digits=digits)
+
+
+def test_short_series_show_recorded_levels_and_long_ones_blocks() -> None:
     assert beginning(series_of([1.23456789, 2.0])) == "1.23457 at the start (step 10)"
     assert beginning(series_of([1.23456789, 2.0]), 3) == "1.23 at the start (step 10)"
     assert beginning(series_of([1.0, 2.0] * 20)) == "about 1.5 over the first 2 values (steps 10 to 13)"
@@ -104,7 +120,7 @@ def test_given_series_when_levels_are_said_then_short_ones_have_recorded_values_
     assert long == "about 1.5 over the first 2,048 values (steps 10 to 6151)"
 
 
-def test_given_losses_when_a_fall_is_taken_then_it_is_a_share_of_the_size_of_the_first_value() -> None:
+def test_fall_is_a_share_of_the_size_of_the_first_loss() -> None:
     for values in lists()[8:]:
         count = max(1, round(len(values) / 4))
         last = sum(values[-count:]) / count
@@ -114,16 +130,12 @@ def test_given_losses_when_a_fall_is_taken_then_it_is_a_share_of_the_size_of_the
 
 
 @pytest.mark.parametrize(("most", "range_of"), [(1.0, 1.0), (1.5, 1.0), (1.75, 100.0), (2.25, 100.0), (98.0, 100.0)])
-def test_given_scores_when_the_greatest_is_above_one_and_a_half_then_they_are_per_cent(
-    most: float, range_of: float
-) -> None:
+def test_scores_above_one_and_a_half_are_per_cent(most: float, range_of: float) -> None:
     assert unit(series_of([0.5, most, 0.25])) == range_of
     assert gain(series_of([0.0, most, most, most])) == most / range_of
 
 
-def test_given_scores_when_a_gain_is_taken_then_a_best_counts_where_there_is_a_trend_and_else_the_last_quarter() -> (
-    None
-):
+def test_gain_uses_the_best_with_a_trend_else_the_last_quarter() -> None:
     found = set()
     for values in [lattice(length, seed) for length in (1, 3, 4, 5, 7, 8, 9, 12, 15, 33, 66) for seed in range(12)]:
         rising = [value + 0.5 * place for place, value in enumerate(values)]

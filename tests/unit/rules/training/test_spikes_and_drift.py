@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, fired, observed
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.gradient_norm_drift import GradientNormDriftState, Level
-from trainguard.rules.training.loss_history import MOST_KEPT, LossHistory
+from trainguard.rules.training.loss_not_decreasing import MOST_KEPT, LossHistory
 from trainguard.rules.training.loss_spike import LossSpikeState
-from trainguard.tensors.step_view import Mode
 
 CALM = [1.0] * 8
 WIDE = [-1.0, 1.0] * 4
@@ -64,9 +64,7 @@ def spikes(losses: Sequence[float], **given: Any) -> LossSpikeState:
         ([*CALM, 9.0, math.nan, math.inf, 1.0], 1),
     ],
 )
-def test_given_losses_when_one_is_far_above_the_last_ones_and_comes_back_then_it_is_a_spike(
-    losses: list[float], found: int
-) -> None:
+def test_loss_far_above_the_last_ones_that_recovers_is_a_spike(losses: list[float], found: int) -> None:
     assert spikes(losses).spikes == found
     assert spikes([*losses, *CALM[:1]]).window
 
@@ -74,11 +72,11 @@ def test_given_losses_when_one_is_far_above_the_last_ones_and_comes_back_then_it
 @pytest.mark.parametrize(
     ("loss", "found"), [(DEVIATION * 3.0, 1), (above(DEVIATION * 3.0), 0), (above(DEVIATION * 3.0) + 0.1, 0)]
 )
-def test_given_a_low_spike_when_the_loss_is_within_three_deviations_then_it_is_over(loss: float, found: int) -> None:
+def test_low_spike_is_over_within_three_deviations(loss: float, found: int) -> None:
     assert spikes([*WIDE, 5.0, loss], deviations=2).spikes == found
 
 
-def test_given_several_spikes_when_they_are_told_then_the_first_of_the_highest_is_named() -> None:
+def test_first_of_the_highest_spikes_is_named() -> None:
     run = of_losses([*CALM, 5.0, 1.0, 9.0, 8.0, 1.0, 9.0, 1.0])
     reason = observed("LossSpike", run).result.reason
     assert reason == (
@@ -90,13 +88,13 @@ def test_given_several_spikes_when_they_are_told_then_the_first_of_the_highest_i
     assert observed("LossSpike", of_losses(CALM)).result.reason == "Step 7: loss had no spike."
 
 
-def test_given_a_spike_when_it_is_over_then_its_values_are_no_level() -> None:
+def test_values_of_a_past_spike_are_no_level() -> None:
     assert spikes([*CALM, 9.0, 1.0, 1.25]).window == [*CALM, 1.25]
     assert spikes([*CALM, *[9.0] * 33]).window == [9.0]
     assert spikes([float(step % 2) for step in range(40)]).window == [float(step % 2) for step in range(8, 40)]
 
 
-def test_given_a_loss_of_another_mode_or_of_another_name_when_it_rises_then_it_is_no_spike() -> None:
+def test_loss_of_another_mode_or_name_is_no_spike() -> None:
     assert observed("LossSpike", of_losses([*CALM, 9.0, 1.0], mode=Mode.EVAL)).result.status is Status.NOT_APPLICABLE
     assert observed("LossSpike", of_losses([*CALM, 9.0, 1.0], mode=Mode.GLOBAL)).result.status is Status.OK
     run = Run()
@@ -108,7 +106,7 @@ def test_given_a_loss_of_another_mode_or_of_another_name_when_it_rises_then_it_i
     assert (outcome.result.reason, outcome.result.worst) == ("Step 9: loss had no spike.", "loss")
 
 
-def test_given_values_when_a_level_takes_them_in_then_it_has_the_mean_of_eight_and_a_newest_one_that_decays() -> None:
+def test_level_has_the_mean_of_eight_and_a_decaying_newest_value() -> None:
     level = Level()
     level.add(0.1)
     assert (level.first, level.newest, level.count) == (0.1, 0.1, 1)
@@ -123,7 +121,7 @@ def test_given_values_when_a_level_takes_them_in_then_it_has_the_mean_of_eight_a
     assert level.count == 11
 
 
-def test_given_a_state_of_norms_when_one_more_comes_then_it_has_room_up_to_512_and_40_000_characters() -> None:
+def test_norm_state_has_room_up_to_512_and_40_000_characters() -> None:
     def state_of(count: int, length: int) -> GradientNormDriftState:
         return GradientNormDriftState(norms={f"{place:0{length}d}": Level() for place in range(count)})
 
@@ -161,7 +159,7 @@ def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], **gi
         ([1.0] * 16, FLAT, False),
     ],
 )
-def test_given_norms_that_drift_when_the_loss_fell_by_more_than_a_fifth_then_it_is_no_fault(
+def test_drifting_norms_with_a_loss_fallen_by_a_fifth_are_fine(
     norm: list[float], losses: list[float], fires: bool
 ) -> None:
     outcome = drifting({"norm": norm}, losses, decades=1)
@@ -172,14 +170,14 @@ def test_given_norms_that_drift_when_the_loss_fell_by_more_than_a_fifth_then_it_
     assert outcome.result.kind == ("grows" if fires else "fine" if norm != BROKEN else "drifts while the loss falls")
 
 
-def test_given_fewer_than_sixteen_losses_or_norms_when_judged_then_nothing_is_compared() -> None:
+def test_fewer_than_sixteen_losses_or_norms_are_not_compared() -> None:
     assert drifting({"norm": BROKEN}, FLAT[:15], decades=1).result.status is Status.NOT_APPLICABLE
     assert drifting({"norm": BROKEN}, FLAT[:15], decades=1).state.waiting == 15
     assert drifting({"norm": [math.nan] + [1.0] * 8 + [1e6] * 7}, FLAT, decades=1).result.status is Status.OK
     assert drifting({"norm": [1.0] * 8 + [1e6] * 7 + [1.0]}, FLAT, decades=1).result.status is Status.FIRED
 
 
-def test_given_a_drift_when_it_is_told_then_norms_and_the_step_of_the_drift_are_named() -> None:
+def test_drift_names_the_norms_and_the_step_of_the_drift() -> None:
     outcome = drifting({"norm": [2.0] * 8 + [2e8] * 8, "same": [0.0] * 16}, FLAT, decades=4)
     assert outcome.result.reason == (
         "Step 15: norm is about 3.57e+05 and was 2 at the start, 5.25 decades apart, too far since step 15; "
@@ -196,19 +194,19 @@ def test_given_a_drift_when_it_is_told_then_norms_and_the_step_of_the_drift_are_
     assert both.result.clause == "gradients grew by orders of magnitude"
 
 
-def test_given_gradients_that_vanish_when_told_then_the_advice_is_about_that() -> None:
+def test_vanishing_gradients_have_their_own_advice() -> None:
     result = drifting({"a": [1.0] * 8 + [1e-9] * 32}, [5.0] * 40).result
     assert (result.kind, result.clause) == ("shrinks", "gradients shrank by orders of magnitude")
     assert "Gradients that vanish need" in (result.advice or "")
 
 
-def test_given_a_loss_that_fell_by_15_percent_when_norms_are_compared_then_it_is_said_to_fall() -> None:
+def test_loss_fallen_by_15_percent_is_said_to_fall() -> None:
     losses = [1.65 - 0.25 * min(step / 100.0, 1.0) for step in range(127)]
     result = drifting({"norm": [1.7 - 0.008 * step for step in range(127)]}, losses).result
     assert "; the loss fell by 14" in result.reason
 
 
-def test_given_a_norm_that_comes_back_when_it_drifts_again_then_the_new_step_counts() -> None:
+def test_returning_norm_counts_the_step_of_its_new_drift() -> None:
     norm = [1.0] * 8 + [1e9] * 12 + [1e-9] * 8 + [1e9] * 30
     outcome = drifting({"norm": norm}, [5.0] * len(norm))
     state = outcome.state
@@ -218,7 +216,7 @@ def test_given_a_norm_that_comes_back_when_it_drifts_again_then_the_new_step_cou
     assert drifted > 28
 
 
-def test_given_gradients_when_their_norm_is_taken_then_it_is_what_was_saved_else_the_mean_size() -> None:
+def test_gradient_norm_is_the_saved_one_else_the_mean_size() -> None:
     for saved, expected in (({"l2": 3.0}, 3.0), ({"abs_l2": 4.0}, 4.0), ({"abs_mean": 5.0}, 5.0)):
         run = Run()
         for step in range(16):
@@ -231,9 +229,7 @@ def test_given_gradients_when_their_norm_is_taken_then_it_is_what_was_saved_else
         assert f"g is about {expected:g} and was {expected:g}" in observed("GradientNormDrift", run).result.reason
 
 
-def test_given_a_step_of_validation_or_two_losses_when_norms_are_judged_then_only_the_total_of_training_counts() -> (
-    None
-):
+def test_norms_use_only_the_total_training_loss() -> None:
     run = Run()
     for step in range(16):
         tensors = {"a_loss": [9.0 - 0.5 * step], "loss": [5.0], "norm": [BROKEN[step]]}
@@ -244,7 +240,7 @@ def test_given_a_step_of_validation_or_two_losses_when_norms_are_judged_then_onl
     assert (result.status, result.reason.endswith("from about 5 to 5.")) == (Status.FIRED, True)
 
 
-def test_given_random_steps_when_they_are_kept_then_each_check_looks_back_on_the_same_step_as_with_all() -> None:
+def test_kept_random_steps_look_back_on_the_same_step_as_all() -> None:
     random = np.random.default_rng(5)
     for _ in range(60):
         apart, history, every = int(random.integers(1, 12)), LossHistory(), list[tuple[int, float]]()
@@ -267,7 +263,7 @@ def test_given_random_steps_when_they_are_kept_then_each_check_looks_back_on_the
 
 
 @pytest.mark.parametrize(("count", "kept"), [(31, 31), (32, 32), (33, 17)])
-def test_given_more_steps_than_are_kept_when_one_more_comes_then_every_second_one_goes(count: int, kept: int) -> None:
+def test_every_second_step_is_dropped_beyond_the_limit(count: int, kept: int) -> None:
     history = LossHistory()
     for step in range(count):
         history.add(step, float(-step), 1_000)
@@ -280,7 +276,7 @@ def test_given_more_steps_than_are_kept_when_one_more_comes_then_every_second_on
         assert history.steps == [*range(0, 33, 2), 33]
 
 
-def test_given_histories_that_were_stored_when_read_then_nothing_checked_is_none() -> None:
+def test_stored_histories_without_checks_have_none() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode([]), type=LossHistory) == LossHistory([], [], None)
 
 
@@ -303,7 +299,7 @@ def test_given_histories_that_were_stored_when_read_then_nothing_checked_is_none
         ([2.0, 1.0, 2.0], {"num_steps": 2}, [2]),
     ],
 )
-def test_given_two_losses_when_compared_then_a_fall_is_not_below_and_a_rise_above_its_threshold(
+def test_fall_is_not_below_and_rise_is_above_its_threshold(
     losses: list[float], given: Mapping[str, Any], expected: list[int]
 ) -> None:
     assert fired("LossNotDecreasing", of_losses(losses), **{"num_steps": 1, **given}) == expected

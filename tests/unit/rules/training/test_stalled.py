@@ -1,9 +1,9 @@
-"""StalledTrainingRule: gaps between steps, and what the clock says of a run that goes on."""
+"""StalledTrainingRule: gaps between steps, and what the clock says about a run that goes on."""
 
 import pytest
 
 from tests.support.steps import RULES, Run, observed, parameters
-from trainguard.records import Status
+from trainguard.core.records import Status
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import RunView
 
@@ -66,9 +66,7 @@ def saved_at(*times: float, timed: bool = True) -> Run:
         ),
     ],
 )
-def test_given_times_of_steps_when_checked_then_a_gap_above_the_threshold_began_at_it(
-    times: list[float], fires: bool, sentence: str, at: float
-) -> None:
+def test_gap_above_the_threshold_began_at_it(times: list[float], fires: bool, sentence: str, at: float) -> None:
     outcome = observed("StalledTrainingRule", saved_at(*times))
     latest = outcome.state.latest
     assert latest is not None
@@ -84,7 +82,7 @@ def test_given_times_of_steps_when_checked_then_a_gap_above_the_threshold_began_
     assert outcome.result.onset == (at if fires else None)
 
 
-def test_given_files_without_times_when_judged_then_it_is_said_and_steps_with_times_count() -> None:
+def test_files_without_times_are_noted_and_timed_steps_count() -> None:
     outcome = observed("StalledTrainingRule", saved_at(1.0, timed=False))
     assert outcome.result.status is Status.NOT_APPLICABLE
     assert outcome.result.reason.startswith("The file has no times: its 1 step all have that at which it was saved.")
@@ -96,7 +94,7 @@ def test_given_files_without_times_when_judged_then_it_is_said_and_steps_with_ti
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_given_a_step_before_the_range_when_it_has_a_time_then_the_first_gap_is_measured_from_it(timed: bool) -> None:
+def test_first_gap_begins_at_a_timed_step_before_the_range(timed: bool) -> None:
     run = saved_at(100.0, timed=timed)
     run.add(1, at=110.0)
     run.add(2, at=5_000.0)
@@ -104,14 +102,14 @@ def test_given_a_step_before_the_range_when_it_has_a_time_then_the_first_gap_is_
     assert kind == ("stalled" if timed else "first gap")
 
 
-def test_given_epochs_of_36_to_53_min_when_steps_are_saved_then_nothing_stalled() -> None:
+def test_epochs_of_36_to_53_min_are_no_stall() -> None:
     times = [0.0]
     for minutes in (36, 41, 53, 38, 52, 36):
         times.append(times[-1] + 60.0 * minutes)
     assert observed("StalledTrainingRule", saved_at(*times)).steps == []
 
 
-def test_given_a_stall_when_the_next_gap_is_as_long_then_it_is_a_stall_too() -> None:
+def test_next_gap_as_long_as_a_stall_is_a_stall_too() -> None:
     assert observed("StalledTrainingRule", saved_at(0.0, 10.0, 4_010.0, 4_020.0, 8_020.0)).steps == [1, 3]
 
 
@@ -125,7 +123,7 @@ def test_given_a_stall_when_the_next_gap_is_as_long_then_it_is_a_stall_too() -> 
         ([2_000.0], 2_500.0, 3_801.0, False, 1_301.0),
     ],
 )
-def test_given_a_clock_when_it_judges_then_the_newest_sign_of_life_counts(
+def test_clock_judges_by_the_newest_sign_of_life(
     times: list[float], progress: float, now: float, fires: bool | None, gap: float | None
 ) -> None:
     rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", x=1)

@@ -11,18 +11,16 @@ import pytest
 from tests.support.steps import RULES, Run, observed, parameters
 from tests.unit.rules.training.series_runs import run_series
 from tests.unit.rules.training.test_risen import medians
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.training.not_learning_kinds import LearningKind
-from trainguard.rules.training.not_learning_text import text
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.rule_result import FactSheet, RuleResult
+from trainguard.rules.training.learned_nothing import LearningKind
+from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.plateau import PlateauState
-from trainguard.rules.training.progress import unit
 from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.series import unit, z_score
 from trainguard.rules.training.step_rule import Check
-from trainguard.rules.training.trend import z_score
-from trainguard.rules.words import FactSheet
-from trainguard.tensors.step_view import Mode
 
 FLAT = [8.0, 8.0625] * 10
 
@@ -67,7 +65,7 @@ def random_plateau(draw: random.Random) -> RunSeries:
     return run
 
 
-def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_where_its_definition_says_so() -> None:
+def test_plateau_of_random_losses_and_scores_is_found_as_defined() -> None:
     found: Counter[bool] = Counter()
     rule = RULES["Plateau"]
     for seed in range(800):
@@ -99,7 +97,7 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
          "at step 13, after 5 % of the run."),
     ],
 )  # fmt: skip
-def test_given_a_run_that_has_ended_when_a_plateau_is_looked_for_then_the_sentence_has_the_fall(
+def test_plateau_of_an_ended_run_states_the_fall(
     losses: list[float], rate: float | None, fell: str, reached: str
 ) -> None:
     state, values = PlateauState(run=run_series({"loss": losses}), learning_rate=rate), parameters("Plateau")
@@ -109,7 +107,7 @@ def test_given_a_run_that_has_ended_when_a_plateau_is_looked_for_then_the_senten
     assert RULES["Plateau"].at_end(PlateauState(run=run_series({"loss": losses[:19]})), values) is None
 
 
-def test_given_a_loss_that_only_rises_when_a_plateau_is_looked_for_then_no_fall_is_told() -> None:
+def test_plateau_of_an_only_rising_loss_states_no_fall() -> None:
     state = PlateauState(run=run_series({"loss": [2.0, *[3.38e13] * 19]}))
     check = RULES["Plateau"].at_end(state, parameters("Plateau"))
     assert check is not None
@@ -117,7 +115,7 @@ def test_given_a_loss_that_only_rises_when_a_plateau_is_looked_for_then_no_fall_
     assert RULES["Plateau"].said(check) == "Step 67: loss was 2 at the start (step 10) and was never lower."
 
 
-def test_given_a_loss_whose_target_moves_when_it_stands_then_it_is_no_plateau() -> None:
+def test_standing_loss_with_a_moving_target_is_no_plateau() -> None:
     for name, fires in (("loss", True), ("critic_loss", False)):
         state = PlateauState(run=run_series({name: [10.0, 9.0, *[8.0] * 18]}))
         check = RULES["Plateau"].at_end(state, parameters("Plateau"))
@@ -140,15 +138,13 @@ def live(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **giv
 
 @pytest.mark.parametrize(("count", "checks"), [(19, 0), (20, 1), (22, 3), (32, 13), (33, 13), (34, 14)])
 @pytest.mark.parametrize(("rule", "fires"), [("Plateau", False), ("NotLearning", True)])
-def test_given_a_run_that_goes_on_when_it_is_long_enough_then_each_whole_block_of_training_is_judged(
-    rule: str, fires: bool, count: int, checks: int
-) -> None:
+def test_each_whole_training_block_of_a_long_run_is_judged(rule: str, fires: bool, count: int, checks: int) -> None:
     state = live(rule, (FLAT * 2)[:count], live_rows=20)
     assert (state.evaluated, state.fired) == (checks, checks if fires else 0)
     assert state.waiting == 2 * count
 
 
-def test_given_a_plateau_when_the_run_goes_on_then_it_fires_with_the_first_learning_rate() -> None:
+def test_plateau_of_a_running_job_fires_with_the_first_rate() -> None:
     state = live("Plateau", [10.0, 9.0, *[8.0] * 18], live_rows=20)
     assert state.steps == [38]
     assert RULES["Plateau"].said(state.latest).endswith(", and nothing was gained since; the learning rate is 0.5.")
@@ -165,7 +161,7 @@ def test_given_a_plateau_when_the_run_goes_on_then_it_fires_with_the_first_learn
         (FLAT, [0.25 - 0.001 * place for place in range(20)], True),
     ],
 )
-def test_given_a_run_that_learned_nothing_when_it_goes_on_then_any_trend_for_the_better_says_wait(
+def test_any_better_trend_defers_a_run_that_learned_nothing(
     losses: list[float], scores: list[float], fires: bool
 ) -> None:
     state = live("NotLearning", losses, scores, live_rows=20)
@@ -198,9 +194,7 @@ def ended(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -
          "rises: it was -20 at the start (step 0) and is -10 in the last quarter (until step 19), so it rose by 50 %"),
     ],
 )  # fmt: skip
-def test_given_a_loss_that_learned_nothing_when_it_rose_by_more_than_counts_then_it_is_said_to_rise(
-    losses: list[float], said: str
-) -> None:
+def test_loss_that_rose_considerably_is_said_to_rise(losses: list[float], said: str) -> None:
     result = ended(losses)
     assert (result.status, result.reason) == (Status.FIRED, f"Step 19: loss {said}.")
 
@@ -219,7 +213,7 @@ def test_given_a_loss_that_learned_nothing_when_it_rose_by_more_than_counts_then
         ([float("nan")] * 9, [0.25 * place for place in range(5)], Status.NOT_APPLICABLE),
     ],
 )
-def test_given_a_run_that_has_ended_when_a_loss_or_a_score_has_five_values_then_it_is_judged(
+def test_ended_run_is_judged_from_five_losses_or_scores_on(
     losses: list[float], scores: list[float], status: Status
 ) -> None:
     result = ended(losses, scores)
@@ -290,11 +284,11 @@ ANY_FACTS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_given_what_was_found_when_said_then_measure_clause_and_advice_are_its_own(kind: LearningKind) -> None:
+def test_each_finding_has_its_own_measure_clause_and_advice(kind: LearningKind) -> None:
     measure, clause, advice = KINDS[kind]
     found = RULES["NotLearning"].measure(Check(step=1, at=1.0, fires=True, kind=kind))
     assert found is not None
     assert found.what == measure
-    words = text(FactSheet(Status.FIRED, kind, ANY_FACTS))
+    words = NotLearning().text(FactSheet(Status.FIRED, kind, ANY_FACTS))
     assert words.clause.startswith(clause)
     assert (words.advice or "").startswith(advice)

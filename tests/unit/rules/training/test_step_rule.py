@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Run, Step, fired, observed, parameters
-from trainguard.finding import Fact
-from trainguard.records import Status
-from trainguard.rules.training.overfit_text import OverfitKind
-from trainguard.rules.training.readings import Reading, check_of, not_saved, worst_of
-from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
-from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.tensors.name_patterns import NamePatternError
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.rule_result import FactSheet
+from trainguard.rules.training.overfit import OverfitKind
+from trainguard.rules.training.readings import Reading, checked, not_saved, worst_of
 from trainguard.rules.training.selection import matching, selected
-from trainguard.rules.training.step_rule import Check, RunView, StepState, remember
-from trainguard.tensors.name_patterns import NamePatternError
-from trainguard.tensors.step_view import Mode
+from trainguard.rules.training.step_rule import Check, RunView, SelectingParameters, StepState, remember
+from trainguard.rules.training.step_words import FoundScalars, scalar_needs, several_words
 
 RULE = RULES["VanishingGradient"]
 NEEDS = "It checks the tensors of the collection gradients: "
@@ -52,16 +52,12 @@ def step_of(names: Sequence[str], **collections: Sequence[str]) -> Step:
         ({"start_step": 0, "end_step": 0}, []),
     ],
 )
-def test_given_a_range_when_steps_are_seen_then_its_first_step_counts_and_its_end_does_not(
-    given: Mapping[str, int], steps: list[int]
-) -> None:
+def test_range_includes_its_first_step_and_excludes_its_end(given: Mapping[str, int], steps: list[int]) -> None:
     assert fired("VanishingGradient", gradients([0.0] * 6), **given) == steps
 
 
 @pytest.mark.parametrize(("count", "kept"), [(99, 99), (100, 100), (101, 100), (105, 100)])
-def test_given_many_steps_that_fire_when_remembered_then_a_hundred_are_named_and_all_are_counted(
-    count: int, kept: int
-) -> None:
+def test_hundred_of_many_firing_steps_are_named_and_all_counted(count: int, kept: int) -> None:
     state = observed("VanishingGradient", gradients([1.0, *[0.0] * count])).state
     assert (state.steps, state.fired, state.evaluated) == (list(range(1, kept + 1)), count, count + 1)
     assert state.onsets == [1]
@@ -78,7 +74,7 @@ def test_given_many_steps_that_fire_when_remembered_then_a_hundred_are_named_and
         ([0.0, 1.0, 0.0], [0, 2], 0, 1_002.0),
     ],
 )
-def test_given_checks_when_remembered_then_beginnings_and_the_onset_are_kept(
+def test_beginnings_and_onset_of_checks_are_kept(
     values: list[float], onsets: list[int], first: int | None, onset: float | None
 ) -> None:
     outcome = observed("VanishingGradient", gradients(values))
@@ -89,7 +85,7 @@ def test_given_checks_when_remembered_then_beginnings_and_the_onset_are_kept(
     assert outcome.result.data_points == len(values)
 
 
-def test_given_33_episodes_when_remembered_then_32_beginnings_are_kept() -> None:
+def test_beginnings_of_32_of_33_episodes_are_kept() -> None:
     state = observed("VanishingGradient", gradients([0.0, 1.0] * 33)).state
     assert state.onsets == list(range(0, 64, 2))
 
@@ -101,7 +97,7 @@ FACTS = (
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
-def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_result_has_none(number: float) -> None:
+def test_non_finite_numbers_are_left_out_of_the_result(number: float) -> None:
     state = StepState()
     remember(state, Check(step=1, at=2.0, fires=True, facts=FACTS, value=number, threshold=number))
     result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
@@ -133,7 +129,7 @@ def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_res
          "3 saved steps hold what the rule checks, too few to compare. The files of scalars hold lr, acc, and no "),
     ],
 )  # fmt: skip
-def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_said(
+def test_nothing_checked_gives_the_reason_and_what_to_do(
     state: dict[str, Any], view: RunView, status: Status, reason: str
 ) -> None:
     result = RULE.judge(StepState(**state), view, parameters("VanishingGradient", x=1))
@@ -156,9 +152,7 @@ def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_
         ({"left_out": 2_000}, " Left out: 2,000 values of metrics beyond the first 32."),
     ],
 )  # fmt: skip
-def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
-    state: dict[str, Any], notes: str
-) -> None:
+def test_notes_say_how_often_and_why_data_was_not_used(state: dict[str, Any], notes: str) -> None:
     fine = Check(step=1, at=1.0, fires=False, kind=OverfitKind.FINE, facts=FINE)
     kept = StepState(**state, latest=fine)
     said = RULES["Overfit"].said(fine)
@@ -190,9 +184,7 @@ def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
          "with TensorBoard, whose files have times.")),
     ],
 )  # fmt: skip
-def test_given_files_of_scalars_when_a_rule_finds_nothing_then_it_says_what_they_hold(
-    rule: str, found: FoundScalars, said: str
-) -> None:
+def test_scalar_files_without_a_finding_say_what_they_hold(rule: str, found: FoundScalars, said: str) -> None:
     assert scalar_needs(rule, "Record labels.", found) == said
 
 
@@ -213,26 +205,28 @@ def reading(tensor: str, value: float, fires: bool, over: float) -> Reading:
          " (the worst of 2 such things, of 2 in all)"),
     ],
 )  # fmt: skip
-def test_given_readings_when_a_check_is_made_then_it_is_of_the_one_that_is_furthest_over(
+def test_check_is_of_the_reading_furthest_over(
     given: list[Reading], tensor: str, value: float | None, more: str
 ) -> None:
-    check = check_of(step_of([]), given, lambda each: f"{each.tensor} is bad", what="things")
+    check = checked(step_of([]), given, lambda each: (Fact(name="bad", value=str(each.tensor)),))
     assert check is not None
-    assert check.reason == f"Step 5: {tensor} is bad{more}."
+    sheet = FactSheet(Status.FIRED, "", check.facts)
+    assert (sheet.number("step"), sheet.name("bad")) == (5, tensor)
+    assert several_words(sheet, "things") == more
     assert (check.tensor, check.value, check.threshold, check.kind) == (tensor, value, 7.0, "kind")
     assert (check.step, check.at, check.fires) == (5, 1_005.0, any(each.fires for each in given))
     assert worst_of(given).tensor == tensor
 
 
-def test_given_more_tensors_judged_than_readings_when_a_check_is_made_then_it_counts_the_tensors() -> None:
+def test_check_counts_all_judged_tensors_beyond_its_readings() -> None:
     two = [reading("a", 1.0, True, 1.0), reading("b", 1.0, True, 2.0)]
-    check = check_of(step_of([]), two, lambda _: "x", judged=9)
+    check = checked(step_of([]), two, lambda _: (), judged=9)
     assert check is not None
-    assert check.reason == "Step 5: x (the worst of 2 such tensors, of 9 in all)."
-    assert check_of(step_of([]), [], lambda _: "x") is None
+    assert several_words(FactSheet(Status.FIRED, "", check.facts)) == " (the worst of 2 such tensors, of 9 in all)"
+    assert checked(step_of([]), [], lambda _: ()) is None
 
 
-def test_given_reductions_alone_when_entries_are_needed_then_the_tensor_is_counted_and_named() -> None:
+def test_tensor_with_reductions_but_no_entries_is_named() -> None:
     state, step = StepState(), Run().add(4, {"full": [1.0]}, reductions={"part": {"mean": 1.0}})
     assert (not_saved(state, step, "full"), state.unusable) == (False, 0)
     assert (not_saved(state, step, "part"), state.unusable) == (True, 1)
@@ -248,21 +242,19 @@ def test_given_reductions_alone_when_entries_are_needed_then_the_tensor_is_count
         (".{1}b.*", ("xab", "xabc")), (".*{", ()), ("b$.*", ("b", "xab")), ("z.*", ()),
     ],
 )  # fmt: skip
-def test_given_a_pattern_when_names_are_searched_then_those_it_is_found_in_are_returned(
-    pattern: str, found: tuple[str, ...]
-) -> None:
+def test_names_that_match_a_pattern_are_returned(pattern: str, found: tuple[str, ...]) -> None:
     assert matching(step_of(["xab", "a.", "b", "xabc"]), pattern) == found
 
 
 @pytest.mark.parametrize("pattern", ["loss", ".*loss", "loss.*", ".*loss.*", ".*.*loss.*.*"])
-def test_given_a_long_name_when_searched_for_a_word_between_anything_then_it_is_as_cheap_as_the_word(
+def test_wildcards_around_a_word_cost_no_more_than_the_word(
     pattern: str,
 ) -> None:
     name = "x" * 20_000 + "loss"
     assert matching(step_of([name]), pattern) == (name,)
 
 
-def test_given_a_costly_pattern_when_a_step_has_too_many_names_for_it_then_it_is_refused() -> None:
+def test_costly_pattern_over_too_many_names_is_refused() -> None:
     names = [f"{place:01999d}" for place in range(1_001)]
     assert matching(step_of(names[:1_000]), "a.*b") == ()
     with pytest.raises(NamePatternError, match=r"'a\.\*b' could take too long in the 1,001 names of a step"):
@@ -280,7 +272,7 @@ def test_given_a_costly_pattern_when_a_step_has_too_many_names_for_it_then_it_is
         (("none",), ("z",), ()),
     ],
 )
-def test_given_collections_and_patterns_when_tensors_are_selected_then_their_union_is_taken_once_and_sorted(
+def test_selected_tensors_are_the_sorted_union_without_repeats(
     collections: tuple[str, ...] | None, patterns: tuple[str, ...] | None, found: tuple[str, ...]
 ) -> None:
     step = step_of(["d", "a", "b", "c"], one=["a", "c", "gone"], two=["b", "c"])
@@ -289,7 +281,7 @@ def test_given_collections_and_patterns_when_tensors_are_selected_then_their_uni
     assert (chosen.tensors(step), chosen.selects) == (found, bool(collections or patterns))
 
 
-def test_given_a_step_out_of_range_when_its_tensors_are_broken_then_nothing_is_counted() -> None:
+def test_broken_tensors_of_a_step_out_of_range_are_not_counted() -> None:
     run = Run()
     run.add(1, {"g": np.zeros(2)}, collections={"gradients": ["g"]}, broken={"g"}, mode=Mode.TRAIN)
     outcome = observed("VanishingGradient", run, start_step=2)

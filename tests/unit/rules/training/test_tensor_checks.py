@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Outcome, Run, observed, parameters
-from trainguard.errors import RuleConfigError, TensorMissingError, TensorUnusableError
-from trainguard.records import Status
-from trainguard.rules.training.node_activity import inactive_percent
+from trainguard.core.errors import RuleConfigError, TensorMissingError, TensorUnusableError
+from trainguard.core.records import Status
+from trainguard.rules.training.activations import inactive_percent
 
 NAN, INF = math.nan, math.inf
 
@@ -44,14 +44,12 @@ TOKENS = {"embedding0_input_0": [0, 0, 0, 1, 1, 2, 3, 4]}
          "token 9 makes up 0 % of embedding0_input_0, not above the threshold 2.5 %."),
     ],
 )  # fmt: skip
-def test_given_tokens_when_their_shares_are_taken_then_each_has_its_threshold(
-    given: Mapping[str, str], fires: bool, sentence: str
-) -> None:
+def test_each_token_has_its_own_threshold(given: Mapping[str, str], fires: bool, sentence: str) -> None:
     outcome = observed("NLPSequenceRatio", one(TOKENS), **given)
     assert (bool(outcome.steps), said(outcome)) == (fires, sentence)
 
 
-def test_given_sequences_without_numbers_or_entries_when_checked_then_none_is_judged() -> None:
+def test_sequences_without_numbers_or_entries_are_not_judged() -> None:
     texts = {"embedding0_input_0": np.array(["a"], object), "b_embedding0_input_0": np.zeros(0, int)}
     run = one(texts, reductions={"c_embedding0_input_0": {"mean": 1.0}})
     state = observed("NLPSequenceRatio", run).state
@@ -66,9 +64,7 @@ def test_given_sequences_without_numbers_or_entries_when_checked_then_none_is_ju
         ("0,1", "50", False), ("0,1", "50,50", True), ("0,1,2", "50,50", False),
     ],
 )  # fmt: skip
-def test_given_tokens_and_thresholds_when_read_then_there_is_one_for_each_but_for_the_former_default(
-    values: str, thresholds: str, works: bool
-) -> None:
+def test_each_token_needs_a_threshold_but_for_the_old_default(values: str, thresholds: str, works: bool) -> None:
     given = {"token_values": values, "token_thresholds_percent": thresholds}
     if works:
         assert parameters("NLPSequenceRatio", **given)
@@ -81,12 +77,12 @@ def test_given_tokens_and_thresholds_when_read_then_there_is_one_for_each_but_fo
     ("rule", "given"),
     [("NLPSequenceRatio", {}), ("SimilarAcrossRuns", {"other_trial": "x"}), ("TensorVariance", {"min_threshold": 1})],
 )
-def test_given_a_pattern_that_is_none_when_read_then_it_is_refused(rule: str, given: Mapping[str, Any]) -> None:
+def test_invalid_pattern_is_refused(rule: str, given: Mapping[str, Any]) -> None:
     with pytest.raises(RuleConfigError, match=f"{rule}_tensor_regex"):
         parameters(rule, tensor_regex="(", **given)
 
 
-def test_given_batches_of_any_shape_when_nodes_are_counted_then_their_share_is_that_of_the_whole_array() -> None:
+def test_share_of_nodes_over_batches_is_that_of_the_whole_array() -> None:
     shapes = [(4,), (4, 1), (4, 3), (4, 7), (8, 5), (4, 2, 4), (4, 14), (8, 20), (4, 3, 9), (4, 40), (4, 1, 1), (1, 30)]
     for seed in range(8):
         draw = np.random.default_rng(seed)
@@ -104,9 +100,7 @@ def test_given_batches_of_any_shape_when_nodes_are_counted_then_their_share_is_t
 @pytest.mark.parametrize(
     ("values", "share"), [(np.array(1.0), 0.0), (np.zeros((0, 3)), None), (np.zeros((3, 0)), None)]
 )
-def test_given_arrays_without_a_batch_or_nodes_when_counted_then_only_numbers_have_a_share(
-    values: Any, share: float | None
-) -> None:
+def test_arrays_without_batch_or_nodes_have_shares_of_numbers(values: Any, share: float | None) -> None:
     assert inactive_percent(one({"t": values}).steps[0], "t", lambda each: each > 0, 50.0) == share
     assert inactive_percent(one({"t": np.array(["x"], object)}).steps[0], "t", lambda each: each > 0, 50.0) is None
 
@@ -119,7 +113,7 @@ def test_given_arrays_without_a_batch_or_nodes_when_counted_then_only_numbers_ha
         ((9, 8_000_001), TensorUnusableError, "it has 8,000,001 nodes, expected at most 8,000,000"),
     ],
 )
-def test_given_more_nodes_than_are_counted_when_asked_then_it_is_said(
+def test_nodes_beyond_the_counted_limit_are_noted(
     shape: tuple[int, ...] | None, fault: type[Exception], words: str
 ) -> None:
     run = one({}, reductions={"t": {"mean": 1.0}}, shapes={} if shape is None else {"t": shape})
@@ -136,9 +130,7 @@ def test_given_more_nodes_than_are_counted_when_asked_then_it_is_said(
         ({"mean": 9.0}, None), ({"min": -5.0, "max": 5.0}, None),
     ],
 )  # fmt: skip
-def test_given_extremes_alone_when_inputs_are_all_within_or_all_beyond_the_limits_then_that_is_the_share(
-    saved: Mapping[str, float], share: float | None
-) -> None:
+def test_extremes_decide_if_inputs_are_all_within_or_beyond(saved: Mapping[str, float], share: float | None) -> None:
     given = {"threshold_tanh_min": -2, "threshold_tanh_max": 1}
     outcome = observed("SaturatedActivation", one({}, reductions={"tanh_input": saved}), **given)
     assert (outcome.result.measured, outcome.state.unusable) == (share, int(share is None))
@@ -154,9 +146,7 @@ def test_given_extremes_alone_when_inputs_are_all_within_or_all_beyond_the_limit
         (2, 49, "50 % of the nodes of tanh_input are saturated, above the threshold 49 %."),
     ],
 )
-def test_given_layers_when_saturated_then_the_sentence_has_share_and_threshold(
-    beyond: int, threshold: float, sentence: str
-) -> None:
+def test_saturated_layers_have_share_and_threshold_in_sentence(beyond: int, threshold: float, sentence: str) -> None:
     run = one({"tanh_input": [[99.0] * beyond + [0.0] * (4 - beyond)] * 3})
     outcome = observed("SaturatedActivation", run, threshold_layer=threshold)
     assert said(outcome) == sentence
@@ -177,7 +167,7 @@ def test_given_layers_when_saturated_then_the_sentence_has_share_and_threshold(
     ],
 )
 @pytest.mark.parametrize("saved", [None, {"variance": 1.0}, {"std": 1.0}])
-def test_given_a_variance_when_compared_then_the_threshold_that_is_nearer_is_named(
+def test_variance_names_the_nearer_threshold(
     saved: Mapping[str, float] | None, given: Mapping[str, float], fires: bool, sentence: str
 ) -> None:
     run = one({"t": [-1.0, 1.0]}) if saved is None else one({}, reductions={"t": saved})
@@ -188,7 +178,7 @@ def test_given_a_variance_when_compared_then_the_threshold_that_is_nearer_is_nam
     assert (outcome.result.advice or advice).startswith(advice)
 
 
-def test_given_other_reductions_alone_when_a_variance_is_needed_then_it_is_counted() -> None:
+def test_missing_variance_among_other_reductions_is_counted() -> None:
     outcome = observed("TensorVariance", one({}, reductions={"t": {"mean": 1.0}}), tensor_regex="t", max_threshold=1)
     assert outcome.result.reason == ("No step could be checked: of tensor t at step 7 only reductions were saved.")
     texts = observed("TensorVariance", one({"t": np.array(["a"], object)}), tensor_regex="t", max_threshold=1)
@@ -212,7 +202,7 @@ def test_given_other_reductions_alone_when_a_variance_is_needed_then_it_is_count
         ([[0.0], [3e-8], [3e-8]], {}, "t changed: it is the same at 2 of the 3 saved steps that count."),
     ],
 )  # fmt: skip
-def test_given_saved_steps_of_a_tensor_when_compared_then_it_is_said_at_how_many_it_is_the_same(
+def test_number_of_steps_with_an_unchanged_tensor_is_shown(
     values: Sequence[Any], given: Mapping[str, Any], sentence: str | None
 ) -> None:
     run = Run()
@@ -230,7 +220,7 @@ def test_given_saved_steps_of_a_tensor_when_compared_then_it_is_said_at_how_many
         assert (outcome.result.advice or "Check that t is meant").startswith("Check that t is meant")
 
 
-def test_given_several_tensors_when_unchanged_then_each_counts_and_the_longest_is_named() -> None:
+def test_longest_of_several_unchanged_tensors_is_named() -> None:
     run = Run()
     for step in range(3):
         run.add(step, {"a": [1.0], "b": [float(step)], "c": [2.0], "d": [5.0 if step else 4.0]})
@@ -255,7 +245,7 @@ def test_given_several_tensors_when_unchanged_then_each_counts_and_the_longest_i
         ({"a": [0.5], "b": [0.5]}, 0.25, "the mean absolute value of a is 0.5, not below the threshold 0.25."),
     ],
 )  # fmt: skip
-def test_given_gradients_when_compared_then_the_least_is_named_and_nan_is_below_nothing(
+def test_least_gradient_is_named_and_nan_is_below_nothing(
     values: Mapping[str, Any], threshold: float, sentence: str
 ) -> None:
     run = one({**values, "text": np.array(["x"], object)}, collections={"gradients": [*values, "text"]})
@@ -278,9 +268,7 @@ def test_given_gradients_when_compared_then_the_least_is_named_and_nan_is_below_
         ([32], None, "the tree in trees/Node has 5 levels below its root, above the threshold 4."),
     ],
 )
-def test_given_node_numbers_when_a_tree_is_measured_then_its_depth_is_that_of_the_greatest(
-    nodes: Any, depth: float | None, sentence: str
-) -> None:
+def test_depth_of_a_tree_is_that_of_its_greatest_node_number(nodes: Any, depth: float | None, sentence: str) -> None:
     outcome = observed("TreeDepth", one({"trees/Node": nodes}), **({} if depth is None else {"depth": depth}))
     assert said(outcome) == sentence
 
@@ -304,9 +292,7 @@ def tree(ids: Any, yes: Any, no: Any) -> Run:
         ([], [], [], None),
     ],
 )
-def test_given_branches_when_followed_then_the_depth_is_the_longest_way_down(
-    ids: Any, yes: Any, no: Any, depth: int | None
-) -> None:
+def test_depth_is_the_longest_way_down_the_branches(ids: Any, yes: Any, no: Any, depth: int | None) -> None:
     outcome = observed("TreeDepth", tree(ids, yes, no), true_depth="true")
     assert outcome.result.measured == depth
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, fired
-from trainguard.errors import RuleConfigError
-from trainguard.tensors.step_view import Mode
+from trainguard.core.errors import RuleConfigError
+from trainguard.formats.tensors.step_view import Mode
 
 
 def one(tensors: dict[str, Any], **collections: list[str]) -> Run:
@@ -76,9 +76,7 @@ def test_poor_weight_initialization_variances_are_above(ratio: float, fires: boo
 
 
 @pytest.mark.parametrize(("second", "fires"), [([0.0, 0.0], True), ([1.0, -1.0], False)])
-def test_poor_weight_initialization_takes_a_variance_of_zero_as_infinitely_far(
-    second: list[float], fires: bool
-) -> None:
+def test_poor_weight_initialization_zero_variance_is_infinite(second: list[float], fires: bool) -> None:
     run = one({"a_relu_input": [1.0, -1.0], "b_relu_input": second})
     assert bool(fired("PoorWeightInitialization", run)) is fires
     assert fired("PoorWeightInitialization", one({"a_relu_input": [0.0, 0.0]})) == []
@@ -92,7 +90,7 @@ def test_poor_weight_initialization_gradients_are_below() -> None:
     assert fired("PoorWeightInitialization", run, distribution_range=gap + 1e-9) == [7]
 
 
-def test_poor_weight_initialization_waits_for_patience_and_looks_at_the_first_saved_steps() -> None:
+def test_poor_weight_initialization_waits_and_sees_first_steps() -> None:
     run = of_losses([1.0, 1.0, 1.1, 1.0, 1.2, 1.0, 1.0, 0.9, 0.9], every=500)
     assert fired("PoorWeightInitialization", run) == [2500, 3000]
     assert fired("PoorWeightInitialization", run, steps=5) == []
@@ -100,7 +98,7 @@ def test_poor_weight_initialization_waits_for_patience_and_looks_at_the_first_sa
 
 
 @pytest.mark.parametrize(("dead", "fires"), [(9, False), (10, False), (11, True)])
-def test_dead_relu_and_saturated_activation_are_above_half_the_layer(dead: int, fires: bool) -> None:
+def test_dead_relu_and_saturated_activation_exceed_half_a_layer(dead: int, fires: bool) -> None:
     assert bool(fired("DeadRelu", active(20 - dead, 20, "relu_output"))) is fires
     assert bool(fired("SaturatedActivation", active(20 - dead, 20, "tanh_input", outside=10.0))) is fires
 
@@ -149,7 +147,7 @@ def test_weight_update_ratio_is_above_or_below(change: float, fires: bool) -> No
     assert bool(fired("WeightUpdateRatio", run, epsilon=0)) is fires
 
 
-def test_weight_update_ratio_looks_back_on_the_earliest_step_in_reach() -> None:
+def test_weight_update_ratio_uses_the_earliest_step_in_reach() -> None:
     run = Run()
     for step, value in ((0, 1.0), (4, 2.0), (8, 2.0), (12, 2.0)):
         run.add(step, {"w": [value]}, collections={"weights": ["w"]})
@@ -158,7 +156,7 @@ def test_weight_update_ratio_looks_back_on_the_earliest_step_in_reach() -> None:
     assert fired("WeightUpdateRatio", run, num_steps=12) == []
 
 
-def test_weight_update_ratio_compares_steps_of_training_where_there_are_any() -> None:
+def test_weight_update_ratio_prefers_training_steps() -> None:
     run = Run()
     for step, mode in enumerate((Mode.TRAIN, Mode.EVAL, Mode.GLOBAL, Mode.TRAIN, Mode.EVAL, Mode.GLOBAL)):
         run.add(step, {"w": [1.0]}, collections={"weights": ["w"]}, mode=mode)
@@ -248,7 +246,7 @@ def test_overfit_is_above(validation: float, fires: bool) -> None:
     assert fired("Overfit", run, ratio_threshold=0.25) == ([2] if fires else [])
 
 
-def test_overfit_counts_phases_in_a_row_and_starts_afresh_after_each() -> None:
+def test_overfit_counts_phases_in_a_row_and_resets_after_a_fire() -> None:
     epoch = ((Mode.TRAIN, 1.0), (Mode.EVAL, 2.0))
     run = phases(*epoch, *epoch, (Mode.TRAIN, 1.0), (Mode.EVAL, 1.0), *epoch, *epoch, (Mode.TRAIN, 1.0))
     assert fired("Overfit", run) == [2, 4, 8, 10]
@@ -260,7 +258,7 @@ def test_overfit_collects_before_its_range_and_fires_within() -> None:
     assert fired("Overfit", run, patience=2, start_step=4) == [4, 6]
 
 
-def test_overfit_does_not_judge_a_validation_that_no_training_follows_or_comes_before() -> None:
+def test_overfit_needs_training_before_and_after_validation() -> None:
     assert fired("Overfit", phases((Mode.EVAL, 9.0), (Mode.TRAIN, 1.0), (Mode.EVAL, 2.0))) == []
     assert fired("Overfit", phases((Mode.TRAIN, 0.0), (Mode.EVAL, 2.0), (Mode.TRAIN, 1.0))) == []
 
@@ -327,7 +325,7 @@ def test_confusion_takes_ratios_of_what_was_predicted(right: int, steps: list[in
     assert fired("Confusion", run, min_diag=0, max_off_diag=1) == []
 
 
-def test_confusion_takes_a_class_that_is_never_predicted_as_never_right() -> None:
+def test_confusion_takes_a_never_predicted_class_as_never_right() -> None:
     run = one({"labels": [0, 1, 1], "predictions": [1, 1, 1]})
     assert fired("Confusion", run, min_diag=0.1, max_off_diag=1) == [7]
     assert fired("Confusion", run, min_diag=0, max_off_diag=1) == []
@@ -340,7 +338,7 @@ def test_feature_importance_overweight_is_above(share: float, fires: bool) -> No
     assert bool(fired("FeatureImportanceOverweight", run, threshold=0.75)) is fires
 
 
-def test_feature_importance_overweight_fires_on_a_model_of_few_features() -> None:
+def test_feature_importance_overweight_fires_with_few_features() -> None:
     run = one({f"feature_importance/weight/f{each}": [0.25] for each in range(3)})
     assert fired("FeatureImportanceOverweight", run) == [7]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.steps import RULES, Run, observed, parameters
-from trainguard.errors import RuleConfigError
+from trainguard.core.errors import RuleConfigError
+from trainguard.formats.tensors.scalars.names import PATTERNS
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.parameters import (
     canonical_rule,
@@ -15,11 +16,10 @@ from trainguard.rules.parameters import (
 )
 from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.scalar_patterns import SPEC, ScalarNamesParameters
-from trainguard.rules.training.vanishing_gradient import VanishingGradientParameters
-from trainguard.tensors.scalars.names import PATTERNS
+from trainguard.rules.training.weights import VanishingGradientParameters
 
 
-def test_given_texts_when_read_then_lists_are_split_and_trimmed_and_words_are_in_any_case() -> None:
+def test_lists_are_trimmed_and_words_are_case_insensitive() -> None:
     read = parameters("ExplodingTensor", collection_names=" gradients , weights,", tensor_regex="None", only_nan="TRUE")
     assert (read.collection_names, read.tensor_regex, read.only_nan) == (("gradients", "weights"), None, True)
     sequence = parameters("NLPSequenceRatio", token_values="0, 3", token_thresholds_percent="50,20.5")
@@ -35,7 +35,7 @@ def test_given_texts_when_read_then_lists_are_split_and_trimmed_and_words_are_in
 @pytest.mark.parametrize(
     "name", ["VanishingGradient_threshold", "vanishinggradient_THRESHOLD", "training/VanishingGradient_threshold"]
 )
-def test_given_a_setting_in_any_case_when_read_then_it_is_the_rules(name: str) -> None:
+def test_setting_in_any_case_is_that_of_the_rule(name: str) -> None:
     read = parameters_of("training/VanishingGradient", VanishingGradientParameters, {name: "1e-3"})
     assert isinstance(read, VanishingGradientParameters)
     assert read.threshold == 1e-3
@@ -85,15 +85,13 @@ def test_given_a_setting_in_any_case_when_read_then_it_is_the_rules(name: str) -
         ("VanishingGradient", {"start_step": "-1"}, "VanishingGradient_start_step"),
     ],
 )
-def test_given_a_value_that_cannot_be_used_when_read_then_field_value_and_what_is_right_are_named(
-    rule: str, given: dict[str, str], words: str
-) -> None:
+def test_unusable_value_names_field_value_and_valid_ones(rule: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(RuleConfigError, match=words):
         parameters(rule, **given)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_what_the_managed_service_adds_when_read_then_it_is_accepted_without_a_word(rule: str) -> None:
+def test_additions_of_the_managed_service_are_silently_accepted(rule: str) -> None:
     required = {"collection_names": "x"} if rule in ("AllZero", "TensorVariance", "UnchangedTensor") else {}
     given = {
         "base_trial": "s3://bucket/run",
@@ -111,7 +109,7 @@ def test_given_what_the_managed_service_adds_when_read_then_it_is_accepted_witho
     assert "ignored" not in read.in_force()
 
 
-def test_given_a_name_that_nobody_knows_when_judged_then_the_rule_runs_and_says_that_it_was_not_used() -> None:
+def test_unknown_name_is_noted_as_unused_and_the_rule_runs() -> None:
     run = Run()
     run.add(0, {"loss": [1.0]})
     result = observed("ExplodingTensor", run, only_nans="True", ignored="x").result
@@ -137,7 +135,7 @@ def test_given_a_file_when_read_then_rules_of_families_are_known() -> None:
     assert exploding.only_nan
 
 
-def test_given_faults_of_family_rules_when_settings_are_validated_then_each_is_found() -> None:
+def test_every_fault_of_family_rules_is_found_by_validation() -> None:
     faults = parameter_faults(
         {"VanishingGradient_threshold": "x", "AllZero_threshold": "200", "Confusion_min_diag": "0.5"}
     )
@@ -147,7 +145,7 @@ def test_given_faults_of_family_rules_when_settings_are_validated_then_each_is_f
     ]
 
 
-def test_given_one_parameter_twice_when_the_values_differ_then_it_is_a_fault_of_its_rule() -> None:
+def test_parameter_with_two_different_values_is_a_rule_fault() -> None:
     faults = resolve_parameters({"VanishingGradient_threshold": "1", "vanishinggradient_threshold": "2"})[1]
     assert list(faults) == ["training/VanishingGradient"]
     assert overridden({"vanishinggradient_threshold": "2"}, {"VanishingGradient_threshold": "1"}) == {
@@ -155,14 +153,14 @@ def test_given_one_parameter_twice_when_the_values_differ_then_it_is_a_fault_of_
     }
 
 
-def test_given_the_families_when_their_rules_are_named_then_the_classes_are_of_the_same_names() -> None:
+def test_classes_have_the_names_of_their_family_rules() -> None:
     for family in OTHER_FAMILIES:
         assert tuple(family.parameters_types()) == (*family.names, *family.settings)
         assert (*family.specs(), *family.settings_specs()) == (*family.names, *family.settings)
         assert len({bare(rule) for rule in family.names}) == len(family.names)
 
 
-def test_given_the_meanings_of_names_when_listed_then_there_is_a_setting_for_each() -> None:
+def test_each_meaning_of_a_name_has_a_setting() -> None:
     given = {f"ScalarNames_{meaning}": "x" for meaning in PATTERNS}
     parameters = parameters_of("training/ScalarNames", ScalarNamesParameters, given)
     assert isinstance(parameters, ScalarNamesParameters)

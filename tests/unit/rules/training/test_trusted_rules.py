@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Outcome, Run, observed
-from trainguard.records import Status
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.step_view import Mode
 
 NAN = math.nan
 FLAT = [2.3 + 0.001 * (place % 3) for place in range(20)]
@@ -47,13 +48,13 @@ def noisy(level: Callable[[int], float], count: int, spread: float, seed: int = 
 
 @pytest.mark.parametrize("rule", SERIES)
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e9])
-def test_given_a_run_that_learns_when_judged_then_no_rule_fires_at_any_scale(rule: str, scale: float) -> None:
+def test_learning_run_fires_no_rule_at_any_scale(rule: str, scale: float) -> None:
     assert not fires(rule, [scale * loss for loss in LEARNED])
     assert not fires(rule, [scale * loss for loss in noisy(lambda step: 0.5 + 2 * 0.99**step, 900, 0.1)])
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e9])
-def test_given_a_loss_that_stands_when_the_run_ends_then_it_has_not_learned_at_any_scale(scale: float) -> None:
+def test_standing_loss_has_not_learned_at_any_scale(scale: float) -> None:
     outcome = judged("NotLearning", [scale * loss for loss in FLAT])
     assert outcome.result.status is Status.FIRED
     assert outcome.steps == [19]
@@ -69,9 +70,7 @@ def test_given_a_loss_that_stands_when_the_run_ends_then_it_has_not_learned_at_a
         (10, [], Status.FIRED),
     ],
 )
-def test_given_few_values_when_the_run_ends_then_a_loss_alone_needs_ten(
-    count: int, scores: list[float], status: Status
-) -> None:
+def test_loss_alone_needs_ten_values_at_the_end(count: int, scores: list[float], status: Status) -> None:
     assert judged("NotLearning", FLAT[:count], scores).result.status is status
 
 
@@ -90,9 +89,7 @@ def with_rates(run: Run, rates: Sequence[float]) -> Run:
         ([1e-2] * 20, Status.FIRED),
     ],
 )
-def test_given_a_recorded_warm_up_when_the_run_ends_in_it_then_it_is_not_judged(
-    rates: list[float], status: Status
-) -> None:
+def test_run_that_ends_in_a_recorded_warm_up_is_not_judged(rates: list[float], status: Status) -> None:
     losses = [10.8 - 0.002 * (step % 3) for step in range(20)]
     assert observed("NotLearning", with_rates(run_of(losses), rates)).result.status is status
 
@@ -106,7 +103,7 @@ def test_given_a_recorded_warm_up_when_the_run_ends_in_it_then_it_is_not_judged(
         (1.4, 2e-4, [0.1] * 20, Status.FIRED),
     ],
 )
-def test_given_a_fine_tune_when_its_loss_stands_low_then_nothing_is_said(
+def test_fine_tune_with_a_low_standing_loss_is_not_reported(
     level: float, rate: float, scores: list[float], status: Status
 ) -> None:
     run = with_rates(run_of([level + 0.001 * (step % 3) for step in range(20)], scores), [rate] * 20)
@@ -117,9 +114,7 @@ def test_given_a_fine_tune_when_its_loss_stands_low_then_nothing_is_said(
     ("metric", "first", "status"),
     [("mae", 5.0, Status.OK), ("f1", 5.0, Status.FIRED), ("f1", 500.0, Status.OK)],
 )
-def test_given_a_regression_when_its_accuracy_stands_then_it_says_nothing(
-    metric: str, first: float, status: Status
-) -> None:
+def test_standing_accuracy_of_a_regression_says_nothing(metric: str, first: float, status: Status) -> None:
     run = run_of([first, *[0.3 * first - 0.001 * (step % 3) for step in range(19)]], [0.12] * 20)
     for step in run.steps:
         step.tensors[metric] = np.array([0.12])
@@ -128,14 +123,12 @@ def test_given_a_regression_when_its_accuracy_stands_then_it_says_nothing(
 
 
 @pytest.mark.parametrize(("fall", "found"), [(0.0, True), (0.009, True), (0.011, False), (0.06, False)])
-def test_given_a_steady_fall_without_noise_when_judged_then_a_fifth_of_the_least_fall_is_a_trend(
-    fall: float, found: bool
-) -> None:
+def test_steady_fall_of_a_fifth_of_the_minimum_is_a_trend(fall: float, found: bool) -> None:
     """The last quarter has a mean of 35/39 of the whole fall."""
     assert fires("NotLearning", [1.0 - fall * 39 / 35 * step / 39 for step in range(40)]) is found
 
 
-def test_given_noise_that_could_hide_a_fall_when_judged_then_nothing_is_said_of_the_loss_alone() -> None:
+def test_noise_that_could_hide_a_fall_leaves_the_loss_unjudged() -> None:
     assert fires("NotLearning", noisy(lambda _: 1.0, 400, 0.02))
     assert not fires("NotLearning", noisy(lambda _: 1.0, 20, 0.3))
 
@@ -149,9 +142,7 @@ def test_given_noise_that_could_hide_a_fall_when_judged_then_nothing_is_said_of_
         ([0.0] * 12, True),
     ],
 )
-def test_given_losses_below_zero_when_judged_then_size_counts_and_a_changing_sign_says_nothing(
-    losses: list[float], found: bool
-) -> None:
+def test_negative_losses_count_by_size_and_sign_changes_do_not(losses: list[float], found: bool) -> None:
     assert fires("NotLearning", losses) is found
 
 
@@ -165,13 +156,11 @@ def test_given_losses_below_zero_when_judged_then_size_counts_and_a_changing_sig
         ([0.85, 0.86] * 10, False),
     ],
 )
-def test_given_a_loss_that_stands_when_a_score_rises_or_is_high_then_it_learned(
-    scores: list[float], found: bool
-) -> None:
+def test_standing_loss_with_a_rising_or_high_score_has_learned(scores: list[float], found: bool) -> None:
     assert fires("NotLearning", FLAT, scores) is found
 
 
-def test_given_a_loss_that_fell_to_chance_when_the_score_stays_there_then_it_has_not_learned() -> None:
+def test_loss_fallen_to_chance_with_a_chance_score_is_unlearned() -> None:
     fell = [50.0, 9.0, *[math.log(10)] * 18]
     outcome = judged("NotLearning", fell, [0.1 + 0.002 * (step % 2) for step in range(20)])
     assert outcome.result.status is Status.FIRED
@@ -181,21 +170,17 @@ def test_given_a_loss_that_fell_to_chance_when_the_score_stays_there_then_it_has
 
 
 @pytest.mark.parametrize(("loss", "found"), [(0.67 * 0.33, True), (0.6342, True), (0.1, False)])
-def test_given_a_score_that_is_a_classs_share_when_the_loss_is_that_of_the_share_then_it_has_not_learned(
-    loss: float, found: bool
-) -> None:
+def test_score_and_loss_of_a_class_share_have_not_learned(loss: float, found: bool) -> None:
     assert fires("NotLearning", [5.0, *[loss] * 8], [0.67] * 9) is found
 
 
 @pytest.mark.parametrize(("score", "count", "found"), [(0.3, 10, True), (0.3, 9, False), (0.0, 10, False)])
-def test_given_a_score_that_never_changes_when_the_loss_falls_then_the_model_gives_one_answer(
-    score: float, count: int, found: bool
-) -> None:
+def test_constant_score_with_a_falling_loss_gives_one_answer(score: float, count: int, found: bool) -> None:
     assert fires("NotLearning", [100.0, 50.0, *[4.0] * (count - 2)], [score] * count) is found
     assert not fires("NotLearning", [100.0 * 0.5**step for step in range(count)], [score] * count)
 
 
-def test_given_training_that_fits_when_validation_stays_at_chance_then_labels_may_not_belong() -> None:
+def test_chance_validation_of_fitting_training_doubts_labels() -> None:
     run = run_of(LEARNED, [min(0.1 + 0.05 * step, 1.0) for step in range(20)])
     run_of([2.31 + 0.1 * step for step in range(20)], [0.1, 0.11] * 10, Mode.EVAL, run)
     result = observed("NotLearning", run).result
@@ -205,14 +190,14 @@ def test_given_training_that_fits_when_validation_stays_at_chance_then_labels_ma
     assert result.kind == "validation"
 
 
-def test_given_validation_or_scores_alone_when_judged_then_those_decide() -> None:
+def test_validation_or_scores_alone_decide() -> None:
     assert observed("NotLearning", run_of(FLAT, mode=Mode.EVAL)).result.status is Status.FIRED
     assert observed("NotLearning", run_of(LEARNED, mode=Mode.EVAL)).result.status is Status.OK
     assert observed("NotLearning", run_of((), [0.2 + 0.04 * step for step in range(20)])).result.status is Status.OK
     assert observed("NotLearning", run_of((), [0.2] * 20)).result.status is Status.FIRED
 
 
-def test_given_a_run_that_goes_on_when_it_is_short_or_any_trend_shows_then_not_learning_waits() -> None:
+def test_short_or_improving_running_job_waits_with_not_learning() -> None:
     rule, values = RULES["NotLearning"], RULES["NotLearning"].parameters_type()
 
     def live(losses: Sequence[float]) -> list[int]:
@@ -230,9 +215,7 @@ def test_given_a_run_that_goes_on_when_it_is_short_or_any_trend_shows_then_not_l
 
 @pytest.mark.parametrize("mode", [Mode.TRAIN, Mode.EVAL, Mode.GLOBAL])
 @pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
-def test_given_a_loss_that_is_not_finite_when_it_comes_then_training_diverged_until_it_is_over(
-    mode: Mode, value: float
-) -> None:
+def test_non_finite_loss_is_a_divergence_until_it_is_over(mode: Mode, value: float) -> None:
     outcome = observed("TrainingDiverged", run_of([1.0, 0.9, value, value, 0.8, 0.7, 0.6], mode=mode))
     assert (outcome.steps, outcome.result.status) == ([2, 3], Status.OK)
     outcome = observed("TrainingDiverged", run_of([1.0, 0.9, value, value, value], mode=mode))
@@ -240,7 +223,7 @@ def test_given_a_loss_that_is_not_finite_when_it_comes_then_training_diverged_un
     assert "from step 2 to 4, 3 recorded values" in outcome.result.reason
 
 
-def test_given_a_score_that_is_nan_when_the_loss_is_fine_then_training_did_not_diverge() -> None:
+def test_nan_score_with_a_fine_loss_is_no_divergence() -> None:
     assert not fires("TrainingDiverged", LEARNED, [NAN] * 20)
 
 
@@ -248,20 +231,16 @@ def test_given_a_score_that_is_nan_when_the_loss_is_fine_then_training_did_not_d
     ("tail", "found"),
     [([1.7] * 6, True), ([1.05] * 6, False), ([1.7, 1.7, 0.2, 0.2, 0.2, 0.2], False), ([7.0] * 6, True)],
 )
-def test_given_a_loss_that_rises_when_half_of_its_fall_stays_lost_then_training_diverged(
-    tail: list[float], found: bool
-) -> None:
+def test_loss_that_loses_half_of_its_fall_for_good_diverged(tail: list[float], found: bool) -> None:
     assert fires("TrainingDiverged", [2.0, 1.2, 0.8, 0.5, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2, *tail]) is found
 
 
-def test_given_a_loss_that_blows_up_from_the_start_when_judged_then_three_times_the_start_is_the_threshold() -> None:
+def test_loss_exploding_from_the_start_diverges_at_three_times() -> None:
     assert fires("TrainingDiverged", [1.0, 2.0, 3.1, 3.1, 3.1])
     assert not fires("TrainingDiverged", [1.0, 2.0, 3.0, 3.0, 3.0])
 
 
-def test_given_a_rise_when_the_score_holds_or_the_target_moves_or_validation_alone_rises_then_nothing_diverged() -> (
-    None
-):
+def test_excused_rise_of_a_loss_is_no_divergence() -> None:
     rise = [2.0, 1.0, 0.5, 0.3, 0.3, 0.5, 0.9, 1.4, 1.9, 2.0, 2.0, 2.0]
     assert fires("TrainingDiverged", rise)
     assert not fires("TrainingDiverged", rise, [0.1, 0.5, 0.7, 0.8, 0.85, 0.9, 0.9, 0.92, 0.93, 0.93, 0.94, 0.94])
@@ -272,7 +251,7 @@ def test_given_a_rise_when_the_score_holds_or_the_target_moves_or_validation_alo
     assert observed("TrainingDiverged", moving).result.status is Status.OK
 
 
-def test_given_two_parts_and_a_total_when_one_part_rises_then_the_total_decides() -> None:
+def test_total_decides_if_one_of_two_parts_rises() -> None:
     run = Run()
     for step in range(20):
         losses = {"kl_loss": [0.1 + step], "rec_loss": [40.0 - step], "total_loss": [40.1 * 0.8**step]}
@@ -281,7 +260,7 @@ def test_given_two_parts_and_a_total_when_one_part_rises_then_the_total_decides(
         assert observed(rule, run).result.status is Status.OK
 
 
-def test_given_a_total_that_diverges_when_a_part_falls_then_the_total_decides() -> None:
+def test_diverging_total_decides_over_a_falling_part() -> None:
     run = Run()
     for step in range(20):
         losses = {"kl_loss": [0.9**step], "loss": [1.0 + step]}
@@ -293,14 +272,12 @@ def test_given_a_total_that_diverges_when_a_part_falls_then_the_total_decides() 
     ("level", "score", "found"),
     [(0.85, 0.4, True), (0.85, 0.71, False), (0.74, 0.4, False), (0.96, 0.4, False)],
 )
-def test_given_an_early_stop_of_the_fall_when_far_from_done_then_it_is_a_plateau(
-    level: float, score: float, found: bool
-) -> None:
+def test_fall_that_stops_early_and_far_from_done_is_a_plateau(level: float, score: float, found: bool) -> None:
     losses = [1.0, level + 0.03, level + 0.02, *[level + 0.002 * (step % 2) for step in range(27)]]
     assert fires("Plateau", losses, [0.3, 0.35, *[score] * 28]) is found
 
 
-def test_given_a_plateau_when_the_fall_goes_on_or_comes_in_a_late_step_then_it_is_none() -> None:
+def test_fall_that_goes_on_or_has_a_late_step_is_no_plateau() -> None:
     steps = [1.0, *[0.9 - 0.001 * step for step in range(40)]]
     assert not fires("Plateau", steps)
     assert not fires("Plateau", [1.0, *[0.9] * 15, *[0.82] * 15])
@@ -309,7 +286,7 @@ def test_given_a_plateau_when_the_fall_goes_on_or_comes_in_a_late_step_then_it_i
     assert not fires("Plateau", [1.0, *[0.85 - 0.0001 * step for step in range(29)]])
 
 
-def test_given_a_learning_rate_when_there_is_a_plateau_then_the_reason_says_it() -> None:
+def test_reason_of_a_plateau_states_the_learning_rate() -> None:
     run = run_of([1.0, 0.95, *[0.85] * 28])
     for step in run.steps:
         step.tensors["lr"] = np.array([1e-7])
@@ -317,7 +294,7 @@ def test_given_a_learning_rate_when_there_is_a_plateau_then_the_reason_says_it()
     assert "the learning rate is 1e-07" in observed("Plateau", run).result.reason
 
 
-def test_given_metrics_of_xgboost_when_judged_then_train_and_validation_are_told_apart_by_their_names() -> None:
+def test_xgboost_metrics_are_train_or_validation_by_their_names() -> None:
     def boosted(train: Sequence[float], validation: Sequence[float], metric: str) -> Outcome:
         run, names = Run(), [f"train-{metric}", f"validation-{metric}"]
         for step, values in enumerate(zip(train, validation, strict=True)):
@@ -332,7 +309,7 @@ def test_given_metrics_of_xgboost_when_judged_then_train_and_validation_are_told
     assert boosted(FLAT, FLAT, "rmse").result.status is Status.FIRED
 
 
-def test_given_spikes_when_they_recover_then_they_are_counted_and_no_alarm() -> None:
+def test_recovered_spikes_are_counted_without_an_alarm() -> None:
     losses = noisy(lambda step: 2.0 * 0.995**step, 300, 0.02)
     losses[100:103] = [9.0, 7.0, 5.0]
     losses[200] = 30.0
@@ -343,7 +320,7 @@ def test_given_spikes_when_they_recover_then_they_are_counted_and_no_alarm() -> 
     assert "no spike" in judged("LossSpike", [*losses[:100], *[9.0] * 60, *losses[160:200]]).result.reason
 
 
-def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_they_agree() -> None:
+def test_rank_with_a_differing_checksum_is_named_until_equal() -> None:
     run = Run()
     for step, sums in enumerate([[5.0] * 4, [6.0, 6.0, 6.0 + 1e-15 * 8, 6.0], [NAN] * 4, [7.0]]):
         run.add(step, {f"trainguard/checksum/{rank}": [value] for rank, value in enumerate(sums)})
@@ -363,8 +340,8 @@ def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_
     assert outcome.result.status is Status.OK
 
 
-@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: rule.parameters_type.rule_name)
-def test_given_a_long_run_of_many_series_when_stored_then_the_state_has_at_most_6_kb(rule: Any) -> None:
+@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: bare(rule.name))
+def test_state_of_a_long_run_of_many_series_is_at_most_6_kb(rule: Any) -> None:
     run, draw = Run(), random.Random(5)
     names = [f"model/part_{place:02d}_loss" for place in range(6)]
     gradients = [f"gradient/model.layers.{place:02d}.attention.weight" for place in range(40)]
@@ -374,14 +351,14 @@ def test_given_a_long_run_of_many_series_when_stored_then_the_state_has_at_most_
         tensors |= {f"trainguard/checksum/{rank}": [draw.random()] for rank in range(16)}
         collections = {"losses": names, "metrics": ["accuracy", "f1", "auc"], "gradients": gradients}
         run.add(10**9 + step, tensors, mode=mode, collections=collections)
-    state = observed(rule.parameters_type.rule_name, run).state
+    state = observed(bare(rule.name), run).state
     state.steps = []
     assert len(msgspec.msgpack.encode(state)) <= 6_144
 
 
-@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: rule.parameters_type.rule_name)
-def test_given_a_run_that_has_ended_when_judged_again_then_the_answer_and_the_counts_are_the_same(rule: Any) -> None:
-    outcome = observed(rule.parameters_type.rule_name, run_of(FLAT, [0.1] * 20))
+@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: bare(rule.name))
+def test_ended_run_judged_again_has_the_same_answer_and_counts(rule: Any) -> None:
+    outcome = observed(bare(rule.name), run_of(FLAT, [0.1] * 20))
     before = msgspec.msgpack.encode(outcome.state)
     again = rule.judge(outcome.state, RunView(20, closed=True), rule.parameters_type())
     assert (again, msgspec.msgpack.encode(outcome.state)) == (outcome.result, before)

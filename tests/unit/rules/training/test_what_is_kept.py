@@ -8,16 +8,16 @@ import pytest
 
 from tests.support.steps import RULES, Run, fired, observed, parameters
 from tests.unit.rules.training.random_runs import SET_UP, random_run
-from trainguard.records import Status
-from trainguard.rules.training.loss_history import MOST_KEPT
-from trainguard.rules.training.names import NAMES
-from trainguard.rules.training.registry import PARAMETERS_TYPES, SPECS, all_rules
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.family_rules import TRAINING_NAMES
+from trainguard.rules.training.loss_not_decreasing import MOST_KEPT
+from trainguard.rules.training.registry import PARAMETERS_TYPES, SPECS, TRAINING_RULES
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.step_view import Mode
 
 
-def test_given_long_runs_when_observed_then_the_state_stays_small_and_says_what_it_left_out() -> None:
+def test_state_of_long_runs_is_small_and_says_what_it_omits() -> None:
     run = Run()
     random = np.random.default_rng(1)
     for step in range(300):
@@ -42,7 +42,7 @@ def test_given_long_runs_when_observed_then_the_state_stays_small_and_says_what_
     assert sum(sizes.values()) < 48_000, sizes
 
 
-def test_given_a_rule_that_fires_again_and_again_when_observed_then_32_beginnings_are_kept() -> None:
+def test_repeatedly_firing_rule_keeps_32_beginnings() -> None:
     run = Run()
     for step in range(300):
         run.add(step, {"loss": [np.nan if step % 6 in (2, 3) else 1.0]}, collections={"losses": ["loss"]})
@@ -51,7 +51,7 @@ def test_given_a_rule_that_fires_again_and_again_when_observed_then_32_beginning
     assert outcome.state.fired == 100
 
 
-def test_given_more_steps_than_are_kept_when_steps_are_even_then_the_reference_is_the_exact_one() -> None:
+def test_reference_is_exact_beyond_the_kept_number_of_even_steps() -> None:
     run = Run()
     losses = np.random.default_rng(3).uniform(1.0, 2.0, 12 * MOST_KEPT)
     for step, loss in enumerate(losses):
@@ -63,7 +63,7 @@ def test_given_more_steps_than_are_kept_when_steps_are_even_then_the_reference_i
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_given_a_state_when_stored_and_read_back_in_the_middle_then_the_verdict_is_the_same(rule: str) -> None:
+def test_state_stored_in_the_middle_yields_the_same_verdict(rule: str) -> None:
     for seed in range(8):
         run = random_run(seed)
         each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
@@ -84,7 +84,7 @@ def test_given_a_state_when_stored_and_read_back_in_the_middle_then_the_verdict_
         (99_999.0, True, Status.OK, "until step 1"),
     ],
 )
-def test_given_a_clock_when_nothing_was_saved_for_longer_than_the_threshold_then_training_stalls(
+def test_clock_finds_a_stall_if_nothing_was_saved_for_too_long(
     now: float, closed: bool, status: Status, words: str
 ) -> None:
     rule, values = StalledTrainingRule(), parameters("StalledTrainingRule")
@@ -101,7 +101,7 @@ def test_given_a_clock_when_nothing_was_saved_for_longer_than_the_threshold_then
         assert words in result.reason
 
 
-def test_given_a_clock_before_the_first_step_when_it_takes_too_long_then_training_stalls() -> None:
+def test_clock_finds_a_stall_before_a_late_first_step() -> None:
     rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
     state = rule.state_type()
     early = rule.judge_at(state, RunView(0), values, now=1_100.0, progress_at=1_000.0)
@@ -113,7 +113,7 @@ def test_given_a_clock_before_the_first_step_when_it_takes_too_long_then_trainin
     assert late.onset == 1_120.0
 
 
-def test_given_a_stall_that_is_over_when_the_clock_judges_then_it_has_ended() -> None:
+def test_clock_ends_a_stall_that_is_over() -> None:
     rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
     run = Run()
     run.add(0, at=990.0)
@@ -126,10 +126,11 @@ def test_given_a_stall_that_is_over_when_the_clock_judges_then_it_has_ended() ->
     assert rule.judge_at(state, RunView(3), values, now=1_510.0, progress_at=1_500.0).status is Status.OK
 
 
-def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the_same_rules() -> None:
-    assert tuple(rule.name for rule in all_rules()) == NAMES == tuple(PARAMETERS_TYPES) == tuple(SPECS)
-    for rule in all_rules():
-        assert rule.name == f"training/{rule.parameters_type.rule_name}" == rule.spec.name
+def test_registry_names_parameters_and_specs_of_the_same_rules() -> None:
+    assert tuple(rule.name for rule in TRAINING_RULES) == TRAINING_NAMES == tuple(PARAMETERS_TYPES) == tuple(SPECS)
+    for rule in TRAINING_RULES:
+        assert rule.name == f"training/{type(rule).__name__}" == rule.spec.name
+        assert rule.parameters_type.__name__ in {f"{type(rule).__name__}Parameters", "StepParameters"}
         assert rule.spec.family == "training"
         assert set(rule.spec.parameters) == rule.parameters_type.settable() - {"scan_interval_us"}
         fields = re.findall(r"{(\w+)}", rule.spec.condition)
@@ -138,7 +139,7 @@ def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the
         assert rule.clear_after_s(None, 0.5) == 0.0
 
 
-def test_given_a_rule_for_reports_when_it_sees_anything_then_it_never_fires() -> None:
+def test_report_rule_never_fires() -> None:
     run = Run()
     run.add(0, {"train-rmse": [np.nan]}, collections={"metrics": ["train-rmse"]})
     outcome = observed("CreateXgboostReport", run)

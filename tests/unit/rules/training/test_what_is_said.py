@@ -1,4 +1,4 @@
-"""What rules say of a run: numbers of the finding, what they could not use, what was never saved, and what to do."""
+"""What rules say about a run: numbers of the finding, what they could not use, what was never saved, and what to do."""
 
 import re
 from typing import Any
@@ -8,14 +8,15 @@ import pytest
 
 from tests.support.steps import RULES, Run, Step, observed, parameters, reduced
 from tests.unit.rules.training.random_runs import SET_UP, random_run
-from trainguard.errors import TelemetryFormatError
-from trainguard.records import Status
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.records import Status
+from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
-from trainguard.tensors.step_view import Mode
 
 NEVER = {"CreateXgboostReport"}
-TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
+TRUSTED = {bare(each.name) for each in TRUSTED_RULES}
 """They need longer runs, and one that has ended: what they say is tested with them."""
 
 
@@ -35,7 +36,7 @@ def wide(reductions_only: bool = False, **how: Any) -> Run:
     return run
 
 
-def test_given_a_fire_when_read_then_it_names_step_tensor_value_and_threshold() -> None:
+def test_fire_names_step_tensor_value_and_threshold() -> None:
     run = Run()
     collections = {"gradients": ["gradient/a", "gradient/b", "gradient/c"]}
     run.add(500, {"gradient/a": [1.0], "gradient/b": [3e-12], "gradient/c": [4e-9]}, collections=collections, at=77.0)
@@ -50,7 +51,7 @@ def test_given_a_fire_when_read_then_it_names_step_tensor_value_and_threshold() 
     assert result.advice.startswith("Use activations")
 
 
-def test_given_a_fire_that_is_over_when_judged_then_the_rule_is_ok_and_remembers_it() -> None:
+def test_past_fire_is_remembered_by_a_rule_that_is_ok() -> None:
     run = Run()
     for step, value in enumerate((1.0, np.nan, 2.0)):
         run.add(step, {"loss": [value]})
@@ -61,7 +62,7 @@ def test_given_a_fire_that_is_over_when_judged_then_the_rule_is_ok_and_remembers
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NEVER | TRUSTED])
-def test_given_random_runs_when_rules_fire_then_sentences_have_the_steps_numbers_and_advice_is_short(rule: str) -> None:
+def test_sentences_of_random_fires_have_numbers_and_short_advice(rule: str) -> None:
     seen = 0
     for seed in range(30):
         run = random_run(seed)
@@ -124,7 +125,7 @@ def test_every_number_of_a_sentence_is_a_fact(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "StalledTrainingRule"])
-def test_given_steps_without_its_tensors_when_judged_then_a_rule_says_what_to_record(rule: str) -> None:
+def test_steps_without_required_tensors_say_what_to_record(rule: str) -> None:
     run = Run(others={"other": Run()})
     run.add(0, {"something": np.array(["text"], object)}, collections={"somewhere": ["something"]})
     result = observed(rule, run, **SET_UP.get(rule, {})).result
@@ -151,7 +152,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rule", ENTRIES)
-def test_given_reductions_alone_when_they_do_not_answer_then_no_all_clear_is_given(rule: str) -> None:
+def test_insufficient_reductions_give_no_all_clear(rule: str) -> None:
     run = wide(reductions_only=True)
     for step in run.steps:
         step.reductions = {name: {"mean": saved["mean"]} for name, saved in step.reductions.items()}
@@ -175,9 +176,7 @@ def test_given_reductions_alone_when_they_do_not_answer_then_no_all_clear_is_giv
         ("SaturatedActivation", {"threshold_tanh_min": -1, "threshold_tanh_max": 90}),
     ],
 )
-def test_given_reductions_alone_when_they_answer_then_the_answer_is_that_of_the_entries(
-    rule: str, given: dict[str, Any]
-) -> None:
+def test_sufficient_reductions_answer_as_the_entries(rule: str, given: dict[str, Any]) -> None:
     full, saved = observed(rule, wide(), **given), observed(rule, wide(reductions_only=True), **given)
     assert full.state.evaluated == saved.state.evaluated == 2
     assert full.steps == saved.steps
@@ -200,7 +199,7 @@ def test_given_reductions_alone_when_they_answer_then_the_answer_is_that_of_the_
         ({"min": 0.0, "max": np.inf}, True, 0),
     ],
 )
-def test_given_reductions_when_one_overflows_over_finite_entries_then_nothing_explodes(
+def test_overflowed_reduction_of_finite_entries_is_no_explosion(
     saved: dict[str, float], fires: bool, unusable: int
 ) -> None:
     run = Run()
@@ -209,7 +208,7 @@ def test_given_reductions_when_one_overflows_over_finite_entries_then_nothing_ex
     assert (bool(outcome.steps), outcome.state.unusable) == (fires, unusable)
 
 
-def test_given_tensors_that_cannot_be_used_when_others_are_fine_then_the_judgement_says_so() -> None:
+def test_unusable_tensors_beside_good_ones_are_noted() -> None:
     run = Run()
     run.add(4, {"g": [1.0], "h": [1.0]}, collections={"gradients": ["g", "h"]}, broken={"h"})
     result = observed("VanishingGradient", run).result
@@ -221,9 +220,7 @@ def test_given_tensors_that_cannot_be_used_when_others_are_fine_then_the_judgeme
 
 @pytest.mark.parametrize("reductions_only", [False, True])
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ("StalledTrainingRule", "CreateXgboostReport")])
-def test_given_tensors_that_cannot_be_read_when_a_rule_selects_them_then_it_is_in_error(
-    rule: str, reductions_only: bool
-) -> None:
+def test_selected_unreadable_tensors_put_the_rule_in_error(rule: str, reductions_only: bool) -> None:
     run = wide(reductions_only)
     more = [
         "trainguard/checksum/0",
@@ -258,7 +255,7 @@ def test_given_tensors_that_cannot_be_read_when_a_rule_selects_them_then_it_is_i
         ("SaturatedActivation", {"collection_names": "gradients"}, 99.0),
     ],
 )
-def test_given_one_tensor_that_cannot_be_read_when_another_fires_then_the_rule_fires(
+def test_rule_fires_despite_another_unreadable_tensor(
     rule: str, given: dict[str, Any], value: float, reductions_only: bool
 ) -> None:
     run, names, values = Run(), ["a_relu_output", "b_relu_output"], np.full((4, 3), value)
@@ -270,7 +267,7 @@ def test_given_one_tensor_that_cannot_be_read_when_another_fires_then_the_rule_f
     assert (outcome.steps, outcome.state.unusable) == ([0, 1], 2)
 
 
-def test_given_a_class_that_is_never_predicted_when_confused_then_the_sentence_says_so() -> None:
+def test_never_predicted_class_is_noted_in_the_sentence() -> None:
     run = Run()
     run.add(4, {"labels": [0, 1, 1], "predictions": [1, 1, 1]})
     assert observed("Confusion", run, max_off_diag=1).result.reason == (
@@ -279,7 +276,7 @@ def test_given_a_class_that_is_never_predicted_when_confused_then_the_sentence_s
     )
 
 
-def test_given_a_step_whose_time_cannot_be_read_when_checked_then_it_is_counted_and_not_fatal() -> None:
+def test_unreadable_step_time_is_counted_and_not_fatal() -> None:
     class Timeless(Step):
         @property
         def at(self) -> float:
@@ -294,7 +291,7 @@ def test_given_a_step_whose_time_cannot_be_read_when_checked_then_it_is_counted_
     assert "no frame says when it was saved" in outcome.result.reason
 
 
-def test_given_a_tensor_over_the_cap_when_only_entries_answer_then_it_is_no_all_clear() -> None:
+def test_tensor_over_the_cap_without_entries_is_no_all_clear() -> None:
     run = Run()
     run.add(4, {"labels": [1, 2], "predictions": [1, 2]}, too_large={"labels"})
     result = observed("Confusion", run).result
@@ -316,9 +313,7 @@ def test_given_a_tensor_over_the_cap_when_only_entries_answer_then_it_is_no_all_
         ("TreeDepth", {"trees/Node": [np.nan]}, "it holds no node numbers"),
     ],
 )
-def test_given_values_that_make_no_sense_when_checked_then_they_are_named_and_not_judged(
-    rule: str, tensors: dict[str, Any], words: str
-) -> None:
+def test_nonsensical_values_are_named_and_not_judged(rule: str, tensors: dict[str, Any], words: str) -> None:
     run = Run()
     run.add(4, tensors)
     outcome = observed(rule, run, **({"category_no": 10} if rule == "Confusion" else {}))
@@ -327,20 +322,20 @@ def test_given_values_that_make_no_sense_when_checked_then_they_are_named_and_no
     assert "step 4" in outcome.result.reason
 
 
-def test_given_another_run_that_is_missing_when_compared_then_the_rule_is_in_error() -> None:
+def test_missing_other_run_puts_the_rule_in_error() -> None:
     result = observed("SimilarAcrossRuns", random_run(0), other_trial="elsewhere").result
     assert result.status is Status.ERROR
     assert "run 'elsewhere'" in result.reason
 
 
-def test_given_a_weight_of_another_shape_when_compared_then_it_is_named() -> None:
+def test_weight_of_another_shape_is_named() -> None:
     run = Run()
     run.add(0, {"w": [1.0]}, collections={"weights": ["w"]})
     run.add(1, {"w": [1.0, 2.0]}, collections={"weights": ["w"]})
     assert "tensor w has another shape at step 1 than at step 0" in observed("WeightUpdateRatio", run).result.reason
 
 
-def test_given_too_few_steps_to_compare_when_judged_then_the_rule_waits() -> None:
+def test_too_few_steps_to_compare_are_waited_for() -> None:
     run = Run()
     run.add(0, {"w": [1.0]}, collections={"weights": ["w"], "losses": ["w"]})
     for rule, given in (
@@ -364,7 +359,7 @@ def two_runs(one: Any, other: Any, **how: Any) -> Any:
     return observed("SimilarAcrossRuns", run, other_trial="other").state.first
 
 
-def test_given_a_tensor_that_differs_from_another_runs_when_said_then_by_how_much_and_what_is_tolerated() -> None:
+def test_difference_from_another_run_is_shown_with_its_tolerance() -> None:
     check = two_runs([1.0, 200.0, np.nan], [1.5, 200.25, np.nan])
     assert (check.value, check.threshold) == (0.5, pytest.approx(1.501e-5))
     told = RULES["SimilarAcrossRuns"].said(check)
@@ -386,9 +381,7 @@ def test_given_a_tensor_that_differs_from_another_runs_when_said_then_by_how_muc
         ({"mean": np.nan, "min": 0.0, "max": np.inf}, "the saved max of w is infinite"),
     ],
 )
-def test_given_reductions_that_are_not_finite_when_said_then_the_reduction_is_named(
-    saved: dict[str, float], said: str
-) -> None:
+def test_non_finite_reduction_is_named(saved: dict[str, float], said: str) -> None:
     run = Run()
     run.add(0, reductions={"w": saved})
     assert said in observed("ExplodingTensor", run).result.reason

@@ -14,7 +14,7 @@ GENERATING = Load(busy=99.0, spread=0.5, effort=0.42, memory=0.6, activity=45.0)
 """Text generation: low power, but memory is busy."""
 
 SAVING = replace(UPLOADING, read=9e7, received=2e7)
-HOLLOW = Load(busy=98.5, spread=0.8, effort=0.4, activity=5.0)
+LOW_SM = Load(busy=98.5, spread=0.8, effort=0.4, activity=5.0)
 LEAK_GB = 22.0
 HUNG_OR_LOW = ("HungJob", "LowGPUUtilization")
 
@@ -124,10 +124,10 @@ BROKEN = (
 OTHERS = (
     job(
         "hollow",
-        "hollow GPUs",
+        "low SM activity",
         "Tiny kernels: GPUs look 98 % busy at 5 % SM activity.",
-        pieces=ordinary(60, HOLLOW),
-        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(0, 57)),),
+        pieces=ordinary(60, LOW_SM),
+        faults=(Fault(kind="low SM activity", onset_min=2, end_min=59, wasted_min=(0, 57)),),
     ),
     job(
         "leak-22-gb-in-170-min",
@@ -159,12 +159,12 @@ PARTITIONED = (
     ),
     job(
         "mig-hollow",
-        "hollow GPUs",
+        "low SM activity",
         "The same with 3 % SM activity.",
         machine=P3_2XLARGE,
-        pieces=ordinary(60, replace(HOLLOW, activity=3.0)),
+        pieces=ordinary(60, replace(LOW_SM, activity=3.0)),
         collected=Collected(mig=True),
-        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(0, 57)),),
+        faults=(Fault(kind="low SM activity", onset_min=2, end_min=59, wasted_min=(0, 57)),),
     ),
     job(
         "mig-leak",

@@ -123,7 +123,7 @@ JOBS = (
     Job(
         name="pause-8-min",
         group="hang",
-        about="The data set is loaded anew for 8 minutes, once in two hours.",
+        about="The data set is loaded again for 8 minutes, once in two hours.",
         machine=G5_2XLARGE,
         minutes=120,
         interval_s=1.0,

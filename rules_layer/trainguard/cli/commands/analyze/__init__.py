@@ -1,1 +1,117 @@
 """``trainguard analyze``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import (
+    DefaultsOf,
+    FrameworkExpected,
+    InstanceType,
+    OwnRules,
+    Params,
+    Prices,
+    defaults_option,
+    out_option,
+    rule_option,
+)
+
+if TYPE_CHECKING:
+    from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
+    from trainguard.cli.commands.analyze.documented import Documented
+
+    Analysis = DebuggerReplay | Documented
+
+
+@command(fails_on_fire=True)
+def analyze(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
+            "or a run of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
+            show_default=False,
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        out_option("Folder for profiler-reports/<Rule>.json and debugger-reports/<Rule>.json; else none."),
+    ] = None,
+    reading: Annotated[
+        Literal["documented", "compatible"],
+        typer.Option("--reading", help="What the documentation promises, or what the managed service does."),
+    ] = "documented",
+    defaults: Annotated[DefaultsOf | None, defaults_option("Defaults of parameters; each reading has its own.")] = None,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    framework_expected: FrameworkExpected = False,
+    rule: Annotated[str | None, rule_option("Run only this custom rule.")] = None,
+    rules_package: OwnRules = None,
+    as_json: bool,
+) -> Result:
+    """Evaluate an ended job's profile with all rules; with --out, write their reports.
+
+    Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
+    3: no rule could be evaluated.
+
+    Examples: `trainguard analyze ./my-job`, `trainguard analyze s3://my-profiles/my-job --out report`,
+    `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
+    `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.commands.analyze.outcome import blocks_of, document_of
+    from trainguard.cli.output.blocks import Line
+    from trainguard.cli.output.files import prepare, write_files
+    from trainguard.cli.output.progress import stderr_progress
+    from trainguard.cli.output.result import CommandResult
+    from trainguard.core.errors import RequestError
+
+    chosen = defaults or ("documented" if reading == "documented" else "shipped")
+    analysis: Analysis
+    if reading == "compatible":
+        if rule is not None:
+            raise RequestError(
+                "--rule was given with --reading compatible", "Custom rules support only --reading documented."
+            )
+        from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
+
+        analysis = DebuggerReplay(source, params=params, defaults=chosen)
+    else:
+        from trainguard.cli.commands.analyze.documented import Documented
+
+        analysis = Documented(
+            source,
+            params=params,
+            prices=prices,
+            defaults=chosen,
+            instance_type=instance_type,
+            framework_expected=framework_expected,
+            rule=rule,
+        )
+    if out is not None:
+        prepare(out)
+    outcome = analysis.analyze(stderr_progress(shown=not as_json))
+    blocks = blocks_of(outcome)
+    if out is not None:
+        write_files(out, outcome.files)
+        blocks.append(Line(f"Reports: {out}", whole=True))
+    places = {"source": _text(analysis.place), "out": None if out is None else _text(str(out))}
+    return CommandResult(
+        document=document_of(outcome, reading=reading, defaults=chosen, **places),
+        blocks=blocks,
+        notes=outcome.notes,
+        fired=bool(outcome.fired),
+        evaluated=outcome.evaluated,
+    )
+
+
+def _text(path: str) -> str:
+    """Return a path as text; a question mark for each byte that is none."""
+    return path.encode("utf-8", "replace").decode()

@@ -1,76 +1,81 @@
 """The ``compatible`` reading over a profile: what the managed service would have written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainguard.cli.commands.analyze.debugger_settings import settings_by_rule
+import msgspec
+
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.files import read_body
 from trainguard.cli.output.progress import Progress
-from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
-from trainguard.debugger_replay.replay import replay
-from trainguard.errors import EmptyProfileError, NoProfileError, RuleFailedError
+from trainguard.core.errors import EmptyProfileError, NoProfileError, RuleConfigError, RuleFailedError
+from trainguard.core.records import Status
 from trainguard.local.places import open_place
 from trainguard.local.pool import WorkerPool, workers_for
-from trainguard.local.sources import ProfileSource
-from trainguard.records import Status
-from trainguard.report.encode import encode_report
-from trainguard.rules.defaults import Defaults
+from trainguard.managed.parameters import RULES, resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.managed.replay import replay
+from trainguard.report.document import encode_report
+from trainguard.rules.parameters import Defaults, read_parameter_file
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
+
+_CANONICAL = {name.lower(): name for name in (*(rule.name for rule in RULES), PROFILER_REPORT)}
+_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
+_WITHOUT_EFFECT = frozenset({"opt_out_telemetry", "rule_to_invoke"})
+
+
+def settings_by_rule(name: str, body: bytes) -> dict[str, dict[str, Any]]:
+    """Return a file's settings by rule and parameter, as written; raises ParameterFileError, RuleConfigError."""
+    read_parameter_file(name, body)
+    written: dict[str, Any] = msgspec.json.decode(body)
+    settings: dict[str, dict[str, Any]] = {}
+    for key, value in written.items():
+        pairs = {f"{key}_{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        for setting, each in pairs.items():
+            rule, parameter = _split(setting)
+            earlier = settings.setdefault(rule, {}).setdefault(parameter, each)
+            if earlier != each:
+                raise RuleConfigError(rule, setting, each, f"the same as before, {earlier!r}")
+    for parameter in _WITHOUT_EFFECT:
+        settings.get(PROFILER_REPORT, {}).pop(parameter, None)
+    return settings
+
+
+def _split(setting: str) -> tuple[str, str]:
+    if setting.lower() in _UNPREFIXED:
+        return PROFILER_REPORT, setting.lower()
+    rule, _, parameter = setting.partition("_")
+    return _CANONICAL.get(rule.lower(), rule), parameter.lower()
+
 
 _US_PER_S = 1_000_000
 
 
 class DebuggerReplay:
-    """The reading with a person's settings.
+    """The ``compatible`` reading with a person's settings; raises ParameterFileError, RuleConfigError."""
 
-    Parameters
-    ----------
-    params : Path or None
-        File of parameters.
-    defaults : {"documented", "shipped"}
-
-    Raises
-    ------
-    ParameterFileError, RuleConfigError
-        When the file cannot be used.
-    """
-
-    def __init__(self, *, params: Path | None, defaults: Defaults) -> None:
+    def __init__(self, place: str, *, params: Path | None, defaults: Defaults) -> None:
         self._settings = {} if params is None else settings_by_rule(str(params), read_body(params))
         self._documented = defaults == "documented"
         resolve_compatible_parameters(self._settings, documented=self._documented)
-
-    def open(self, place: str) -> "OpenedReplay":
-        """Find the profile at a place; raises what `open_place` does."""
-        return OpenedReplay(open_place(place), self._settings, self._documented)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedReplay:
-    """A profile, and the settings by rule."""
-
-    source: ProfileSource
-    settings: Mapping[str, Mapping[str, str]]
-    documented: bool
+        self._source = open_place(place)
 
     @property
     def place(self) -> str:
         """Where the profile lies."""
-        return self.source.place
+        return self._source.place
 
     def analyze(self, progress: Progress) -> Outcome:
         """Replay a profile; raises NoProfileError for one without system metrics, which the original waits for."""
-        source = self.source
+        source = self._source
         names = source.names()
-        interval_s = resolve_scan_interval_us(self.settings) / _US_PER_S
+        interval_s = resolve_scan_interval_us(self._settings) / _US_PER_S
         try:
             with WorkerPool(workers_for(len(names))) as pool, progress.of_windows(interval_s):
                 replayed = replay(
                     source,
-                    self.settings,
-                    documented_defaults=self.documented,
+                    self._settings,
+                    documented_defaults=self._documented,
                     progress=progress.replayed,
                     file_map=pool.map,
                 )
@@ -108,14 +113,13 @@ def _line(rule: str, report: Mapping[str, Any]) -> RuleVerdict:
 
 
 def _status(triggered: int, points: int) -> Status:
-    """Return a rule's status: what has seen no data point is no all-clear."""
+    """Return a rule's status: one without a data point is no all-clear."""
     if triggered:
         return Status.FIRED
     return Status.OK if points else Status.NOT_APPLICABLE
 
 
 def _failed(rule: str, fault: str) -> RuleVerdict:
-    """Return the line of a rule that raised; it has no report."""
     why = str(RuleFailedError(rule, fault))
     return RuleVerdict(
         rule=rule, status=Status.ERROR, reason=why, times_fired=0, violations=0, data_points=0, parameters=""

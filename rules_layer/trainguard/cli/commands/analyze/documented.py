@@ -2,110 +2,72 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
-from trainguard.engine.plan import RulePlan, only
+from trainguard.cli.services.input_files import given_settings, rule_from
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
-from trainguard.families.installed import FAMILIES
-from trainguard.families.training.naming import scalar_names
+from trainguard.engine.training.keys import scalar_names
 from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
-from trainguard.local.debugger_reports import debugger_reports
-from trainguard.local.job_json import BAD_JOB_FILES, DescribedJob, described_job
 from trainguard.local.places import open_job
 from trainguard.local.profile import Profile
-from trainguard.local.training_digest import digest_training
-from trainguard.records import JobRecord
-from trainguard.report.build import BuiltReport
-from trainguard.report.document import FindingEntry, RuleEntry
-from trainguard.report.files import report_files, training_files
-from trainguard.report.profiler_coverage import CUT_FILES, UNREAD_PARTS
-from trainguard.rules.defaults import Defaults
+from trainguard.local.settings import BAD_JOB_FILES, DescribedJob, described_job
+from trainguard.local.training import debugger_reports, digest_training
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.document import FindingEntry
+from trainguard.report.job.build import BuiltReport
+from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
+from trainguard.report.job.files import report_files, training_files
+from trainguard.rules.parameters import Defaults
 
 _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
 """No fault of anybody, or counted by what is wrong with the parts."""
 
 
 class Documented:
-    """The reading with a person's settings.
-
-    Parameters
-    ----------
-    params, prices : Path or None
-        Files of parameters and of prices.
-    defaults : {"documented", "shipped"}
-    instance_type : str or None
-    framework_expected : bool
-        Whether the job should have written framework metrics.
-    rule : str or None
-        ``module:Class`` of a rule that is to judge in place of all others.
-
-    Raises
-    ------
-    RuleLoadError
-        When there is no such rule, or it breaks the protocol.
-    ParameterFileError, RuleConfigError, PriceTableError
-        When a file cannot be used.
-    """
+    """The ``documented`` reading with a person's settings; ``rule``, ``module:Class``, replaces all rules."""
 
     def __init__(
         self,
+        place: str,
         *,
-        params: Path | None,
-        prices: Path | None,
-        defaults: Defaults,
-        instance_type: str | None,
-        framework_expected: bool,
+        params: Path | None = None,
+        prices: Path | None = None,
+        defaults: Defaults = "documented",
+        instance_type: str | None = None,
+        framework_expected: bool = False,
         rule: str | None = None,
     ) -> None:
-        self._job = JobRecord(
-            job="",
-            arn="",
-            bucket="",
-            prefix="",
-            instance_type=instance_type,
-            framework_expected=framework_expected,
-            rule_settings=settings_from(params, defaults) if rule is None else {},
+        of_all = params if rule is None else None
+        self._given = given_settings(
+            of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults
         )
-        self._plan = FAMILIES.plan(self._job, defaults=defaults, prices=prices_from(prices))
+        self._plan = FAMILIES.plan(self._given.job(""), defaults=defaults, prices=self._given.prices)
         if rule is not None:
             self._plan = only(self._plan, *rule_from(rule, params))
-
-    def open(self, place: str) -> "OpenedJob":
-        """Find what a job wrote at a place; raises what `open_job` does."""
-        return OpenedJob(open_job(place), self._job, self._plan)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedJob:
-    """A job's files, what is known of it beside them, and the rules."""
-
-    profile: Profile
-    job: JobRecord
-    plan: RulePlan
+        self._profile = open_job(place)
 
     @property
     def place(self) -> str:
         """Where the files lie."""
-        return self.profile.source.place
+        return self._profile.source.place
 
     def analyze(self, progress: Progress) -> Outcome:
-        """Evaluate the job; raises what `evaluated_profile` does."""
-        name = self.profile.root.job
-        described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
-        judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
+        """Evaluate the job; raises as `evaluated_profile` does."""
+        described = described_job(self._profile.source, self._given.job(self._profile.root.job))
+        judged = evaluated_profile(self._profile, described.job, self._plan, progress, timelines=False)
         built = judged.report()
-        return _outcome(self.profile, built, described, self._of_training(judged, built), judged.notes)
+        return _outcome(self._profile, built, described, self._of_training(judged, built), judged.notes)
 
     def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
         """Return a report for each rule of training, and for a model of XGBoost its files."""
-        if judged.training is None or self.profile.training is None:
+        if judged.training is None or self._profile.training is None:
             return {}
-        reports = debugger_reports(judged.training)
-        shown = digest_training(self.profile.training, self.profile.root.job, judged.training, scalar_names(self.plan))
+        reports, job = debugger_reports(judged.training), self._profile.root.job
+        shown = digest_training(self._profile.training, job, judged.training, scalar_names(self._plan))
         return reports if shown is None else {**reports, **training_files(built.with_training(shown).report)}
 
 

@@ -1,18 +1,17 @@
-"""What an analysis came to: the same shape for both readings, for people and for machines."""
+"""The result of an analysis, in one shape for both readings, for people and for machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
-from trainguard.cli.services.evaluated import has_verdict
-from trainguard.records import Status
+from trainguard.cli.output.rows import has_verdict
+from trainguard.core.records import Status
+from trainguard.core.units import counted, faults_counted
 from trainguard.report.document import Verdict
-from trainguard.rules.units import counted, faults_counted
 
 SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
-"""How files that are no profile objects are counted."""
 
 NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
 
@@ -50,24 +49,9 @@ class RuleVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """An analysis that ran.
+    """An analysis that ran; ``rules`` are most severe first, ``files`` reports by name, ``unread`` numbers by kind.
 
-    Attributes
-    ----------
-    rules : sequence of RuleVerdict
-        Findings first, the gravest on top.
-    files : mapping of str to bytes
-        Reports by their names below the output folder.
-    unread : mapping of str to int
-        What was not read or not used, by kind.
-    healthy : bool or None
-        Whether all that applies was judged and nothing has fired; None of a reading that judges no job as a whole.
-    verdict : Verdict or None
-        The job as a whole in three sentences.
-    summary, cost : str or None
-        The findings in one sentence, and what the job has cost.
-    notes : sequence of str
-        What is no part of the verdict, for example why a file beside the profile was not used.
+    ``healthy``: all that applies was judged and nothing has fired; None of a reading that judges no job as a whole.
     """
 
     rules: Sequence[RuleVerdict]
@@ -91,7 +75,7 @@ class Outcome:
 
 
 def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
-    """Return the outcome for machines; ``about`` says what was analysed and how."""
+    """Return the outcome for machines, with ``about`` the analysis."""
     return {
         "schema_version": SCHEMA_VERSION,
         **about,
@@ -103,13 +87,13 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
         "cost": outcome.cost,
         "rules": [asdict(rule) for rule in outcome.rules],
         "unread": dict(outcome.unread),
-        "files": list(outcome.files),
+        "files": [] if about.get("out") is None else list(outcome.files),
         "notes": list(outcome.notes),
     }
 
 
 def blocks_of(outcome: Outcome) -> list[Block]:
-    """Return the rules' verdicts for people, then what was not read, and what the job has cost."""
+    """Return blocks of the rules' verdicts, unread files, and the job's cost."""
     rows = [_row(rule) for rule in outcome.rules]
     verdict = outcome.verdict
     whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
@@ -131,6 +115,5 @@ def _row(rule: RuleVerdict) -> list[Shown]:
 
 
 def _sentences(rule: RuleVerdict) -> str:
-    """Return the reason, the advice and the cost of one rule's verdict."""
     cost = None if rule.cost is None else f"It has cost {rule.cost}."
     return " ".join(part for part in (rule.reason, rule.advice, cost) if part)

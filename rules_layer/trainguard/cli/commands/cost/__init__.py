@@ -1,1 +1,79 @@
 """``trainguard cost``."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import refuse, region_option
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
+
+
+@command()
+def cost(
+    *,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the job.")] = 1,
+    hours: Annotated[float, typer.Option("--hours", metavar="H", min=0.01, max=8_760, help="Its length.")] = 24.0,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=0, max=64, help="GPUs of a node.")] = 8,
+    interval_ms: Annotated[
+        int, typer.Option("--interval-ms", metavar="MS", min=100, max=60_000, help="ProfilingIntervalInMilliseconds.")
+    ] = 500,
+    framework: Annotated[bool, typer.Option("--framework", help="The job writes framework metrics, too.")] = False,
+    saved_steps: Annotated[
+        float, typer.Option("--saved-steps", metavar="N", min=0, max=36_000, help="Steps an hour with saved tensors.")
+    ] = 0.0,
+    evaluation_every_s: Annotated[
+        int,
+        typer.Option(
+            "--evaluation-every-s",
+            metavar="S",
+            min=int(SHORTEST_EVALUATION_S),
+            max=int(LONGEST_EVALUATION_S),
+            help="evaluation_every_s.",
+        ),
+    ] = int(EVALUATION_EVERY_S),
+    existing_bucket: Annotated[
+        bool, typer.Option("--existing-bucket", help="The profile lies in a bucket of your own, not in the stack's.")
+    ] = False,
+    profile_notifications: Annotated[
+        Literal["eventbridge", "queue"],
+        typer.Option(
+            "--profile-notifications", help="profile_notifications, of an existing bucket.", show_default=True
+        ),
+    ] = "eventbridge",
+    retention_days: Annotated[
+        int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
+    ] = 30,
+    region: Annotated[
+        str, region_option("Whose prices to take; no network is asked.", show_default=True)
+    ] = "us-east-1",
+    unit_prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--unit-prices", metavar="FILE", help="Unit prices in place of those that come along.", show_default=False
+        ),
+    ] = None,
+) -> Result:
+    """Estimate what TrainGuard costs for a job of some size: an hour, the job, a month, and when idle.
+
+    Examples: `trainguard cost --nodes 128 --hours 24`, `trainguard cost --framework --interval-ms 1000 --json`
+    """
+    if not existing_bucket:
+        refuse("the stack's own bucket", {"--profile-notifications": profile_notifications == "queue"})
+    from trainguard.cli.commands.cost.estimates import cost_result
+    from trainguard.running_costs.workload import Workload
+
+    workload = Workload(
+        nodes=nodes,
+        hours=hours,
+        gpus=gpus,
+        interval_ms=interval_ms,
+        framework=framework,
+        saved_steps=saved_steps,
+        evaluation_every_s=float(evaluation_every_s),
+        existing_bucket=existing_bucket,
+        profile_notifications=profile_notifications,
+        retention_days=retention_days,
+    )
+    return cost_result(workload, region, unit_prices)

@@ -1,1 +1,56 @@
 """``trainguard doctor``."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import command
+from trainguard.cli.options import OwnRules, Where, job_option
+
+
+@command()
+def doctor(
+    *,
+    job: Annotated[str | None, job_option("Examine this training job too.")] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
+    ] = None,
+    rules_package: OwnRules = None,
+    where: Where,
+    as_json: bool,
+) -> int:
+    """Check the deployed stack: what works, what does not, and what to do.
+
+    It only reads. Exit code 0: no check failed, in spite of warnings. 1: a check failed. 2: it could not run.
+
+    Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.doctor.check import Level
+    from trainguard.cli.doctor.diagnosis import diagnose, printed, refuse_name, unfound
+    from trainguard.cli.doctor.site import Site
+    from trainguard.cli.output.result import FIRED, RAN, REFUSED
+    from trainguard.cli.services.deployment import find_deployment
+    from trainguard.core.errors import TrainGuardError
+
+    refuse_name(job)
+    about: dict[str, object] = {
+        "stack": where.stack,
+        "region": where.region,
+        "account": None,
+        "job": job,
+        "bucket": bucket,
+    }
+    try:
+        deployment, clients = find_deployment(where.stack, where.region, where.profile)
+    except TrainGuardError as fault:
+        printed([unfound(fault)], {**about, "examined": False}, as_json=as_json)
+        return REFUSED
+    site = Site(deployment, clients, now=time.time(), profile=where.profile, bucket=bucket)
+    about |= {"region": deployment.region, "account": deployment.account, "examined": True}
+    found = printed(diagnose(site, job), about, as_json=as_json)
+    return FIRED if any(result.level is Level.FAIL for result in found) else RAN

@@ -1,4 +1,4 @@
-"""Why a rule is in the state in which it is: from rows to a typed document, in words with numbers. Pure."""
+"""Explains a rule's state: from rows to a typed document, in words with numbers. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from trainguard.cli.output.rows import (
 )
 from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, value_text
 from trainguard.cli.services.names import similar
+from trainguard.core.errors import UnknownNameError
+from trainguard.core.finding import EpisodeEntry, Fact, Finding, Severity
+from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
-from trainguard.errors import UnknownNameError
-from trainguard.families.installed import FAMILIES
-from trainguard.finding import EpisodeEntry, Fact, Finding, Severity
-from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
 
 _MEANINGS = {
@@ -61,7 +61,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the newest fire: what was done about the job, whether people were alerted, the report."""
+    """Result of the newest fire: the action on the job, the alert, the report."""
 
     fire_id: str | None
     action: str | None
@@ -73,24 +73,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A rule's state on a job, or on one node of it.
 
-    Attributes
-    ----------
-    meaning : str
-        What the status means.
-    reason : str
-        The rule's own sentence, with the job's numbers.
-    fires_when : str
-        The condition with the parameters in force.
-    comparison : str or None
-        What was measured, and its threshold, with their unit.
-    times_fired, episodes_ended, violations : int
-        How often it fired on the job, how many of these episodes are over, and at how many evaluations it was seen.
-    outlook : list of str
-        What would make it judge, fire or clear.
-    finding_kind, facts : str, list of Fact
-        Which of the rule's judgements it is, and the numbers that its words are made of.
-    nodes : list of NodeState
-        The worst first.
+    ``fires_when`` has the parameters in force. ``comparison`` is of the measure and its threshold, ``outlook`` what
+    would make the rule judge, fire or clear. ``violations`` counts evaluations. ``nodes`` has the worst first.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -136,40 +120,19 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_ROW = frozenset(Explanation.__struct_fields__) - {"rule", "node", "patience", "stop", "parameters"}
-"""What an explanation has as the row has it, as far as the row has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The row that is explained, the row of the whole job, and the rows of the nodes."""
-
     row: RuleRow
     of_job: RuleRow | None
     nodes: Sequence[RuleRow]
 
 
-def explain(
+def explained(
     job: str, record: JobRecord | None, rows: Sequence[RuleRow], *, rule: str, node: str | None, now: float
 ) -> Explanation:
-    """Explain a rule's state.
-
-    Parameters
-    ----------
-    job, rule : str
-    record : JobRecord or None
-        The job's item; None when it has expired.
-    rows : sequence of RuleRow
-        All rows of the job.
-    node : str or None
-        A node, or None for the job as a whole.
-    now : float
-        Epoch seconds.
-
-    Raises
-    ------
-    UnknownNameError
-        When the rule has said nothing of such a node.
-    """
+    """Explain a rule's state; ``record`` None: expired, ``node`` None: the whole job. Raises UnknownNameError."""
     known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
     plan = FAMILIES.plan(known)
     subject = _subject(job, rows, rule, node, _unread(rule, plan))
@@ -213,7 +176,6 @@ def _meaning(row: RuleRow, plan: RulePlan, *, ended: bool) -> str:
 
 
 def _unread(rule: str, plan: RulePlan) -> tuple[Status, str]:
-    """Return the status of a rule that has no row, and why it has none."""
     if rule in plan.unchosen:
         return Status.DISABLED, _NOT_CHOSEN
     spec = spec_of(rule)
@@ -231,7 +193,7 @@ def _subject(job: str, rows: Sequence[RuleRow], rule: str, node: str | None, unr
     of_node = next((each for each in nodes if each.node == node), None)
     if of_node is None:
         names = [str(each.node) for each in nodes]
-        place = f"what {rule} says of job {job}" + ("" if names else ", which it judges as a whole")
+        place = f"what {rule} says about job {job}" + ("" if names else ", which it judges as a whole")
         raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
     return _Subject(of_node, of_job, [])
 
@@ -254,8 +216,8 @@ def comparison(row: RuleRow) -> str | None:
     if measured is None:
         return None
     what, unit = measured_as(row)
-    said = with_unit(measured, unit) + (f" ({what})" if what else "")
-    return said if threshold is None else f"{said}, threshold {with_unit(threshold, unit)}"
+    text = with_unit(measured, unit) + (f" ({what})" if what else "")
+    return text if threshold is None else f"{text}, threshold {with_unit(threshold, unit)}"
 
 
 def _done(of_job: RuleRow | None) -> Done | None:

@@ -6,28 +6,23 @@ import msgspec
 
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.effective_parameters import setting_of
+from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
+from trainguard.core.units import show_duration
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.engine.plan import RulePlan
-from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
+from trainguard.engine.settings.job_settings import TRAINING_RULES
 from trainguard.rules.family_rules import bare
-from trainguard.rules.parameter_help import LOADER_SECONDS, POINTS
 from trainguard.rules.parameters import takes_settings
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import show_duration
-from trainguard.settings.job_settings import TRAINING_RULES
+from trainguard.rules.spec import LOADER_SECONDS, POINTS
 
 _ENDED = "The job has ended: this verdict is final."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a rule's patience is.
-
-    ``counts`` says what is counted. ``left`` is how much more a verdict takes, 0 where there is one; ``left_s`` is how
-    long that is at the sampling interval; None where that is not known or the job has ended. ``streak`` is for how many
-    in a row the condition has held. The window that is looked back on has ``window_points`` points.
-    """
+    """How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown."""
 
     seen: int
     needed: int
@@ -63,7 +58,7 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
 
 
 def next_steps(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[str]:
-    """Say what would make a rule judge, fire or clear, one sentence each; ``record`` is None of an expired job."""
+    """Say what would make a rule judge, fire or clear; ``record`` is None of an expired job."""
     if row.status is Status.ERROR:
         return _of_error(row, plan)
     if row.status is Status.DISABLED and row.rule in plan.unchosen:
@@ -85,7 +80,7 @@ def _of_disabled(settings: Mapping[str, str]) -> list[str]:
 
 
 def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
-    # Of a rule that is not known here, every setting seems to be wrong.
+    # Every setting of an unknown rule would look wrong.
     fault = plan.faults.get(row.rule) if takes_settings(row.rule) else None
     if fault is None:
         return ["A rule that has failed is not run there again; the other rules go on."]
@@ -114,11 +109,11 @@ def _of_patience(row: RuleRow, plan: RulePlan) -> list[str]:
         return [f"A verdict needs more {spec.counts}."]
     if patience is None or patience.left == 0:
         return ["A verdict comes when enough of the newest points have samples of GPUs in use."]
-    said = f"A verdict needs {patience.left:,} more {patience.counts}"
+    text = f"A verdict needs {patience.left:,} more {patience.counts}"
     if patience.counts == POINTS and patience.left_s is not None:
         at = f"{plan.interval_s:g} s" if plan.interval_s >= 1.0 else f"{plan.interval_s * 1_000.0:g} ms"
-        said += f" ({show_duration(patience.left_s)} at {at}); they count while GPUs are in use"
-    return [f"{said}."]
+        text += f" ({show_duration(patience.left_s)} at {at}); they count while GPUs are in use"
+    return [f"{text}."]
 
 
 def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:

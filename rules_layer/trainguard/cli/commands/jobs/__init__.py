@@ -1,1 +1,48 @@
 """``trainguard jobs``."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import Where, since_option, status_option
+
+if TYPE_CHECKING:
+    from trainguard.core.records import JobRecord
+
+
+StatusOf = Literal["InProgress", "Stopping", "Stopped", "Completed", "Failed", "Unknown"]
+
+
+@command()
+def jobs(
+    *,
+    active: Annotated[bool, typer.Option("--active", help="Jobs that are still evaluated.")] = False,
+    status: Annotated[
+        StatusOf | None,
+        status_option("Jobs of that status."),
+    ] = None,
+    since: Annotated[float | None, since_option("Begun in the last 12h, 7d, …")] = None,
+    fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
+    tuning: Annotated[
+        str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
+    where: Where,
+) -> Result:
+    """List the jobs that the deployed stack has seen, the newest first, with what was found on them.
+
+    Examples: `trainguard jobs --fired --since 7d`, `trainguard jobs --active`, `trainguard jobs --status failed --json`
+    """
+    from trainguard.cli.services.deployment import connect
+    from trainguard.cli.services.job_list import begun, jobs_result
+
+    now = time.time()
+
+    def wanted(record: "JobRecord") -> bool:
+        at = begun(record)
+        recent = since is None or (at is not None and now - at <= since)
+        return recent and status in {None, record.status.value} and tuning in {None, record.tuning_job}
+
+    return jobs_result(connect(where).stores, wanted, active=active, fired=fired, limit=limit, now=now)

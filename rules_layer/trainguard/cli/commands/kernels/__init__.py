@@ -1,1 +1,91 @@
 """``trainguard kernels``."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import compare_option, out_option, refuse, since_option, status_option
+
+STATUSES = ("judged", "judged in part", "not judged", "unreadable")
+FRAMEWORKS = ("pytorch", "jax", "tensorflow", "xla", "unknown")
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
+        "a folder of them, or s3://bucket/key-or-prefix.",
+        show_default=False,
+    ),
+]
+_Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; not with --list.")]
+_Compare = Annotated[
+    str | None,
+    compare_option("Other traces: what changed since them."),
+]
+_Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
+_Name = Annotated[
+    str, typer.Option("--name", metavar="TEXT", help="With --list: part of the name.", show_default=False)
+]
+_Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
+_Status = Annotated[str, status_option(f"With --list: {', '.join(STATUSES)}.", metavar="STATUS")]
+_Framework = Annotated[
+    str,
+    typer.Option("--made-with", metavar="NAME", help=f"With --list: {', '.join(FRAMEWORKS)}.", show_default=False),
+]
+_Finding = Annotated[
+    str, typer.Option("--finding", metavar="RULE", help="With --list: a rule that fires.", show_default=False)
+]
+
+
+@command(fails_on_fire=True)
+def kernels(
+    source: _Source,
+    *,
+    out: _Out = None,
+    compare: _Compare = None,
+    listing: _Listing = False,
+    name: _Name = "",
+    since: _Since = None,
+    status: _Status = "",
+    framework: _Framework = "",
+    finding: _Finding = "",
+) -> Result:
+    """Judge kernel traces: the GPU's time by kernel, step and cause, with advice.
+
+    Traces are those of PyTorch's profiler, of JAX and TensorFlow, and SQLite exports of Nsight Systems.
+
+    Exit code 0: the traces were judged, whatever was found. 1: a rule fired and --fail-on-fire was given. 2: they could
+    not be read. 3: no trace has any work of a GPU.
+
+    Examples: `trainguard kernels worker0.pt.trace.json.gz --out kernels`,
+    `trainguard kernels logs/plugins/profile --out kernels`, `trainguard kernels report.sqlite --out kernels`,
+    `trainguard kernels ./traces --out kernels --json`, `trainguard kernels s3://my-bucket/my-job/traces --out kernels`,
+    `trainguard kernels ./today --compare ./yesterday --out kernels`,
+    `trainguard kernels s3://my-bucket/jobs --list --since 30d --finding LaunchBound`
+    """
+    if listing:
+        refuse("--list", {"--out": out, "--compare": compare})
+        _known("--status", status, STATUSES)
+        _known("--made-with", framework, FRAMEWORKS)
+        from trainguard.cli.commands.kernels.judged import listed
+        from trainguard.kernels.listing import Wanted
+
+        after = None if since is None else time.time() - since
+        return listed(source, Wanted(name=name, since=after, status=status, framework=framework, finding=finding))
+    chosen = {"--name": name, "--since": since, "--status": status, "--made-with": framework, "--finding": finding}
+    refuse("a trace that is judged: they go with --list", chosen)
+    if out is None:
+        raise typer.BadParameter("give --out, a folder for kernels.json and kernels.html", param_hint="--out")
+    from trainguard.cli.commands.kernels.judged import judged
+
+    return judged(source, out, compare)
+
+
+def _known(option: str, word: str, words: Sequence[str]) -> None:
+    if word and word not in words:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=option)

@@ -1,1 +1,54 @@
 """``trainguard open``."""
+
+import time
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import Job, Where, span
+
+_LONGEST_S = 604_800.0
+"""Limit of Signature Version 4."""
+
+
+@command()
+def open_report(
+    job: Job,
+    *,
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="SPAN", help="For how long the link works, up to 7d.")
+    ] = "1h",
+    only_print: Annotated[bool, typer.Option("--print", help="Print the link, and open no browser.")] = False,
+    json_report: Annotated[bool, typer.Option("--json-report", help="Link to report.json, not the page.")] = False,
+    where: Where,
+    as_json: bool,
+) -> Result:
+    """Open a job's report in the browser by a link that works without credentials; print the link elsewhere.
+
+    Whoever has the link can read the report until it expires.
+
+    Examples: `trainguard open my-job`, `trainguard open my-job --expires 12h --print`
+    """
+    expires_s = _lasts(expires)
+    from trainguard.cli.commands.open.link import notes_on, sign
+    from trainguard.cli.output.blocks import Line
+    from trainguard.cli.output.rendering import stdout_console
+    from trainguard.cli.output.result import CommandResult
+    from trainguard.cli.services.deployment import connect
+    from trainguard.core.units import show_duration
+
+    link = sign(connect(where), job, expires_s, of_page=not json_report, now=time.time())
+    browses = not (only_print or as_json) and stdout_console().is_terminal
+    line = Line(link.url, whole=True)
+    if browses and webbrowser.open(link.url):
+        line = Line(f"Opened {link.uri} in the browser; the link works for {show_duration(expires_s)}.")
+    return CommandResult(document=link, blocks=[line], notes=notes_on(link))
+
+
+def _lasts(written: str) -> float:
+    seconds = span(written)
+    if not 1.0 <= seconds <= _LONGEST_S:
+        raise typer.BadParameter(f"--expires is {written}, and a link can work for 1s to 7d, such as 12h")
+    return seconds

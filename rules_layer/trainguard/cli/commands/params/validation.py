@@ -1,4 +1,4 @@
-"""``trainguard params validate``: what is wrong with settings, before a job starts with them."""
+"""``trainguard params validate``: faults of settings, before a job starts with them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,35 +10,25 @@ import msgspec
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import read_body
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
-from trainguard.errors import ParameterFileError
-from trainguard.ports import RuleConfiguration
+from trainguard.core.errors import ParameterFileError
+from trainguard.core.ports import RuleConfiguration
+from trainguard.core.units import counted
+from trainguard.engine.settings.document import read_document
+from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault
+from trainguard.engine.settings.resolve import Source, resolve
+from trainguard.engine.settings.rule_configurations import configured
+from trainguard.engine.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
+from trainguard.engine.settings.tags import settings_name, tag_source
 from trainguard.rules.parameters import takes_settings
-from trainguard.rules.units import counted
-from trainguard.settings.document import read_document
-from trainguard.settings.faults import NO_PLACE, SettingFault
-from trainguard.settings.resolve import resolve
-from trainguard.settings.rule_configurations import configured
-from trainguard.settings.source import Source
-from trainguard.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
-from trainguard.settings.tags import settings_name, tag_source
 
 _A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"
 _TAG_TEXT = "letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning"
 _REQUEST = frozenset({"Tags", "ProfilerRuleConfigurations", "DebugRuleConfigurations"})
 _DOCUMENT_SIZE = 4_096
-"""What a standard SSM parameter holds, in bytes; an advanced one holds twice as much, and costs money."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationRequest:
-    """What was asked for; ``given`` are files and tags as written."""
-
-    given: Sequence[str]
-    stack: str
-    as_json: bool = False
+"""Limit of a standard SSM parameter, in bytes; an advanced one holds twice as much, and costs money."""
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,23 +74,16 @@ class _Job(msgspec.Struct, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was given, by kind; ``faults`` is what is neither a tag nor a document."""
-
     tags: list[tuple[str, str]]
     sources: list[Source]
     faults: list[SettingFault]
     elsewhere: dict[str, str]
 
 
-def validate_command(request: ValidationRequest) -> int:
-    """Check settings; return the exit code, which is 1 when anything is wrong with them."""
-    return print_result(lambda: validated(request), as_json=request.as_json, fail_on_fire=True)
-
-
-def validated(request: ValidationRequest) -> CommandResult:
-    """Return all that is wrong with the settings; raises ParameterFileError for a file that cannot be read."""
+def validated(given: Sequence[str], stack: str) -> CommandResult:
+    """Check files and tags as written; raises ParameterFileError for an unreadable file."""
     read = _Read([], [], [], {})
-    for word in request.given:
+    for word in given:
         if not word or (word.lower().startswith(NAMESPACE) and "=" not in word and not _is_there(word)):
             read.faults.append(SettingFault("command line", "tag", word, _A_TAG))
         elif "=" in word and not _is_there(word):
@@ -112,8 +95,8 @@ def validated(request: ValidationRequest) -> CommandResult:
             _read_file(read, word)
     tags = dict(read.tags)
     sources = [*read.sources, tag_source(tags)]
-    # Each by itself: what another one would override is wrong all the same.
-    faults = [*read.faults, *_tag_faults(read.tags, request.stack)]
+    # Each by itself: a fault counts also where another source overrides it.
+    faults = [*read.faults, *_tag_faults(read.tags, stack)]
     faults += [fault for source in sources for fault in resolve("", [source], asked=True).faults]
     settings = sum(len(source.parameters) + len(source.choices) for source in sources)
     return CommandResult(
@@ -122,7 +105,7 @@ def validated(request: ValidationRequest) -> CommandResult:
         ),
         blocks=_blocks(faults, settings, read.elsewhere),
         notes=[OWN_RULES] if any(_names_no_rule(fault) for fault in faults) else [],
-        fired=bool(faults),
+        failed=bool(faults),
     )
 
 
@@ -160,7 +143,6 @@ def _decoded(body: bytes) -> Any:
 
 
 def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
-    """Take tags and rule configurations as CreateTrainingJob takes them."""
     try:
         job = msgspec.convert(document, _Job)
     except msgspec.ValidationError as fault:

@@ -1,15 +1,13 @@
-"""``trainguard prices show``: what a price table says of instance types."""
+"""``trainguard prices show``: instance types of a price table."""
 
 import datetime
-from pathlib import Path
 
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
-from trainguard.cli.services.input_files import prices_from
-from trainguard.errors import UnknownNameError
-from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable, packaged_prices
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.core.errors import UnknownNameError
+from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable
 
 _COLUMNS = (
     Column("type"),
@@ -40,19 +38,13 @@ class PricesDocument(msgspec.Struct, frozen=True, kw_only=True):
     instances: list[InstanceEntry]
 
 
-def show_command(beginning: str | None, file: Path | None, *, as_json: bool) -> int:
-    """Show instance types; return the exit code."""
-    today = datetime.datetime.now(datetime.UTC).date()
-    return print_result(lambda: show_result(prices_from(file) or packaged_prices(), beginning, today), as_json=as_json)
-
-
-def show_result(table: PriceTable, beginning: str | None, today: datetime.date) -> CommandResult:
+def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandResult:
     """Return the types of a table that begin so; raises UnknownNameError where none does."""
-    chosen = {name: row for name, row in table.instances.items() if name.startswith((beginning or "").lower())}
+    chosen = {name: row for name, row in table.instances.items() if name.startswith(beginning.lower())}
     if not chosen:
-        family = (beginning or "").lower().partition(".")
+        family = beginning.lower().partition(".")
         alike = [name for name in table.instances if family[0] and family[0] in name][:5]
-        raise UnknownNameError("instance type", beginning or "", f"the price table of {table.region}", alike)
+        raise UnknownNameError("instance type", beginning, f"the price table of {table.region}", alike)
     entries = [_entry(name, row, today) for name, row in chosen.items()]
     old = sum(entry.recent is False for entry in entries)
     unknown = sum(entry.per_hour is None for entry in entries)
@@ -61,8 +53,8 @@ def show_result(table: PriceTable, beginning: str | None, today: datetime.date) 
         Line(f"{table.currency} of one instance on demand in {table.region}.", style="dim"),
     ]
     if old or unknown:
-        said = f"{old} over a year old or undated, {unknown} not known"
-        blocks.append(Line(f"Prices: {said}; `trainguard prices update` reads the account's price list.", style="dim"))
+        text = f"{old} over a year old or undated, {unknown} not known"
+        blocks.append(Line(f"Prices: {text}; `trainguard prices update` reads the account's price list.", style="dim"))
     document = PricesDocument(region=table.region, currency=table.currency, instances=entries)
     return CommandResult(document=document, blocks=blocks)
 

@@ -1,38 +1,28 @@
-"""``trainguard prices update``: the price list of the account's Region as a price table, and what changed."""
+"""``trainguard prices update``: the price list of the account's Region as a price table, and its changes."""
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 from botocore.session import Session
 
-from trainguard.adapters.aws_errors import translated
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
+from trainguard.aws.aws_errors import translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.services.input_files import prices_from
-from trainguard.errors import RegionError, RequestError
+from trainguard.core.errors import RegionError, RequestError
 from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, read_offer
-from trainguard.pricing.table import PriceTable, packaged_prices, write_prices
-from trainguard.pricing.update import Changes, changes, updated
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRequest:
-    """Whose prices to read and where to write them; None stands for what this machine is set up for."""
-
-    region: str | None
-    out: Path
-    profile: str | None = None
+from trainguard.pricing.table import packaged_prices, write_prices
+from trainguard.pricing.update import changes, updated
 
 
 class PriceChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type whose price is another than before."""
+    """An instance type with another price than before."""
 
     instance_type: str
     before: float | None
@@ -40,11 +30,7 @@ class PriceChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written and what changed.
-
-    ``compared_with`` is the file that was there before, or the packaged table; ``kept`` are types that the price list
-    does not have, with the price that they had. ``unused`` counts products of the list by why they were not used.
-    """
+    """Written and changed prices; the list lacks ``kept`` types, ``unused`` counts products by reason."""
 
     schema_version: str = SCHEMA_VERSION
     file: str
@@ -59,30 +45,41 @@ class UpdateDocument(msgspec.Struct, frozen=True, kw_only=True):
     unused: dict[str, int]
 
 
-def update_command(request: UpdateRequest, *, as_json: bool) -> int:
-    """Read and write prices; return the exit code."""
-    return print_result(lambda: _result(request), as_json=as_json)
-
-
-def _result(request: UpdateRequest) -> CommandResult:
-    prepare(request.out.parent)
-    before = prices_from(request.out) if request.out.exists() else None
-    region, clients = _connect(request)
+def updated_file(out: Path, region: str | None, profile: str | None, *, day: datetime.date) -> CommandResult:
+    """Read the prices of a Region and write them; None stands for this machine's configuration."""
+    prepare(out.parent)
+    before = prices_from(out) if out.exists() else None
+    region, clients = _connect(region, profile)
     listed = _listed(clients, region)
-    day = datetime.datetime.now(datetime.UTC).date()
     old, packaged = before or packaged_prices(), packaged_prices()
     table = updated(old, packaged, listed, region=region, currency=currency_of(region), day=day)
-    write_files(request.out.parent, {request.out.name: write_prices(table)})
+    write_files(out.parent, {out.name: write_prices(table)})
     found = changes(old, table, listed)
-    against = "the packaged table" if before is None else f"the {request.out} that was there"
-    return _outcome(request.out, table, day, old, found, listed, against=against)
+    unused: Counter[str] = Counter()
+    for prices in listed.values():
+        unused.update(prices.unused)
+    document = UpdateDocument(
+        file=str(out),
+        region=table.region,
+        currency=table.currency,
+        date=day,
+        priced=sum(len(prices.prices) for prices in listed.values()),
+        compared_with="the packaged table" if before is None else f"the {out} that was there",
+        changed=[
+            PriceChange(instance_type=name, before=old.hourly(name), after=table.hourly(name) or 0.0)
+            for name in (*found.dearer, *found.cheaper)
+        ],
+        new=list(found.new),
+        kept=list(found.kept),
+        unused=dict(unused),
+    )
+    return CommandResult(document=document, blocks=_blocks(document, len(found.same)))
 
 
-def _connect(request: UpdateRequest) -> tuple[str, Clients]:
-    """Return the Region whose prices are meant, and clients where its price list is asked for."""
+def _connect(region: str | None, profile: str | None) -> tuple[str, Clients]:
     with translated("AWS", "session"):
-        session = Session(profile=request.profile)
-        region = request.region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+        session = Session(profile=profile)
+        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not region:
         raise RegionError(
             "no Region is set", "Pass --region, or set AWS_REGION or the profile's region, for example to us-east-1."
@@ -104,40 +101,6 @@ def _listed(clients: Clients, region: str) -> dict[Offer, ListedPrices]:
     return listed
 
 
-def _outcome(
-    file: Path,
-    table: PriceTable,
-    day: datetime.date,
-    old: PriceTable,
-    found: Changes,
-    listed: Mapping[Offer, ListedPrices],
-    *,
-    against: str,
-) -> CommandResult:
-    names: Sequence[str] = [*found.dearer, *found.cheaper]
-    changed = [
-        PriceChange(instance_type=name, before=old.hourly(name), after=table.hourly(name) or 0.0) for name in names
-    ]
-    unused: dict[str, int] = {}
-    for prices in listed.values():
-        for why, amount in prices.unused.items():
-            unused[why] = unused.get(why, 0) + amount
-    priced = sum(len(prices.prices) for prices in listed.values())
-    document = UpdateDocument(
-        file=str(file),
-        region=table.region,
-        currency=table.currency,
-        date=day,
-        priced=priced,
-        compared_with=against,
-        changed=changed,
-        new=list(found.new),
-        kept=list(found.kept),
-        unused=unused,
-    )
-    return CommandResult(document=document, blocks=_blocks(document, len(found.same)))
-
-
 def _blocks(document: UpdateDocument, same: int) -> list[Block]:
     blocks: list[Block] = []
     if document.changed:
@@ -151,7 +114,7 @@ def _blocks(document: UpdateDocument, same: int) -> list[Block]:
         )
     )
     if document.unused:
-        said = ", ".join(f"{amount:,} {why}" for why, amount in document.unused.items())
-        blocks.append(Line(f"Not used: {said}."))
+        text = ", ".join(f"{amount:,} {why}" for why, amount in document.unused.items())
+        blocks.append(Line(f"Not used: {text}."))
     written = f"{document.priced} prices in {document.currency} of {document.region}, {document.date}"
     return [*blocks, Line(f"{written}: {document.file}", whole=True)]

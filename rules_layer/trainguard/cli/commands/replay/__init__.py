@@ -1,1 +1,76 @@
 """``trainguard replay``."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import OwnRules, Params, Prices, Where, out_option
+
+
+@command(fails_on_fire=True)
+def replay(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB",
+            help="A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.",
+            show_default=False,
+        ),
+    ],
+    *,
+    params: Params = None,
+    prices: Prices = None,
+    rules_package: OwnRules = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
+    ] = None,
+    out: Annotated[Path | None, out_option("Folder for its report; else ./<name>-report.")] = None,
+    report: Annotated[bool, typer.Option("--report", help="Write its report into the bucket too.")] = False,
+    where: Where,
+    as_json: bool,
+) -> Result:
+    """Evaluate an old job with today's rules and parameters, and show what would have changed.
+
+    Its rows get the name <job>@replay-<time>. It sends no alert and stops nothing.
+
+    Examples: `trainguard replay my-job`, `trainguard replay my-job --params stricter.json --as stricter`,
+    `trainguard replay s3://my-profiles/jobs/my-job --report --json`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.commands.replay import stored_replay as replays
+    from trainguard.cli.commands.replay.outcome import replay_result
+    from trainguard.cli.output.files import output_path
+    from trainguard.cli.output.progress import stderr_progress
+    from trainguard.cli.services.deployment import connect_for, target_of
+    from trainguard.cli.services.input_files import prices_from, settings_from
+    from trainguard.engine.jobs.replay_names import replay_label, replay_name
+    from trainguard.report.job.build import build_report
+    from trainguard.report.job.files import put_files
+
+    settings, table = settings_from(params), prices_from(prices)
+    target = target_of(source)
+    connection = connect_for(target, where)
+    subject = replays.find_subject(target, connection)
+    name = replay_name(subject.job, replay_label(time.time()) if label is None else label)
+    replays.refuse_taken(name, connection.stores)
+    published = replays.bucket_place(name, subject) if report else None
+    place = output_path(out, name)
+    place.prepare()
+    progress = stderr_progress(shown=not as_json)
+    judged = replays.judge(name, subject, progress, settings=settings, prices=table, now=time.time())
+    done, digests = judged.judged.evaluation, judged.judged.digests
+    built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=digests)
+    files = place.write(built)
+
+    def publish() -> None:
+        if published is not None:
+            put_files(connection.stores.objects, *published, files)
+
+    replays.store(judged, connection.stores, publish)
+    return replay_result(judged, built.report, place.shown, place.names(files), published)

@@ -1,32 +1,30 @@
 """An old job's profile judged by today's rules, and kept as rows beside the live ones.
 
-Nothing here can act: the path knows neither state machine, topic nor SageMaker, only the tables and the bucket. Its
-item in Jobs is written first, as ``Unknown`` and ``Replaying``: it keeps the name from a second replay. Rows follow,
-then the report if it is wanted, and last the item's final status. So what was interrupted says that it is not finished,
-and expires like all else. The item is never active: no tick looks at it.
+Nothing here can act: only the tables and the bucket are known. The item in Jobs is written first, as ``Unknown`` and
+``Replaying``, and gets its final status last: an interrupted replay says that it is not finished, and expires. The item
+is never active: the scheduler leaves it out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainguard.adapters.stored_form import stored_job
-from trainguard.cli.commands.replay.changes import Change, changes
-from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
+from trainguard.aws.stored_form import stored_job
+from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
+from trainguard.core.errors import RequestError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, JobStatus, RuleRow
+from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
-from trainguard.engine.streams.state_items import expiry
-from trainguard.errors import RequestError
-from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
+from trainguard.engine.streams.session import expiry
 from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
+from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
-from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, JobStatus, RuleRow
 from trainguard.rules.parameters import overridden
 
 if TYPE_CHECKING:
@@ -38,12 +36,64 @@ REPLAYED, REPLAYING = "Replayed", "Replaying"
 """SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """By what is judged: settings in place of the job's own, and a price table in place of the one that comes along."""
+@dataclass(frozen=True, slots=True)
+class RuleOutcome:
+    """A row's result in short."""
 
-    settings: Mapping[str, str]
-    prices: PriceTable | None
+    status: str
+    severity: str | None
+    times_fired: int
+    measured: float | None
+    threshold: float | None
+    worst: str | None
+    reason: str
+
+    @property
+    def outcome(self) -> tuple[bool, str, str | None]:
+        """Whether the rule has fired, its status and its severity."""
+        return self.times_fired > 0, self.status, self.severity
+
+    def __str__(self) -> str:
+        fired = f", fired {self.times_fired} x" if self.times_fired else ""
+        return f"{self.status}{f' ({self.severity})' if self.severity else ''}{fired}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A rule then and now; None where there is no row."""
+
+    rule: str
+    then: RuleOutcome | None
+    now: RuleOutcome
+
+    @property
+    def changed(self) -> bool:
+        """Whether the result differs; without a row from then it has not."""
+        return self.then is not None and self.then.outcome != self.now.outcome
+
+    def document(self) -> dict[str, Any]:
+        """Return it for machines."""
+        then = None if self.then is None else asdict(self.then)
+        return {"rule": self.rule, "changed": self.changed, "then": then, "now": asdict(self.now)}
+
+
+def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
+    """Compare the rows of a whole job, changed ones first; rows of nodes are left out."""
+    before = {row.rule: _outcome_of(row) for row in then if row.node is None}
+    compared = [Change(row.rule, before.get(row.rule), _outcome_of(row)) for row in now if row.node is None]
+    return sorted(compared, key=lambda change: not change.changed)
+
+
+def _outcome_of(row: RuleRow) -> RuleOutcome:
+    return RuleOutcome(
+        status=row.status.value,
+        severity=None if row.finding.severity is None else row.finding.severity.value,
+        times_fired=row.times_fired,
+        measured=row.finding.measured,
+        threshold=row.finding.threshold,
+        worst=row.worst,
+        reason=row.finding.reason,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +118,7 @@ class Replay:
 
 
 def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
-    """Find the profile and what the stack knows of its job.
-
-    Raises
-    ------
-    ProfileSourceError, NoProfileError
-        When no single profile is there.
-    RequestError
-        When the stack does not know the job, or it is a replay itself.
-    """
+    """Find profile and records of a job; raises ProfileSourceError, NoProfileError, RequestError."""
     stores = connection.stores
     place = target if isinstance(target, Place) else _place_of(target, stores)
     profile = read_profile(open_place(place.text, connection.clients))
@@ -89,16 +131,18 @@ def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
     return Subject(profile=profile, job=job, live=live, rows=stores.rows.of_job(job))
 
 
-def judge(name: str, subject: Subject, ways: Ways, progress: "Progress", *, now: float) -> Replay:
-    """Judge the subject's profile as the replay ``name``; ``now`` in epoch seconds.
-
-    Raises
-    ------
-    PortUnavailableError, WorkerDiedError
-        As `evaluate_profile` does.
-    """
-    known = _known(name, subject, ways.settings)
-    judged = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=ways.prices), progress)
+def judge(
+    name: str,
+    subject: Subject,
+    progress: "Progress",
+    *,
+    settings: Mapping[str, str],
+    prices: PriceTable | None,
+    now: float,
+) -> Replay:
+    """Judge the profile as the replay ``name`` with other ``settings``; raises as `evaluate_profile` does."""
+    known = _known(name, subject, settings)
+    judged = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=prices), progress)
     evaluation = judged.evaluation
     watermark_s = max((each.watermark_s for each in evaluation.records if each.watermark_s is not None), default=None)
     expires_at = expiry(watermark_s, now)
@@ -114,21 +158,13 @@ def judge(name: str, subject: Subject, ways: Ways, progress: "Progress", *, now:
 
 
 def refuse_taken(name: str, stores: "Stores") -> None:
-    """Raise RequestError when there is a replay of that name, be it one that was interrupted."""
+    """Raise RequestError when there is a replay of that name, also an interrupted one."""
     if stores.jobs.load(name) is not None:
         raise _taken(name)
 
 
 def store(replay: Replay, stores: "Stores", publish_report: Callable[[], None]) -> None:
-    """Write a replay so that it looks finished when it is; ``publish_report`` is called in between.
-
-    Raises
-    ------
-    RequestError
-        When another replay took the name meanwhile; nothing of this one is then written.
-    PortUnavailableError
-        When a store did not answer.
-    """
+    """Write a replay that looks finished when it is; raises RequestError, before a write, when its name was taken."""
     claim = stored_job(replace(replay.item, status=JobStatus.UNKNOWN, secondary_status=REPLAYING))
     if stores.jobs.register(claim) != claim:
         raise _taken(claim.job)
@@ -155,14 +191,10 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
 def _place_of(target: StackJob, stores: "Stores") -> Place:
     if replayed_job(target.name) is not None:
         raise RequestError(f"{target.name} is a replay itself", f"Replay {replayed_job(target.name)} instead.")
-    live = stores.jobs.load(target.name)
-    if live is None:
-        raise job_not_known(target.name, stores.jobs)
-    return job_place(live)
+    return job_place(job_in_stack(target.name, stores.jobs))
 
 
 def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
-    """Return the replay's item as far as it is known before: the live job's, closed, with the settings given now."""
     bucket, prefix = _lies_in(subject.profile.source)
     live = subject.live or JobRecord(job=subject.job, arn=f"unknown:{subject.job}", bucket=bucket, prefix=prefix)
     return replace(

@@ -1,1 +1,114 @@
 """``trainguard report``."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import (
+    FrameworkExpected,
+    InstanceType,
+    OwnRules,
+    Params,
+    Prices,
+    Where,
+    compare_option,
+    out_option,
+    refuse,
+    since_option,
+)
+
+_Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder, s3://bucket/prefix, or the name of a training job that the stack knows.",
+        show_default=False,
+    ),
+]
+_Fleet = Annotated[bool, typer.Option("--fleet", help="One page over all jobs: of the stack, or below a folder.")]
+_Since = Annotated[float | None, since_option("With --fleet: jobs of the last 30d, …")]
+_Compare = Annotated[
+    str | None,
+    compare_option("Another run, as SOURCE is: shown beside it."),
+]
+_Out = Annotated[
+    Path | None,
+    out_option("A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.", metavar="DIR|FILE"),
+]
+
+
+@command(fails_on_fire=True)
+def report(
+    source: _Source = None,
+    *,
+    compare: _Compare = None,
+    fleet: _Fleet = False,
+    since: _Since = None,
+    out: _Out = None,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    framework_expected: FrameworkExpected = False,
+    rules_package: OwnRules = None,
+    in_stack: Annotated[bool, typer.Option("--in-stack", help="Have the stack make it, beside the profile.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    where: Where,
+    as_json: bool,
+    fail_on_fire: bool,
+) -> Result:
+    """Make a job's report: one page that opens offline, with the verdict, time lines and what each rule saw.
+
+    For a job's name, the verdicts are those of its alerts; a folder or S3 prefix is evaluated here.
+
+    Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
+    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`,
+    `trainguard report ./wandb --fleet --open`, `trainguard report ./run-b --compare ./run-a`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
+    if source is None and not fleet:
+        raise typer.BadParameter("give a SOURCE, or --fleet for all jobs")
+    if fleet:
+        refuse("--fleet", {**(of_a_profile if source is None else {}), "--in-stack": in_stack, "--compare": compare})
+    else:
+        refuse("a SOURCE", {"--since": since})
+    if in_stack:
+        here = {"--out": out, "--prices": prices, "--open": open_page}
+        refuse("--in-stack", {**of_a_profile, **here, "--fail-on-fire": fail_on_fire, "--compare": compare})
+        from trainguard.cli.commands.report.drawn import remote_report
+
+        return remote_report(str(source), where)
+    from trainguard.cli.services.input_files import prices_from
+
+    if source is None:
+        from trainguard.cli.commands.report.fleet import stack_fleet
+
+        return stack_fleet(where, out, since_s=since, prices=prices_from(prices), open_page=open_page)
+    from trainguard.cli.output.progress import stderr_progress
+    from trainguard.cli.services.input_files import given_settings
+
+    progress = stderr_progress(shown=not as_json)
+    settings = partial(given_settings, params, prices, instance_type, framework_expected=framework_expected)
+    if fleet:
+        from trainguard.cli.commands.report.fleet import folder_fleet
+
+        # Only a forked process has a package's rules: other workers would not help.
+        alone = rules_package is not None
+        return folder_fleet(source, settings(), out, progress, since_s=since, alone=alone, open_page=open_page)
+    from trainguard.cli.commands.report.drawn import drawn_report
+    from trainguard.cli.services.deployment import StackJob, target_of
+    from trainguard.core.errors import RequestError
+
+    target = target_of(source)
+    if isinstance(target, StackJob) and params is not None:
+        raise RequestError(
+            f"--params has no meaning for job {target.name}: its verdicts are those of its alerts",
+            f"Call `trainguard replay {target.name} --params {params}`.",
+        )
+    other = None if compare is None else target_of(compare)
+    return drawn_report(target, where, settings(), out, progress, compare=other, open_page=open_page)

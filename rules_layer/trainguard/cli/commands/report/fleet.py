@@ -3,65 +3,55 @@
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from trainguard.cli.options import Where
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.cli.services.deployment import Stores, Where, connect
-from trainguard.cli.services.input_files import prices_from
-from trainguard.cli.services.job_rows import read_whole_job
-from trainguard.records import JobRecord, RuleRow
-from trainguard.report.fleet import Fleet, build_fleet
-from trainguard.report.fleet_document import FleetJob, FleetOwner, FleetReport, FleetTotals
-from trainguard.report.fleet_files import encode_fleet
+from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.deployment import connect
+from trainguard.cli.services.job_list import read_whole_job
+from trainguard.core.errors import ProfileSourceError
+from trainguard.core.units import counted
+from trainguard.kernels.listing import Wanted
+from trainguard.local.fleet import JudgedJob, find_jobs, judged_jobs
+from trainguard.local.kernel_list import list_kernels
+from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
+from trainguard.local.settings import GivenSettings
+from trainguard.pricing.table import PriceTable
+from trainguard.report.fleet.document import FleetJob, FleetOwner, FleetReport, FleetTotals, encode_fleet
+from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
+from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
-from trainguard.rules.units import counted
 
 _PAGE, _DOCUMENT = ".html", ".json"
 _DEFAULT = "fleet.html"
-_READERS = 10
-"""Jobs whose rows are read at once: as many connections as a client keeps."""
-
 _SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRequest:
-    """Whose jobs, since when (``since_s`` seconds ago), and where the page goes."""
-
-    where: Where
-    since_s: float | None = None
-    out: Path | None = None
-    prices: Path | None = None
-    open_page: bool = False
-
-
-def fleet_command(request: FleetRequest, *, as_json: bool, fail_on_fire: bool) -> int:
-    """Make the fleet's page; return the exit code."""
-    return print_result(lambda: _result(request), as_json=as_json, fail_on_fire=fail_on_fire)
-
-
-def _result(request: FleetRequest) -> CommandResult:
-    page = fleet_page(request.out)
+def stack_fleet(
+    where: Where, out: Path | None, *, since_s: float | None, prices: PriceTable | None, open_page: bool
+) -> CommandResult:
+    """Make the page over the stack's jobs: all, or those since ``since_s`` seconds ago."""
+    page = fleet_page(out)
     prepare(page.parent)
-    prices = prices_from(request.prices)
-    connection = connect(request.where)
+    connection = connect(where)
+    stores = connection.stores
     now = time.time()
     fleet = Fleet(
         stack=connection.deployment.stack,
         region=connection.deployment.region,
-        since=None if request.since_s is None else now - request.since_s,
+        since=None if since_s is None else now - since_s,
         prices=prices,
     )
-    report = build_fleet(fleet, read_jobs(fleet, connection.stores), now=now)
-    return fleet_result(report, page, open_page=request.open_page)
+    report = build_fleet(fleet, read_fleet(fleet, stores.jobs, partial(read_whole_job, stores)), now=now)
+    return fleet_result(report, page, open_page=open_page)
 
 
 def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = ()) -> CommandResult:
-    """Write a fleet's page and document; return what the command says of them."""
+    """Write a fleet's page and document; return the command's result."""
     document = page.with_suffix(_DOCUMENT)
     write_files(page.parent, {document.name: encode_fleet(report), page.name: render_fleet(report).encode()})
     unopened = open_page and not webbrowser.open(page.resolve().as_uri())
@@ -70,15 +60,8 @@ def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Seq
     return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
 
 
-def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequence[RuleRow]]]:
-    """Yield the jobs that the fleet wants with their rows; raises PortUnavailableError, StateCodecError."""
-    jobs = [job for job in stores.jobs.all() if fleet.wants(job)]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="rows") as readers:
-        yield from zip(jobs, readers.map(lambda job: read_whole_job(stores, job), jobs), strict=True)
-
-
 def fleet_page(out: Path | None) -> Path:
-    """Return where a fleet's page goes: into a folder, or under a name that ends in .html."""
+    """Return the path of a fleet's page: in a folder, or under a name that ends in .html."""
     if out is None:
         return Path(_DEFAULT)
     return out if out.suffix.lower() == _PAGE and not out.is_dir() else out / _DEFAULT
@@ -155,3 +138,44 @@ def _money(amount: float | None, currency: str) -> str:
 
 def _share(share: float | None) -> str:
     return "" if share is None else f"{100.0 * share:.0f} %"
+
+
+def folder_fleet(
+    folder: str,
+    settings: GivenSettings,
+    out: Path | None,
+    progress: Progress,
+    *,
+    since_s: float | None,
+    alone: bool,
+    open_page: bool,
+) -> CommandResult:
+    """Make the page over the jobs below a folder, since ``since_s`` seconds ago; ``alone`` starts no process."""
+    if not Path(folder).exists():
+        raise ProfileSourceError(folder, "is not here, expected a folder with jobs, or a store of runs")
+    page = fleet_page(out)
+    prepare(page.parent)
+    now = time.time()
+    name = Path(folder).resolve().name
+    since = None if since_s is None else now - since_s
+    fleet = Fleet(stack=name, region="", since=since, prices=settings.prices)
+    places: dict[str, JobPlace] = {}
+    judged = _judged(folder, settings, progress, places, alone=alone)
+    report = build_fleet(fleet, ((each.job, each.rows) for each in judged), now=now)
+    report = with_places(report, folder, places)
+    if Path(folder).is_dir():
+        report = with_kernels(report, list_kernels(folder, Wanted(since=since)))
+    return fleet_result(report, page, open_page=open_page)
+
+
+def _judged(
+    folder: str, settings: GivenSettings, progress: Progress, places: dict[str, JobPlace], *, alone: bool
+) -> Iterator[JudgedJob]:
+    found = find_jobs(folder)
+    # Each job counts as the smallest that is worth several processes.
+    workers = 0 if alone else workers_for((len(found) - 1) * SMALLEST_JOB)
+    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(each.size for each in found)):
+        for each, judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
+            places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread)
+            progress.applied(each.size, None)
+            yield judged

@@ -1,11 +1,22 @@
-"""What ``trainguard status`` says of one job: every rule of it, and on its nodes."""
+"""``trainguard status`` of one job: every rule of it, and on its nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.blocks import (
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Grid,
+    Heading,
+    Line,
+    Shown,
+    severity_cell,
+    status_cell,
+)
 from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import (
     age,
@@ -21,17 +32,31 @@ from trainguard.cli.output.rows import (
     with_unit,
 )
 from trainguard.cli.services.deployment import Stores
-from trainguard.cli.services.job_list import instances, status_of_job
-from trainguard.cli.services.job_rows import configuration_blocks, configuration_of, read_job, shown_nodes, stop_text
-from trainguard.records import JobRecord, RuleRow, Status, unit_title
+from trainguard.cli.services.job_list import (
+    configuration_blocks,
+    configuration_of,
+    instances,
+    read_job,
+    shown_nodes,
+    status_of_job,
+    stop_text,
+)
+from trainguard.core.finding import Severity
+from trainguard.core.records import (
+    MOST_TUNED_JOBS,
+    JobRecord,
+    JobStatus,
+    RuleRow,
+    Status,
+    TunedJob,
+    TuningJobRecord,
+    unit_title,
+)
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 
 class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with its rules; ``nodes`` are the rules' rows by node, empty where they were not asked for.
-
-    ``job`` has no more than a name where rows are left of a job whose own item has expired.
-    """
+    """One job with its rules; ``nodes`` is empty where not asked for, ``job`` only a name where it expired."""
 
     schema_version: str = SCHEMA_VERSION
     generated_at: str
@@ -91,7 +116,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
     rules = [row for row in whole if row.rule != PROFILER_REPORT]
     if rules:
         blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(row, of_nodes, now) for row in rules])]
-    blocks += _told_fires(rules, now)
+    blocks += _notified_fires(rules, now)
     blocks += configuration_blocks(configuration)
     if nodes:
         blocks += _node_blocks(of_nodes, [row.rule for row in rules], now)
@@ -165,8 +190,8 @@ def _fired_cell(row: RuleRow, nodes: Sequence[RuleRow], now: float) -> str:
     return f"{row.times_fired} x{ago}{on}"
 
 
-def _told_fires(rules: Sequence[RuleRow], now: float) -> list[Block]:
-    """Tell of each rule that has fired, and of each in error, why, what to do, and what was done."""
+def _notified_fires(rules: Sequence[RuleRow], now: float) -> list[Block]:
+    """Say for each rule that has fired, and for each in error, why, what to do, and what was done."""
     blocks: list[Block] = []
     for row in rules:
         if not has_fired(row) and row.status is not Status.ERROR:
@@ -208,3 +233,90 @@ def _node_blocks(of_nodes: Mapping[str, Sequence[RuleRow]], rules: Sequence[str]
         if counted:
             blocks.append(Line(counted, style="dim"))
     return blocks
+
+
+class TunedJobLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the tuning job; ``findings`` counts the rules that have fired, ``finding`` is the most severe."""
+
+    job: str
+    status: JobStatus
+    finished: bool
+    findings: int
+    finding: str | None
+    severity: Severity | None
+
+
+class TuningDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A tuning job, its jobs with the worst first; ``more`` says that there are jobs that are not named."""
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    tuning_job: str
+    seen: int
+    finished: int
+    with_findings: int
+    more: bool
+    jobs: list[TunedJobLine]
+
+
+def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
+    """Return the jobs of a tuning job with their findings."""
+    document = TuningDocument(
+        generated_at=str(iso(now)),
+        tuning_job=record.name,
+        seen=len(record.jobs),
+        finished=record.finished,
+        with_findings=record.with_findings,
+        more=record.more,
+        jobs=[_line(name, job) for name, job in record.worst_first],
+    )
+    blocks: list[Block] = [Heading(record.name), Facts(_tuning_facts(document))]
+    if document.jobs:
+        blocks += [Heading("Jobs"), Grid(_TUNING_COLUMNS, [_row(line) for line in document.jobs])]
+    notes = []
+    if record.more:
+        notes.append(f"Only {MOST_TUNED_JOBS:,} jobs are here: `trainguard jobs --tuning {record.name}` has all.")
+    return CommandResult(document=document, blocks=blocks, notes=notes, fired=document.with_findings > 0)
+
+
+_TUNING_COLUMNS = (
+    Column("job", folds=True),
+    Column("status"),
+    Column("evaluated", drops=1),
+    Column("severity"),
+    Column("finding", folds=True),
+)
+
+
+def _line(name: str, job: TunedJob) -> TunedJobLine:
+    return TunedJobLine(
+        job=name,
+        status=job.status,
+        finished=job.finished,
+        findings=job.findings,
+        finding=job.rule,
+        severity=job.severity,
+    )
+
+
+def _tuning_facts(document: TuningDocument) -> list[tuple[str, Shown]]:
+    more = " and more" if document.more else ""
+    facts: list[tuple[str, Shown]] = [
+        ("jobs", f"{document.seen:,}{more}, {document.finished:,} of them evaluated to their end"),
+        ("with findings", f"{document.with_findings:,}"),
+    ]
+    worst = document.jobs[0] if document.jobs else None
+    if worst is not None and worst.finding is not None:
+        facts.append(("worst", Cell(f"{worst.finding} ({worst.severity}) on {worst.job}")))
+    return facts
+
+
+def _row(line: TunedJobLine) -> list[Shown]:
+    others = f" and {line.findings - 1} more" if line.findings > 1 else ""
+    return [
+        line.job,
+        line.status.value,
+        "to its end" if line.finished else "still",
+        severity_cell(line.severity),
+        f"{line.finding}{others}" if line.finding is not None else "no finding",
+    ]

@@ -1,1 +1,71 @@
 """``trainguard verdict``."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.command import Result, command
+from trainguard.cli.options import InstanceType, Params, Prices, Where
+
+
+@command(fails_on_fire=True)
+def verdict(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The name of a training job that the stack knows, or a place as of trainguard report.",
+            show_default=False,
+        ),
+    ],
+    *,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    write_mlflow: Annotated[
+        str | None,
+        typer.Option(
+            "--write-mlflow",
+            metavar="PLACE",
+            help="Also write the verdict as tags of a run: mlflow+https://host#RUN; without #RUN of the job's own run.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Where,
+) -> Result:
+    """Say in one word whether a job is idle, wasted, at risk or healthy, since when, and what is done about it.
+
+    For other programs: whatever is unknown or cannot be reached counts as active. Exit code 0: it was looked up.
+    1: idle, wasted or at risk, and --fail-on-fire was given. 2: it could not be looked up. 3: unknown.
+
+    Examples: `trainguard verdict my-job --json`, `trainguard verdict ./my-job`,
+    `trainguard verdict 'mlflow.db#my run' --fail-on-fire`,
+    `trainguard verdict my-job --write-mlflow mlflow+https://mlflow.example.com`
+    """
+    from trainguard.cli.commands.verdict.shown import verdict_result, written
+    from trainguard.cli.services.deployment import StackJob, connect_for, target_of
+    from trainguard.cli.services.input_files import given_settings, prices_from
+    from trainguard.core.errors import RequestError
+    from trainguard.local.fleet import evaluated_job
+    from trainguard.local.places import open_job
+    from trainguard.local.services import mlflow_service
+    from trainguard.report.verdict.job_verdict import job_verdict, verdict_of
+
+    writing = None if write_mlflow is None else mlflow_service(write_mlflow)
+    target, table, now = target_of(source), prices_from(prices), time.time()
+    if isinstance(target, StackJob):
+        if params is not None or instance_type is not None:
+            raise RequestError(
+                f"--params and --instance-type have no meaning for job {target.name}",
+                "The verdict of a job that the stack knows is that of its alerts.",
+            )
+        stores = connect_for(target, where).stores
+        job = stores.jobs.load(target.name)
+        outcome = job_verdict(stores.jobs, stores.rows, target.name, now=now, prices=table)
+    else:
+        judged = evaluated_job(given_settings(params, prices, instance_type), open_job(target.text))
+        job = judged.job
+        outcome = verdict_of(job, judged.rows, now=now, prices=table)
+    links = {} if job is None else job.run_links
+    return verdict_result(outcome, notes=[] if writing is None else [written(writing, outcome, links)])

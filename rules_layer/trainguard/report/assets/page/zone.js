@@ -11,8 +11,9 @@ function partsReader(timeZone) {
 }
 
 function makeZone() {
-  const place = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const readers = { local: partsReader(place), utc: partsReader("UTC") };
+  // The reader's zone is taken as it is, not by its name: not every name that a browser gives is one that it takes.
+  const place = Intl.DateTimeFormat("en-US").resolvedOptions().timeZone ?? "local time";
+  const readers = { local: partsReader(undefined), utc: partsReader("UTC") };
   const listeners = [];
   let chosen = "local";
   const parts = (at) => readers[chosen](Math.floor(at));

@@ -40,7 +40,11 @@ function start(root) {
     world.level = levels.of(range);
     each((chart) => (world.level === before ? chart.range(range) : chart.draw()));
   });
-  view.on("cursor", (at, source) => each((chart) => chart.cursor(at, source)));
+  view.on("cursor", (at, source) => {
+    each((chart) => chart.cursor(at, source));
+    if (source !== moment) moment.show("time lines", at);
+  });
+  moment.on("time lines", (at) => view.setCursor(at, moment));
   view.on("node", () => each((chart) => chart.draw()));
   zone.onChange(() => each((chart) => chart.draw()));
   listenToLinks(data, view);

@@ -4,28 +4,62 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.ranks.entries import RankLine
+from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.rows import LAST_OF_GPU, LaneKey, Sort
-from trainguard.report.html.kernels.names import PageNames
-from trainguard.report.html.kernels.varints import pack_counts, pack_steps
-from trainguard.report.html.names import shown_name
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, number
+from trainguard.report.html.islands import in_script, pack_counts, pack_steps
 
+LONGEST_NAME = 200
+MOST_BYTES = 450_000
+OMITTED = "(a name that this page leaves out)"
+
+
+class PageNames:
+    """Names by number, in the order of their first use; what goes beyond the limit shares one number."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._numbers: dict[str, int] = {OMITTED: 0}
+        self._texts = [OMITTED]
+        self._left = most_bytes
+        self.omitted = 0
+
+    def number(self, name: str) -> int:
+        """Return a name's number."""
+        known = self._numbers.get(name)
+        if known is None:
+            known = self._numbers[name] = self._add(shown_name(name, LONGEST_NAME))
+        return known
+
+    def _add(self, text: str) -> int:
+        size = len(in_script(msgspec.json.encode(text))) + 1
+        if size > self._left:
+            self.omitted += 1
+            return 0
+        self._left -= size
+        self._texts.append(text)
+        return len(self._texts) - 1
+
+    def texts(self) -> list[str]:
+        """Return the names by number, cut and fit to be seen."""
+        return self._texts
+
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST_STEPS = 2_000
 _WORKER = re.compile(r"(?P<host>.+?)_(?P<process>\d+)\.(?:\d+\.)?pt\.trace\.json(?:\.gz)?")
 """How `tensorboard_trace_handler` names files: host, process and time."""
 
 
 def timelines_document(timelines: Sequence[tuple[RankProfile, Timeline]], names: PageNames) -> dict[str, Any]:
-    """Return what the script draws: ``zero`` is where the first window starts, the ranks' offsets are of one clock.
-
-    Where one rank's clock has an origin of its own, all windows start at once.
-    """
+    """Return what the script draws; windows start at once where one rank's clock has its own origin."""
     aligned = all(timeline.start_unix_ns >= EPOCH_LEAST_NS for _, timeline in timelines)
     first = min((timeline.start_unix_ns for _, timeline in timelines), default=0)
     lead = max((timeline.lead_ns for _, timeline in timelines), default=0)
@@ -75,7 +109,7 @@ def _process(profile: RankProfile, timeline: Timeline, names: PageNames, offset:
 
 
 def _busy(profile: RankProfile) -> dict[str, list[float]]:
-    """Return how busy each GPU is over equal parts of the window; of all under -1 where only that is known."""
+    """Return the busy shares of each GPU over the window; of all under -1 where only that is known."""
     if profile.devices:
         return {str(each.device): each.utilization for each in profile.devices}
     return {"-1": profile.utilization}
@@ -94,7 +128,6 @@ def _numbers(name: Ints, texts: Sequence[str], names: PageNames) -> Ints:
 
 
 def _launches(timeline: Timeline) -> str:
-    """Pack for each row of a GPU how far its launch is from that of the one before; 0 where it has none."""
     rows, launch = timeline.rows, timeline.launch
     has = rows.sort <= LAST_OF_GPU
     mine = launch[has]
@@ -103,3 +136,24 @@ def _launches(timeline: Timeline) -> str:
     steps = np.diff(mine[known], prepend=0)
     found[known] = np.where(steps < 0, -2 * steps - 1, 2 * steps) + 1
     return pack_counts(found)
+
+
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def nanos(value: float | None) -> str:
+    """Write a time: ``1.23 s``, ``9.44 ms``, ``480 µs``, ``12 ns``."""
+    return _scaled(value, _TIMES)
+
+
+def size(value: float | None) -> str:
+    """Write a number of bytes: ``1.23 GB``."""
+    return _scaled(value, _SIZES)
+
+
+def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
+    if value is None:
+        return NOTHING
+    scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
+    return f"{number(value / scale)} {unit}"

@@ -1,4 +1,4 @@
-"""The ranks side by side: a row a rank, shaded where it is far from the ranks that are like it."""
+"""The ranks side by side: a row a rank, shaded where it is far from like ranks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.entries import CollectiveEntry
+from trainguard.kernels.ranks.entries import AcrossRanks, ChangedEntry, Comparison, RankComparison, RankLine
 from trainguard.kernels.words import counted
-from trainguard.report.html.blocks import Block, Cell, Column, Note, Table, heat
-from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, size
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING, count, number, share
+from trainguard.render.blocks import Block, Cell, Column, Figure, Figures, Folded, Note, Table, heat
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, count, number, share
+from trainguard.render.plots.charts import Part, donut
+from trainguard.report.html.kernels.island import NO_BREAK, nanos, rank_name, size
+from trainguard.report.html.kernels.steps import PARTS
 
 MOST_RANKS = 64
 MOST_STEPS = 20
 LONGEST = 60
-NO_BREAK = "\N{NO-BREAK SPACE}"
 SHADES = (0.05, 0.1, 0.2, 0.4)
-"""So far from the median of like ranks, as a share of it, a cell has the next darker shade."""
+"""Distances from the median of like ranks, as shares of it, from which the next darker shade begins."""
 
 LEAST_SHARE = 0.1
 LEAST_NS = 10_000.0
-"""A smaller median is taken for that, so that small numbers are not far from each other."""
+"""A smaller median is taken for that."""
 
 Row = tuple[RankProfile | None, RankLine]
-"""A rank's profile, None where the document does not list it, and its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,7 @@ MEASURES = (
 
 
 def matrix_blocks(ranks: Sequence[RankProfile], across: AcrossRanks) -> list[Block]:
-    """Return the table of ranks, of very many those that are farthest from the others, and who waits in which step.
-
-    Parameters
-    ----------
-    ranks : sequence of RankProfile
-        Those that the document lists.
-    across : AcrossRanks
-        All ranks.
-    """
+    """Return the table of ranks, of very many the farthest from the others, and who waits in which step."""
     rows = _joined(ranks, across.lines)
     values = [[measure.value(row) for measure in MEASURES] for row in rows]
     likes = sorted({line.like for line in across.lines})
@@ -121,12 +114,10 @@ def _row(
 
 
 def _name(row: Row) -> str:
-    """Return how the page calls a rank, on one line: one of several traces of a rank by its file."""
     return rank_name(row[1] if row[0] is None else row[0]).replace(" ", NO_BREAK)
 
 
 def _wait(wait_ns: int, step_ns: int, most_ns: int) -> Cell:
-    """Write a wait; the rank that comes last waits for nobody, and is dark where others wait for it."""
     if wait_ns:
         return heat(0, nanos(wait_ns))
     away = most_ns / max(step_ns, LEAST_NS)
@@ -134,7 +125,6 @@ def _wait(wait_ns: int, step_ns: int, most_ns: int) -> Cell:
 
 
 def _shade(share_of_steps: float) -> int:
-    """Return a shade for how often a rank comes last: from half of the steps on it is the late one."""
     return 4 if share_of_steps >= 0.5 else 2 if share_of_steps >= 0.25 else 0
 
 
@@ -161,7 +151,6 @@ def _waits(rows: Sequence[Row], across: AcrossRanks) -> list[Block]:
 
 
 def _transfers(across: AcrossRanks) -> list[Block]:
-    """Return the collectives with their time on the rank that comes last; nothing where none is compared."""
     if not across.transfers:
         return []
     titles = ("Ranks", "Steps", "Transfer", "Wait", "Bytes", "Algorithm GB/s", "Bus GB/s")
@@ -212,7 +201,6 @@ def _farthest(row: Sequence[float | None], medians: Sequence[float | None]) -> f
 
 
 def _away(value: float | None, median: float | None, measure: Measure) -> float:
-    """Return how far a value is from the median, as a share of it."""
     if value is None or median is None:
         return 0.0
     return abs(value - median) / max(median, measure.least)
@@ -222,3 +210,150 @@ def _cell(value: float | None, median: float | None, measure: Measure) -> Cell:
     if value is None:
         return NOTHING
     return heat(sum(_away(value, median, measure) >= shade for shade in SHADES), measure.shown(value))
+
+
+MOST_COLLECTIVES = 30
+LONGEST_COLLECTIVE = 80
+
+
+def communication_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
+    """Return the parts of the communication's time, and the collectives; nothing where no rank communicates."""
+    total = sum(rank.communication_ns for rank in ranks)
+    if not total:
+        return []
+    exposed = sum(rank.exposed_communication_ns for rank in ranks)
+    parts = [
+        Part("overlapped by computation", (total - exposed) / total, nanos(total - exposed), 1),
+        Part("exposed", exposed / total, nanos(exposed), 2),
+    ]
+    figure = Figure(
+        "Time in which a collective runs", donut(parts, alt="Communication that computation overlaps, and exposed")
+    )
+    found = _collectives(ranks)
+    if not found:
+        return [Figures([figure])]
+    return [Figures([figure]), _table(found, ranks)]
+
+
+def _collectives(ranks: Sequence[RankProfile]) -> list[list[CollectiveEntry]]:
+    found: dict[tuple[str, str, str], list[CollectiveEntry]] = {}
+    for rank in ranks:
+        for each in rank.collectives:
+            found.setdefault((each.name, each.group, each.dtype), []).append(each)
+    return sorted(found.values(), key=lambda entries: -sum(each.total_ns for each in entries))
+
+
+def _table(found: Sequence[list[CollectiveEntry]], ranks: Sequence[RankProfile]) -> Table:
+    titles = ("Runs", "Time", "Exposed", "Median", "Bytes", "Algorithm GB/s", "Bus GB/s")
+    columns = [Column("Collective"), Column("Group"), Column("Type"), *(Column(each, "number") for each in titles)]
+    shown = found[:MOST_COLLECTIVES]
+    left = len(found) - len(shown) + sum(rank.collectives_left_out for rank in ranks)
+    note = (
+        "A run that waits for a late rank is longer, so its bandwidth looks lower. The bandwidth of the bus is what "
+        "the links carry for the collective, so that collectives of different sorts and sizes of group compare."
+    )
+    if left:
+        note += f" {counted(left, 'collective')} with less time left out."
+    return Table("Collectives", columns, [_collective_row(entries) for entries in shown], (), note)
+
+
+def _collective_row(entries: Sequence[CollectiveEntry]) -> list[Cell]:
+    first = entries[0]
+    total = sum(each.total_ns for each in entries)
+    sizes = [each.bytes for each in entries if each.bytes is not None]
+    group = first.group if first.group_size is None else f"{first.group} ({first.group_size:,} ranks)"
+    return [
+        shown_name(first.name, LONGEST_COLLECTIVE),
+        shown_name(group.strip(), LONGEST_COLLECTIVE),
+        shown_name(first.dtype),
+        count(sum(each.count for each in entries)),
+        nanos(total),
+        share(sum(each.exposed_ns for each in entries) / total) if total else NOTHING,
+        nanos(first.median_ns) if len(entries) == 1 else NOTHING,
+        size(sum(sizes)) if sizes else NOTHING,
+        _rates([each.algorithm_gb_per_s for each in entries]),
+        _rates([each.bus_gb_per_s for each in entries]),
+    ]
+
+
+def _rates(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return NOTHING
+    low, high = number(min(known)), number(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+MOST_COMPARED = 16
+MOST_CHANGES = 20
+LONGEST_CHANGE = 120
+_LABELS = {key: label for key, label, _ in PARTS}
+
+
+def comparison_blocks(comparison: Comparison) -> list[Block]:
+    """Return each rank beside itself in the other profile, the largest change of a step first and unfolded."""
+    ranks = sorted(comparison.ranks, key=lambda each: -abs(_delta(each)))
+    blocks: list[Block] = [Note(f"The other profile is {shown_name(comparison.before, LONGEST)}.")]
+    for place, rank in enumerate(ranks[:MOST_COMPARED]):
+        blocks += _rank(rank) if not place else [Folded(_title(rank), _rank(rank))]
+    if len(ranks) > MOST_COMPARED:
+        blocks.append(Note(f"{counted(len(ranks) - MOST_RANKS, 'rank')} with less change are in kernels.json."))
+    return [*blocks, *(Note(note) for note in comparison.notes)]
+
+
+def signed(ns: float) -> str:
+    """Write a change of time with its sign."""
+    return f"+{nanos(ns)}" if ns > 0 else nanos(ns)
+
+
+def _delta(rank: RankComparison) -> int:
+    return 0 if rank.step is None else rank.step.after_ns - rank.step.before_ns
+
+
+def _title(rank: RankComparison) -> str:
+    name = shown_name(rank.after_trace, LONGEST_CHANGE) if rank.rank is None else f"rank {rank.rank}"
+    if rank.step is None:
+        return f"{name}: without steps, so windows are compared"
+    before, after = rank.step.before_ns, rank.step.after_ns
+    more = f", {share(abs(after - before) / before)} {'more' if after > before else 'less'}" if before else ""
+    return f"{name}: a step took {nanos(before)} and takes {nanos(after)}{more}"
+
+
+def _rank(rank: RankComparison) -> list[Block]:
+    blocks: list[Block] = [Note(f"{_title(rank)}.")]
+    if rank.step is not None:
+        parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
+        rows: list[list[Cell]] = [[_LABELS.get(name, name), signed(change)] for name, change in parts if change]
+        rows.append(["the step", signed(_delta(rank))])
+        columns = [Column("Part of a step"), Column("Change", "number")]
+        blocks.append(Table("Why the step changed", columns, rows, (), "The parts add up to the change of the step."))
+    changed = [each for each in rank.kernels if each.change != "same"]
+    blocks += _change_table("Kernels", changed, rank, rank.kernels_left_out)
+    changed = [each for each in rank.operators if each.change != "same"]
+    return [*blocks, *_change_table("Operators", changed, rank, rank.operators_left_out)]
+
+
+def _change_table(what: str, changed: Sequence[ChangedEntry], rank: RankComparison, left_out: int) -> list[Block]:
+    if not changed:
+        return [Note(f"{what}: none changed by 1 % of a {rank.per} or more.")]
+    times = ("Change", "Before", "Now", "Runs before", "Runs now")
+    columns = [Column(what[:-1]), Column("What"), *(Column(title, "number") for title in times)]
+    rows = [_change_row(each) for each in changed[:MOST_CHANGES]]
+    left = len(changed) - len(rows) + left_out
+    note = f"Times and runs are those of a mean {rank.per}." if rank.per == "step" else "Times are those of the window."
+    if left:
+        note += f" {left:,} with less change are not shown."
+    return [Table(f"{what} that changed", columns, rows, (), note)]
+
+
+def _change_row(entry: ChangedEntry) -> list[Cell]:
+    name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
+    return [
+        shown_name(name, LONGEST_CHANGE),
+        entry.change,
+        signed(entry.delta_ns),
+        nanos(entry.before_ns),
+        nanos(entry.after_ns),
+        number(entry.before_runs),
+        number(entry.after_runs),
+    ]

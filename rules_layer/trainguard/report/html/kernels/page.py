@@ -3,41 +3,41 @@
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from trainguard.core.timestamps import iso_time
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.words import counted
-from trainguard.report.html.blocks import Block
+from trainguard.render.blocks import Panel
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import moment
 from trainguard.report.html.islands import in_script
-from trainguard.report.html.kernels.active_time import time_blocks
-from trainguard.report.html.kernels.annotations import annotations_of
-from trainguard.report.html.kernels.communication import communication_blocks
-from trainguard.report.html.kernels.comparison import comparison_blocks
-from trainguard.report.html.kernels.findings import shown_findings
-from trainguard.report.html.kernels.hardware import hardware_blocks
-from trainguard.report.html.kernels.island import timelines_document
-from trainguard.report.html.kernels.job_head import job_head
-from trainguard.report.html.kernels.launching import launch_blocks
-from trainguard.report.html.kernels.matrix import matrix_blocks
-from trainguard.report.html.kernels.missing import missing_lines, timeline_notes
-from trainguard.report.html.kernels.names import PageNames
-from trainguard.report.html.kernels.operators import operator_blocks
-from trainguard.report.html.kernels.shares import share_blocks
-from trainguard.report.html.kernels.steps import step_blocks
-from trainguard.report.html.kernels.tables import TOP, kernel_table, kernels_document, top_rows
-from trainguard.report.html.kernels.text import nanos
-from trainguard.report.html.kernels.totals import kernel_totals
-from trainguard.report.html.kernels.verdict import key_figures, verdict_of
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import moment
-from trainguard.report.html.page import render_page
-from trainguard.report.html.scripts import joined_script, read_asset
-from trainguard.timestamps import iso_time
+from trainguard.report.html.kernels.active_time import hardware_blocks, launch_blocks, time_blocks
+from trainguard.report.html.kernels.island import PageNames, nanos, timelines_document
+from trainguard.report.html.kernels.matrix import communication_blocks, comparison_blocks, matrix_blocks
+from trainguard.report.html.kernels.steps import annotations_of, step_blocks
+from trainguard.report.html.kernels.tables import (
+    TOP,
+    kernel_table,
+    kernel_totals,
+    kernels_document,
+    operator_blocks,
+    share_blocks,
+    top_rows,
+)
+from trainguard.report.html.kernels.verdict import (
+    job_head,
+    key_figures,
+    missing_lines,
+    shown_findings,
+    timeline_notes,
+    verdict_of,
+)
+from trainguard.report.html.page import joined_script, read_asset, render_page
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
@@ -70,33 +70,19 @@ LEGEND = (
     ("operators", "s8"),
     ("the profiler itself", "s7"),
 )
-"""Colours of the timeline, as ``assets/kernels/paint.js`` has them."""
 
 FRAMEWORKS = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "xla": "XLA"}
 
 Drawn = Sequence[tuple[RankProfile, Timeline]]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of the page."""
-
-    anchor: str
-    title: str
-    blocks: Sequence[Block]
-
-
 def render_kernels(document: KernelProfiles, drawn: Drawn) -> str:
     """Return the page: under 3 MB; what is left out is counted on it.
 
-    Parameters
-    ----------
-    document : KernelProfiles
-        Its texts may hold anything; they are shown, not run.
-    drawn : sequence of tuple
-        Ranks of the document with their timelines, in the order in which they are drawn.
+    ``drawn`` are the ranks with timelines, in the order in which they are drawn. The document's texts may hold
+    anything; they are shown, not run.
     """
-    document, drawn = _told_apart(document, drawn)
+    document, drawn = _with_distinct_names(document, drawn)
     page = _rendered(document, drawn, "")
     while drawn and len(page.encode()) > MOST_BYTES:
         drawn = drawn[: len(drawn) // 2]
@@ -104,8 +90,7 @@ def render_kernels(document: KernelProfiles, drawn: Drawn) -> str:
     return page
 
 
-def _told_apart(document: KernelProfiles, drawn: Drawn) -> tuple[KernelProfiles, Drawn]:
-    """Return the same with the traces of a rank that has several called by their files' names."""
+def _with_distinct_names(document: KernelProfiles, drawn: Drawn) -> tuple[KernelProfiles, Drawn]:
     traces = Counter(rank.rank for rank in document.ranks)
     if max(traces.values(), default=0) < 2:
         return document, drawn
@@ -148,7 +133,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         by_count=top_rows(table, by_time=False),
         after=_after(ranks),
         annotations=annotations_of(ranks),
-        matrix=[] if across is None else [Section("ranks", "Ranks", matrix_blocks(ranks, across))],
+        matrix=[] if across is None else [Panel("ranks", "Ranks", matrix_blocks(ranks, across))],
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
         legend=LEGEND,
@@ -158,13 +143,12 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
 
 
 def _gpus(ranks: Sequence[RankProfile]) -> list[str]:
-    """Return the models of the GPUs, with how many there are of each; at most three."""
+    """Return the models of the GPUs with their numbers, at most three."""
     models = Counter(shown_name(gpu) for rank in ranks for gpu in rank.gpus if gpu)
     return [name if count == 1 else f"{name}, {count:,} of them" for name, count in models.most_common(3)]
 
 
 def _about(document: KernelProfiles) -> list[str]:
-    """Return when it was recorded, by which framework, the steps, and the ranks of the job that have a trace."""
     ranks = document.ranks
     starts = [rank.start_unix_ns for rank in ranks if rank.start_unix_ns is not None]
     steps = max((len(rank.steps) for rank in ranks), default=0)
@@ -178,21 +162,20 @@ def _about(document: KernelProfiles) -> list[str]:
     return found
 
 
-def _before(document: KernelProfiles) -> list[Section]:
-    """Return what stands before the kernels: what changed, where it was asked for, and the time."""
-    time = Section("gpu", "GPU and CPU time", time_blocks(document.ranks))
+def _before(document: KernelProfiles) -> list[Panel]:
+    time = Panel("gpu", "GPU and CPU time", time_blocks(document.ranks))
     if document.comparison is None:
         return [time]
-    return [Section("comparison", "What changed", comparison_blocks(document.comparison)), time]
+    return [Panel("comparison", "What changed", comparison_blocks(document.comparison)), time]
 
 
-def _after(ranks: Sequence[RankProfile]) -> list[Section]:
+def _after(ranks: Sequence[RankProfile]) -> list[Panel]:
     sections = [
-        Section("steps", "Steps", step_blocks(ranks)),
-        Section("shares", "Precision, activity, memory", share_blocks(ranks)),
-        Section("launches", "Launches and hardware", [*launch_blocks(ranks), *hardware_blocks(ranks)]),
-        Section("communication", "Communication", communication_blocks(ranks)),
-        Section("operators", "Operators", operator_blocks(ranks)),
+        Panel("steps", "Steps", step_blocks(ranks)),
+        Panel("shares", "Precision, activity, memory", share_blocks(ranks)),
+        Panel("launches", "Launches and hardware", [*launch_blocks(ranks), *hardware_blocks(ranks)]),
+        Panel("communication", "Communication", communication_blocks(ranks)),
+        Panel("operators", "Operators", operator_blocks(ranks)),
     ]
     return [section for section in sections if section.blocks]
 

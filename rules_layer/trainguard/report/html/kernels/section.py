@@ -1,36 +1,24 @@
 """The section of a job's report on kernel profiles: the verdict, what fires, and where the page is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from trainguard.core.units import counted
 from trainguard.kernels.captures.verdict import RuleVerdict
-from trainguard.kernels.findings.text import words
-from trainguard.report.captures.document import KernelReport
-from trainguard.report.html.blocks import Block, Column, Facts, Note, Table
-from trainguard.report.html.kernels.text import nanos
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING, share
-from trainguard.rules.units import counted
+from trainguard.kernels.rules.registry import words_of
+from trainguard.render.blocks import Block, Column, Facts, Note, Panel, Table
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, share
+from trainguard.report.document import KernelReport
+from trainguard.report.html.kernels.island import nanos
 
 COMMAND = "trainguard kernels FOLDER --out DIR"
-"""What draws the timeline where no page lies beside the report."""
 
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSection:
-    """A section: what it says before its blocks, and where it is on the page."""
-
-    anchor: str
-    title: str
-    lead: str
-    blocks: Sequence[Block]
-
-
-def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
+def kernel_sections(kernels: KernelReport) -> list[Panel]:
     """Return the section."""
     blocks: list[Block] = [_facts(kernels)]
     if kernels.findings:
@@ -51,7 +39,7 @@ def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
     blocks += [Note(shown_name(f"{note[:1].upper()}{note[1:]}")) for note in kernels.notes[:_SHOWN]]
     if kernels.waits:
         blocks.append(Note("Newer traces are there that are not judged yet."))
-    return [KernelSection("kernels", "Kernel profiles", kernels.sentence, blocks)]
+    return [Panel("kernels", "Kernel profiles", blocks, kernels.sentence)]
 
 
 def _facts(kernels: KernelReport) -> Facts:
@@ -77,7 +65,7 @@ def _row(finding: RuleVerdict) -> Sequence[str]:
         if finding.gain_ns_per_step
         else NOTHING
     )
-    summary, advice = words(finding.kind, finding.facts)
+    summary, advice = words_of(finding)
     return (
         finding.rule.rpartition("/")[2],
         finding.severity.value + unsure,

@@ -7,30 +7,26 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import number as shown_number
-from trainguard.report.html.plots.charts import (
-    SERIES_COLOURS,
-    Frame,
-    Line,
-    axes,
-    chart,
-    vertical,
-)
-from trainguard.report.html.plots.scale import Scale, between, of_durations, up_from_zero
-from trainguard.report.html.plots.svg import element, number, title
+from trainguard.core.units import listed
+from trainguard.render.blocks import Block, Figure, Figures, Key, Note
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import number as shown_number
+from trainguard.render.plots.charts import LEFT, RIGHT, SERIES_COLOURS, TOP, WIDTH, Frame, Line, axes, chart, vertical
+from trainguard.render.plots.scale import Scale, between, of_durations, up_from_zero
+from trainguard.render.plots.svg import element, number, title
+from trainguard.report.training.document import FirstFire, TrainingReport
+from trainguard.report.training.series import Series, quantity_of
 
 DOTS_UP_TO = 40
 MARK_UP = 5.0
 NAMED_LINES = 4
-"""Vertical lines whose names fit above a chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Values over places, in order of places; None interrupts the line. ``low`` and ``high`` are a band around it.
 
-    ``marks`` are places at which a value was NaN or infinite.
+    ``marks`` are places at which a value was NaN or infinite; ``at`` are the times of the places, epoch seconds.
     """
 
     name: str
@@ -39,6 +35,7 @@ class Curve:
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
     marks: Sequence[float] = field(default_factory=tuple)
+    at: Sequence[float] = ()
 
 
 def colour_of(index: int) -> str:
@@ -47,21 +44,11 @@ def colour_of(index: int) -> str:
 
 
 def curves(
-    shown: Sequence[Curve], *, said: str, across: str, up: str, lines: Sequence[Line] = (), scale: Scale | None = None
+    shown: Sequence[Curve], *, alt: str, across: str, up: str, lines: Sequence[Line] = (), scale: Scale | None = None
 ) -> Markup:
-    """Draw curves, and vertical lines at places; on a logarithmic scale where positive values differ by much.
+    """Draw curves, and vertical lines at places; logarithmic where positive values differ by much.
 
-    Parameters
-    ----------
-    shown : sequence of Curve
-    said : str
-        What the chart shows, for those who do not see it.
-    across, up : str
-        Labels of the axes.
-    lines : sequence of Line
-        All are drawn; of those with names, the first few are named.
-    scale : Scale or None
-        Upwards; None takes one that fits.
+    ``alt`` is for those who do not see the chart; ``scale`` None takes one that fits.
     """
     places = [x for each in shown for x in each.x] or [0.0]
     frame = Frame(between(min(places), max(places)), _scale_of(shown) if scale is None else scale)
@@ -69,17 +56,20 @@ def curves(
     for index, each in enumerate(shown):
         parts.extend(_band(frame, each, colour_of(index)))
     for index, each in enumerate(shown):
-        parts.extend(_line(frame, each, colour_of(index)))
+        drawn = _line(frame, each, colour_of(index))
+        parts.append(element("g", *drawn, data_x=_values(each.x), data_y=_values(each.y), data_at=_values(each.at)))
     row = 0
     for line in lines:
         named = bool(line.label) and row < NAMED_LINES
         parts.extend(vertical(frame, line if named else Line(line.value, "", line.kind), row if named else 0))
         row += named
-    return chart(parts, said)
+    pointer = element("line", x1=0, x2=0, y1=TOP, y2=frame.y(frame.up.low), class_="pointer")
+    ends = {"data_from": repr(frame.across.low), "data_to": repr(frame.across.high)}
+    return chart([*parts, pointer], alt, data_across=across, data_left=LEFT, data_right=WIDTH - RIGHT, **ends)
 
 
 def bars(
-    edges: Sequence[float], heights: Sequence[float], *, said: str, across: str, up: str, curve: Curve | None = None
+    edges: Sequence[float], heights: Sequence[float], *, alt: str, across: str, up: str, curve: Curve | None = None
 ) -> Markup:
     """Draw bars between edges (one more than heights), and over them a curve."""
     tallest = max([*heights, *([] if curve is None else [y for y in curve.y if y is not None])], default=0.0)
@@ -93,7 +83,7 @@ def bars(
             parts.append(element("rect", name, x=left, y=top, width=width, height=frame.y(0.0) - top, class_="bin"))
     if curve is not None:
         parts.extend(_line(frame, curve, "s2"))
-    return chart(parts, said)
+    return chart(parts, alt)
 
 
 def _scale_of(shown: Sequence[Curve]) -> Scale:
@@ -104,7 +94,6 @@ def _scale_of(shown: Sequence[Curve]) -> Scale:
 
 
 def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
-    """Draw a curve in as many pieces as it is interrupted, and a sign for what is no finite number."""
     piece: list[tuple[float, float]] = []
     for x, y in [*zip(held.x, held.y, strict=True), (math.inf, None)]:
         if y is not None:
@@ -122,8 +111,12 @@ def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
         yield element("circle", name, cx=frame.x(x), cy=frame.y(frame.up.low) - MARK_UP, r=3.5, class_="mark hollow")
 
 
+def _values(values: Sequence[float | None]) -> str:
+    return " ".join("-" if each is None else f"{each:.12g}" for each in values)
+
+
 def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
-    """Draw from the lowest to the highest value, where points stand for several."""
+    """Draw from the lowest to the highest value of points that stand for several."""
     pairs = [
         (frame.x(x), frame.y(low), frame.y(high))
         for x, low, high in zip(held.x, held.low, held.high, strict=False)
@@ -138,3 +131,73 @@ def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
 def short(name: str) -> str:
     """Return a name as it fits beside a line."""
     return shown_name(name, 28)
+
+
+MOST_CHARTS = 12
+
+
+def series_blocks(training: TrainingReport) -> list[Block]:
+    """Return a chart for each loss and metric, with a line for each of its modes or sets of data."""
+    groups: dict[str, list[Series]] = {}
+    for each in sorted(training.series, key=lambda held: held.kind != "loss"):
+        groups.setdefault(quantity_of(each.name), []).append(each)
+    if not groups:
+        return []
+    figures = [_chart(name, held, training.fires) for name, held in list(groups.items())[:MOST_CHARTS]]
+    shown: list[Block] = [Figures(figures)]
+    if len(groups) > MOST_CHARTS:
+        shown.append(
+            Note(f"{len(groups) - MOST_CHARTS} more are in report.json: {listed(list(groups)[MOST_CHARTS:])}.")
+        )
+    if any(each.width > 1 for each in training.series):
+        shown.append(Note("Where a point stands for several steps, the line is their mean, and the band their range."))
+    return shown
+
+
+def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Figure:
+    drawn = [
+        Curve(
+            label_of(each, held),
+            each.steps,
+            each.mean,
+            each.low,
+            each.high,
+            [step for step, bad in zip(each.steps, each.undefined, strict=True) if bad],
+            each.at,
+        )
+        for each in held
+    ]
+    alt = ", ".join(_in_words(each, curve) for each, curve in zip(held, drawn, strict=True))
+    keys = [Key(f"line {colour_of(index)}", short(curve.name)) for index, curve in enumerate(drawn)]
+    if any(curve.marks for curve in drawn):
+        keys.append(Key("mark hollow", "NaN or infinite"))
+    lines = _lines(fires, held[0].steps[0], max(one.steps[-1] for one in held))
+    rules = sum(bool(line.label) for line in lines)
+    if rules > NAMED_LINES:
+        keys.append(Key("limit", f"named are the first {NAMED_LINES} of {rules} rules that fired"))
+    markup = curves(drawn, alt=f"{name} over steps: {alt}", across="step", up="", lines=lines)
+    return Figure(shown_name(name), markup, keys)
+
+
+def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Line]:
+    lines: list[Line] = []
+    for each in fires:
+        inside = [step for step in each.episodes if first <= step <= last]
+        name = each.rule.rpartition("/")[2]
+        lines.extend(Line(float(step), "" if place else name) for place, step in enumerate(inside))
+    return lines
+
+
+def label_of(series: Series, group: Sequence[Series]) -> str:
+    """Return the mode, the name, or both: what distinguishes a series from others of its chart."""
+    names, modes = {each.name for each in group}, {each.mode for each in group}
+    if len(names) == 1 and len(modes) >= 1:
+        return series.mode.lower() if series.mode != "GLOBAL" else series.name
+    return series.name if len(modes) == 1 else f"{series.name} ({series.mode.lower()})"
+
+
+def _in_words(series: Series, curve: Curve) -> str:
+    found = [value for value in series.mean if value is not None]
+    if not found:
+        return f"{curve.name} without a finite value"
+    return f"{curve.name} from {shown_number(found[0])} to {shown_number(found[-1])}"

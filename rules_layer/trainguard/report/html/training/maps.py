@@ -6,14 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.report.html.blocks import Block, Column, Key, Note, Table
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING
-from trainguard.report.html.plots.scale import between
-from trainguard.report.html.plots.strips import HEIGHT, head
-from trainguard.report.html.plots.svg import at, element, title
-from trainguard.report.html.png import png_url
+from trainguard.render.blocks import Block, Cell, Column, Key, Note, Table, heat
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, count, share
+from trainguard.render.plots.scale import between
+from trainguard.render.plots.strips import HEIGHT, head
+from trainguard.render.plots.svg import at, element, title
+from trainguard.report.html.png import palette, png_url
 from trainguard.report.training.heat_map import HeatMap
+from trainguard.report.training.scores import ConfusionMatrix
 
 SHADES = 60
 MOST_PIXELS = 960
@@ -26,15 +27,7 @@ _WIDEST_RATIO = 1e3
 
 
 def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Block]:
-    """Return a map as a table, with the colours' meaning; nothing of a map without rows.
-
-    Parameters
-    ----------
-    held : HeatMap
-    caption : str
-    shares : bool
-        Whether values are shares, 0 to 1, which are shown in percent.
-    """
+    """Return a map as a table; nothing of a map without rows, in percent where values are ``shares``, 0 to 1."""
     if not held.rows or not held.steps:
         return []
     ramp = _Ramp(held, shares=shares)
@@ -65,8 +58,6 @@ def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Blo
 
 
 class _Ramp:
-    """Colours from the least to the most of a map, by magnitude where values differ by much."""
-
     def __init__(self, held: HeatMap, *, shares: bool) -> None:
         values = [value for row in held.values for value in row if value is not None]
         positive = [value for value in values if value > 0.0]
@@ -80,11 +71,10 @@ class _Ramp:
 
     @property
     def note(self) -> str | None:
-        """How colours are spread, where that is not evenly."""
+        """Return how colours are spread; None where that is evenly."""
         return "Colours go by magnitude: each step of colour is the same factor." if self._by_magnitude else None
 
     def shade(self, value: float) -> int:
-        """Return a value's place on the ramp."""
         if self._by_magnitude:
             if value <= 0.0:
                 return 0
@@ -95,7 +85,6 @@ class _Ramp:
         return round(min(max(share, 0.0), 1.0) * (SHADES - 1))
 
     def shown(self, value: float | None) -> str:
-        """Write a value."""
         if value is None:
             return NOTHING
         if self._shares:
@@ -108,20 +97,20 @@ def _row(
 ) -> tuple[str | Markup, ...]:
     found = [value for value in values if value is not None]
     least, most = min(found, default=None), max(found, default=None)
-    said = f"{shown_name(name)}: {ramp.shown(least)} to {ramp.shown(most)}"
+    alt = f"{shown_name(name)}: {ramp.shown(least)} to {ramp.shown(most)}"
     if bad:
-        said += f", NaN or infinite from step {held.steps[min(bad)]:,}"
+        alt += f", NaN or infinite from step {held.steps[min(bad)]:,}"
     newest = "NaN or infinite" if bad and max(bad) == len(held.steps) - 1 else ramp.shown(held.last_of(name))
-    return shown_name(name), _strip(values, bad, held.steps, ramp, said), ramp.shown(least), ramp.shown(most), newest
+    return shown_name(name), _strip(values, bad, held.steps, ramp, alt), ramp.shown(least), ramp.shown(most), newest
 
 
-def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[int], ramp: _Ramp, said: str) -> Markup:
+def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[int], ramp: _Ramp, alt: str) -> Markup:
     shades = [_CLEAR if value is None else ramp.shade(value) for value in values]
     for column in bad:
         shades[column] = UNDEFINED
     image = element(
         "image",
-        href=png_url(_over_steps(shades, steps), _palette()),
+        href=png_url(_over_steps(shades, steps), [*palette(_STOPS, SHADES), _UNDEFINED_COLOUR]),
         x=0,
         y=4,
         width=at(100.0),
@@ -129,7 +118,7 @@ def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[i
         preserveAspectRatio="none",
         class_="cells",
     )
-    return element("svg", title(said), image, class_="strip layer-map", width="100%", height=HEIGHT, role="img")
+    return element("svg", title(alt), image, class_="strip layer-map", width="100%", height=HEIGHT, role="img")
 
 
 def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
@@ -140,12 +129,37 @@ def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tupl
 
 
 def _end_of(steps: Sequence[int]) -> float:
-    """Return where the last column ends: it is as wide as the others are on the average."""
+    """Return where the last column ends: it is as wide as the others on average."""
     return steps[-1] + max((steps[-1] - steps[0]) / max(len(steps) - 1, 1), 1.0)
 
 
-def _palette() -> list[tuple[int, int, int]]:
-    places = np.linspace(0.0, len(_STOPS) - 1.0, SHADES)
-    channels = [np.interp(places, range(len(_STOPS)), [stop[i] for stop in _STOPS]) for i in range(3)]
-    shades = [(int(r), int(g), int(b)) for r, g, b in zip(*channels, strict=True)]
-    return [*shades, _UNDEFINED_COLOUR]
+CLASSES_SHOWN = 20
+
+
+def confusion_blocks(matrix: ConfusionMatrix) -> list[Block]:
+    """Return the matrix as a table of shaded cells: of very many classes those with the most samples."""
+    samples = [sum(row) for row in matrix.counts]
+    ranked = sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN]
+    places = sorted(ranked)
+    columns = [Column("Label"), *(Column(f"as {matrix.classes[place]}", "number") for place in places)]
+    columns.append(Column("Right", "number"))
+    rows: list[list[Cell]] = []
+    for place in places:
+        row = matrix.counts[place]
+        cells = [_cell(row[other], samples[place], right=other == place) for other in places]
+        right = share(row[place] / samples[place]) if samples[place] else NOTHING
+        rows.append([str(matrix.classes[place]), *cells, right])
+    caption = (
+        f"How {count(matrix.total)} samples were predicted at step {matrix.step:,}; {share(matrix.accuracy)} are right"
+    )
+    left = len(matrix.classes) - len(places)
+    note = (
+        None if not left else f"{left:,} {'class' if left == 1 else 'classes'} with fewer samples are in report.json."
+    )
+    return [Table(caption, columns, rows, (), note)]
+
+
+def _cell(part: int, whole: int, *, right: bool) -> Cell:
+    if right:
+        return Markup("<b>{}</b>").format(count(part))
+    return heat(min(1 + int(4.0 * part / whole), 4) if part else 0, count(part))

@@ -1,51 +1,37 @@
 """The sections on training: losses and metrics, gradients, updates, activations, and the confusion of classes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from trainguard.report.html.blocks import Block, Column, Note, Table
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING
-from trainguard.report.html.training.maps import map_blocks
-from trainguard.report.html.training.matrix import confusion_blocks
-from trainguard.report.html.training.series_charts import series_blocks
+from trainguard.core.units import counted, listed
+from trainguard.render.blocks import Block, Column, Note, Panel, Table
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING
+from trainguard.report.html.training.charts import series_blocks
+from trainguard.report.html.training.maps import confusion_blocks, map_blocks
 from trainguard.report.html.training.xgboost_sections import xgboost_sections
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.layers import L2
-from trainguard.rules.units import counted, listed
+
+LOSS_ANCHOR = "training-series"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSection:
-    """A section: what it says before its blocks, and where it is on the page."""
-
-    anchor: str
-    title: str
-    blocks: Sequence[Block]
-    lead: str | None = None
-
-
-def training_sections(training: TrainingReport) -> list[TrainingSection]:
+def training_sections(training: TrainingReport) -> list[Panel]:
     """Return the sections that have something to show; of a run without steps there are none."""
     if not training.steps:
         return []
     found = [
-        TrainingSection("training", "Training", _overview(training), _covered(training)),
-        TrainingSection("training-series", "Loss and metrics", series_blocks(training)),
-        TrainingSection("training-gradients", "Gradients", _gradients(training)),
-        TrainingSection("training-updates", "Weight updates", _updates(training)),
-        TrainingSection("training-activations", "Activations", _activations(training)),
+        Panel("training", "Training", _overview(training), _covered(training)),
+        Panel(LOSS_ANCHOR, "Loss and metrics", series_blocks(training)),
+        Panel("training-gradients", "Gradients", _gradients(training)),
+        Panel("training-updates", "Weight updates", _updates(training)),
+        Panel("training-activations", "Activations", _activations(training)),
     ]
     if training.model is not None:
         found += [
-            TrainingSection(f"xgboost-{section.anchor}", section.title, section.blocks, section.lead)
+            Panel(f"xgboost-{section.anchor}", section.title, section.blocks, section.lead)
             for section in xgboost_sections(training)
         ]
     elif training.predictions.confusion is not None:
         found.append(
-            TrainingSection(
-                "training-confusion", "Confusion of classes", confusion_blocks(training.predictions.confusion)
-            )
+            Panel("training-confusion", "Confusion of classes", confusion_blocks(training.predictions.confusion))
         )
     return [each for each in found if each.blocks]
 
@@ -57,7 +43,6 @@ def _covered(training: TrainingReport) -> str:
 
 
 def _overview(training: TrainingReport) -> list[Block]:
-    """Say which rules fired first, and what is not shown."""
     shown: list[Block] = []
     if training.fires:
         columns = [Column("Rule"), Column("First step", "number"), Column("Tensor"), Column("What it found")]

@@ -1,74 +1,50 @@
 """The nine sections on an XGBoost model; one whose tensors were not saved says so, and the others go on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.report.html.blocks import Block, Column, Facts, Figure, Figures, Folded, Key, Note, Table
-from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import count, number
-from trainguard.report.html.plots.scale import PERCENT, up_from_zero
-from trainguard.report.html.plots.strips import bar, head
-from trainguard.report.html.training.charts import Curve, bars, colour_of, curves
-from trainguard.report.html.training.matrix import confusion_blocks
-from trainguard.report.html.training.series_charts import series_blocks
+from trainguard.render.blocks import Block, Column, Facts, Figure, Figures, Folded, Key, Note, Panel, Table
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import count, number
+from trainguard.render.plots.scale import PERCENT, up_from_zero
+from trainguard.render.plots.strips import bar, head
+from trainguard.report.html.page import read_asset, render_page
+from trainguard.report.html.training.charts import Curve, bars, colour_of, curves, series_blocks
+from trainguard.report.html.training.maps import confusion_blocks
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
-from trainguard.report.training.objective import KNOWN, Objective
+from trainguard.report.training.predictions import KNOWN, Objective
 from trainguard.report.training.scores import Score
 from trainguard.report.training.xgboost import TYPES, Feature
-from trainguard.report.training.xgboost_files import (
-    NO_FEATURES,
-    NO_METRICS,
-    why_no_comparison,
-    why_no_scores,
-)
+from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
 
 FEATURES_SHOWN = 30
 LINES_SHOWN = 8
 _DECIMALS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class XgboostSection:
-    """A section; its anchor is unique among the nine."""
-
-    anchor: str
-    title: str
-    blocks: Sequence[Block]
-    lead: str | None = None
-
-
-def xgboost_sections(training: TrainingReport, *, with_loss: bool = False) -> list[XgboostSection]:
-    """Return the sections that apply to the model's objective.
-
-    Parameters
-    ----------
-    training : TrainingReport
-        Of a run of XGBoost.
-    with_loss : bool
-        Whether losses and metrics are among them; on the job's page they have a section of their own.
-    """
+def xgboost_sections(training: TrainingReport, *, with_loss: bool = False) -> list[Panel]:
+    """Return the sections that apply to the objective; ``with_loss`` adds losses and metrics."""
     objective = Objective(None if training.model is None else training.model.objective)
     found = [
-        XgboostSection("model", "XGBoost model", _model(training, objective)),
-        XgboostSection("labels", "Distribution of labels", _labels(training)),
+        Panel("model", "XGBoost model", _model(training, objective)),
+        Panel("labels", "Distribution of labels", _labels(training)),
     ]
     if with_loss:
-        found.append(XgboostSection("loss", "Loss and metrics", series_blocks(training) or [Note(NO_METRICS)]))
-    found.append(XgboostSection("features", "Importance of features", _features(training)))
+        found.append(Panel("loss", "Loss and metrics", series_blocks(training) or [Note(NO_METRICS)]))
+    found.append(Panel("features", "Importance of features", _features(training)))
     if not objective.is_regression:
         found += [
-            XgboostSection("confusion", "Confusion matrix", _confusion(training)),
-            XgboostSection("evaluation", "Precision, recall and F1", _evaluation(training)),
-            XgboostSection("accuracy", "Accuracy of each class", _accuracy(training)),
+            Panel("confusion", "Confusion matrix", _confusion(training)),
+            Panel("evaluation", "Precision, recall and F1", _evaluation(training)),
+            Panel("accuracy", "Accuracy of each class", _accuracy(training)),
         ]
     if objective.is_binary:
-        found.append(XgboostSection("roc", "Receiver operating characteristic", _roc(training)))
-    found.append(XgboostSection("residuals", "Residuals", _residuals(training)))
+        found.append(Panel("roc", "Receiver operating characteristic", _roc(training)))
+    found.append(Panel("residuals", "Residuals", _residuals(training)))
     if objective.is_regression:
-        found.append(XgboostSection("errors", "Absolute error by label", _errors(training)))
+        found.append(Panel("errors", "Absolute error by label", _errors(training)))
     return found
 
 
@@ -96,7 +72,7 @@ def _labels(training: TrainingReport) -> list[Block]:
     scale = up_from_zero(float(most))
     columns = [Column("Label"), Column("", "plot", head(scale)), Column("Samples", "number")]
     rows = [
-        (name, bar(float(each.samples), scale, said=f"{name}: {each.samples:,}"), count(each.samples))
+        (name, bar(float(each.samples), scale, alt=f"{name}: {each.samples:,}"), count(each.samples))
         for each in held
         for name in [number(each.label) if each.until is None else f"{number(each.label)} to {number(each.until)}"]
     ]
@@ -117,13 +93,13 @@ def _features(training: TrainingReport) -> list[Block]:
 
 
 def _importance(kind: str, features: Sequence[Feature], step: int) -> Block:
-    """Return a table in order of the features' numbers; of very many features those that matter most."""
+    """Return a table of the features; of very many those that matter most."""
     least = sorted((each.importance for each in features), reverse=True)[:FEATURES_SHOWN][-1]
     held = [each for each in features if each.importance >= least][:FEATURES_SHOWN]
     scale = up_from_zero(100.0 * max(each.importance for each in held))
     columns = [Column("Feature"), Column("Share", "plot", head(scale, " %")), Column("%", "number")]
     rows = [
-        (shown_name(each.feature), bar(share, scale, said=f"{each.feature}: {share:.1f} %"), f"{share:.1f}")
+        (shown_name(each.feature), bar(share, scale, alt=f"{each.feature}: {share:.1f} %"), f"{share:.1f}")
         for each in held
         for share in [100.0 * each.importance]
     ]
@@ -173,7 +149,7 @@ def _errors(training: TrainingReport) -> list[Block]:
 
 
 def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, percent: bool) -> list[Block]:
-    """Draw a line for each row, eight a chart: one colour each."""
+    """Draw eight rows a chart: one colour each."""
     factor, unit = (100.0, "%") if percent else (1.0, "error")
     figures = []
     for begin in range(0, len(names), LINES_SHOWN):
@@ -183,9 +159,9 @@ def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, perce
             for place in part
         ]
         keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
-        said = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
+        alt = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
         scale = PERCENT if percent else None
-        figures.append(Figure(caption, curves(drawn, said=said, across="step", up=unit, scale=scale), keys))
+        figures.append(Figure(caption, curves(drawn, alt=alt, across="step", up=unit, scale=scale), keys))
     return [Figures(figures)]
 
 
@@ -197,9 +173,9 @@ def _roc(training: TrainingReport) -> list[Block]:
         return [Note("The validation set has one class alone, so that there is no curve.")]
     curve = Curve("model", held.false_positive, held.true_positive)
     even = Curve("chance", [0.0, 1.0], [0.0, 1.0])
-    said = f"True over false positive rate; the area below the curve is {held.auc:.{_DECIMALS}f}"
+    alt = f"True over false positive rate; the area below the curve is {held.auc:.{_DECIMALS}f}"
     markup = curves(
-        [curve, even], said=said, across="false positive rate", up="true positive rate", scale=up_from_zero(1.0)
+        [curve, even], alt=alt, across="false positive rate", up="true positive rate", scale=up_from_zero(1.0)
     )
     keys = [Key("line s1", "model"), Key("line s2", "chance")]
     return [Figures([Figure(f"Area under the curve {held.auc:.{_DECIMALS}f} at step {held.step:,}", markup, keys)])]
@@ -216,7 +192,13 @@ def _residuals(training: TrainingReport) -> list[Block]:
         tall = sum(held.hist) * width / (held.sigma * np.sqrt(2.0 * np.pi))
         normal = tall * np.exp(-0.5 * ((x - held.mu) / held.sigma) ** 2)
         curve = Curve("normal distribution", held.x, normal.tolist())
-    said = f"Prediction minus label: mean {number(held.mu)}, deviation {number(held.sigma)}"
-    markup = bars(held.edges, held.hist, said=said, across="prediction minus label", up="samples", curve=curve)
+    alt = f"Prediction minus label: mean {number(held.mu)}, deviation {number(held.sigma)}"
+    markup = bars(held.edges, held.hist, alt=alt, across="prediction minus label", up="samples", curve=curve)
     keys = [Key("bin", "samples"), Key("line s2", "normal distribution of the same mean and deviation")]
-    return [Figures([Figure(f"{said}, at step {held.step:,}", markup, keys)])]
+    return [Figures([Figure(f"{alt}, at step {held.step:,}", markup, keys)])]
+
+
+def render_xgboost(training: TrainingReport, job: str) -> str:
+    """Return the page as one file; the texts of ``training`` may hold anything."""
+    sections = xgboost_sections(training, with_loss=True)
+    return render_page("xgboost_report.html.j2", styles=read_asset("training.css"), training=sections, job=job)

@@ -1,0 +1,32 @@
+"""Has every active job evaluated once a minute."""
+
+import os
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.environment import SchedulerEnvironment, load_environment
+from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.timing import lambda_timing
+from trainguard.engine.reconcile.scheduler import Scheduler
+
+logger = Logger()
+metrics = Metrics()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
+environment = load_environment(SchedulerEnvironment, os.environ, function="scheduler")
+clients = Clients()
+jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+looks = LambdaReconcileRequests(client=clients.functions, function=environment.reconcile_job_function)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Run one run of the scheduler; a job for which no look is taken is counted and left to the next one."""
+    del event  # a run of the scheduler carries nothing: what is to be done stands in the tables
+    outcome = Scheduler(jobs=jobs, looks=looks, timing=lambda_timing(context), journal=journal).run()
+    return {"jobs": outcome.jobs, "failed": outcome.failed}

@@ -1,0 +1,41 @@
+"""Sends an alert: of a fire, of a later notification about it, or of a stop that is to come."""
+
+import os
+import time
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.aws.alert_channels import AlertChannels
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_sent_alerts import DynamoSentAlerts
+from trainguard.aws.environment import SendAlertEnvironment, load_environment
+from trainguard.aws.observability import PowertoolsJournal
+from trainguard.stack.actions.send_alert import AlertSender
+
+LEASE_S = 45
+"""Longer than an invocation may take, and shorter than the state machine waits for one."""
+
+logger = Logger()
+metrics = Metrics()
+environment = load_environment(SendAlertEnvironment, os.environ, function="send_alert")
+clients = Clients()
+sender = AlertSender(
+    channels=AlertChannels(
+        sns=clients.sns,
+        events=clients.events,
+        alerts=environment.alert_topic_arn,
+        chat=environment.chat_topic_arn,
+    ),
+    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table, lease_s=LEASE_S),
+    journal=PowertoolsJournal(logger=logger, metrics=metrics),
+)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer whether people have the alert, what it waits for, what failed, and what belongs into the rule's row."""
+    del context
+    return sender.send(event, now=time.time())

@@ -1,0 +1,97 @@
+"""The resources of jobs outside SageMaker, as AWS Batch and EC2 describe them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from trainguard.aws.aws_errors import error_code, translated
+from trainguard.core.ports import ResourceState
+
+_GROUP_TAG = "aws:autoscaling:groupName"
+_GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+
+
+class BatchClient(Protocol):
+    """The operations of AWS Batch that are used."""
+
+    def describe_jobs(self, *, jobs: Sequence[str]) -> Mapping[str, Any]:
+        """Return descriptions of jobs; of an unknown one there is none."""
+        ...
+
+    def terminate_job(self, *, jobId: str, reason: str) -> object:  # noqa: N803  # AWS's name.
+        """Terminate a job."""
+        ...
+
+
+class InstancesClient(Protocol):
+    """The operations of EC2 that are used."""
+
+    def describe_instances(self, *, InstanceIds: Sequence[str]) -> Mapping[str, Any]:  # noqa: N803  # AWS's name.
+        """Return descriptions of instances; raises ClientError where one is not known."""
+        ...
+
+    def stop_instances(self, *, InstanceIds: Sequence[str]) -> object:  # noqa: N803  # AWS's name.
+        """Stop instances, all of them or none."""
+        ...
+
+
+def batch_jobs(client: BatchClient, identities: Sequence[str]) -> list[ResourceState]:
+    """Return the known jobs of AWS Batch; raises PortUnavailableError."""
+    with translated("AWS Batch", "DescribeJobs"):
+        answer = client.describe_jobs(jobs=list(identities))
+    return [_batch_job(each) for each in answer.get("jobs", [])]
+
+
+def instances(client: InstancesClient, identities: Sequence[str]) -> list[ResourceState]:
+    """Return the instances, none where one is not known; raises PortUnavailableError."""
+    with translated("EC2", "DescribeInstances"):
+        try:
+            answer = client.describe_instances(InstanceIds=list(identities))
+        except ClientError as error:
+            if error_code(error) in _GONE:
+                return []
+            raise
+    return [_instance(each) for held in answer.get("Reservations", []) for each in held.get("Instances", [])]
+
+
+def _batch_job(described: Mapping[str, Any]) -> ResourceState:
+    started_ms = described.get("startedAt")
+    return ResourceState(
+        kind="batch-job",
+        identity=described["jobId"],
+        tags=dict(described.get("tags") or {}),
+        status=described.get("status", "of unknown status"),
+        runs=described.get("status") == "RUNNING",
+        started_at=started_ms / 1_000.0 if isinstance(started_ms, int) and started_ms > 0 else None,
+        objection="was terminated already" if described.get("isTerminated") else None,
+    )
+
+
+def _instance(described: Mapping[str, Any]) -> ResourceState:
+    status = described.get("State", {}).get("Name", "of unknown status")
+    launched = described.get("LaunchTime")
+    tags = dict(_tags(described.get("Tags", [])))
+    return ResourceState(
+        kind="instance",
+        identity=described["InstanceId"],
+        tags=tags,
+        status=status,
+        runs=status == "running",
+        started_at=None if launched is None else launched.timestamp(),
+        objection=_objection(described, tags),
+    )
+
+
+def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | None:
+    """Return why a stop would not end what the instance costs, or do more than that."""
+    if _GROUP_TAG in tags:
+        return "belongs to an Auto Scaling group, which would replace it"
+    if described.get("InstanceLifecycle") in {"spot", "capacity-block"}:
+        return f"is of the lifecycle {described['InstanceLifecycle']}, which cannot be stopped and started again"
+    return None
+
+
+def _tags(described: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    for each in described:
+        yield each["Key"], each["Value"]

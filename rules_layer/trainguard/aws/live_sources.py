@@ -1,0 +1,114 @@
+"""The services that a deployment reads for jobs: those that its operator lists, and no other."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from trainguard.aws.guarded_search import GuardedSearch
+from trainguard.aws.source_services import Headers, mlflow_api, no_headers, prometheus_api
+from trainguard.core.errors import ProfileSourceError
+from trainguard.core.ports import TrainingJobs
+from trainguard.core.records import JobRecord
+from trainguard.formats.runs.mlflow.server import read_server_run
+from trainguard.formats.runs.named import NamedSource
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.run import SourceRun
+from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, definitions_of
+from trainguard.stack.polling.poll import Answered, Asked
+
+TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
+
+_LOG_TOOL = "CloudWatch Logs"
+
+
+class Logs(Protocol):
+    """Lines of log groups."""
+
+    def lines(self, group: str, stream: str, start: float, end: float) -> Iterable[LogLine]:
+        """Return lines of streams with the prefix ``stream``; raises as `LiveSources.read` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PermittedService:
+    """A service that an operator lists, ``<kind>+<server>``."""
+
+    kind: str
+    server: str
+
+
+def permitted_services(text: str) -> tuple[PermittedService, ...]:
+    """Read an operator's list: words such as ``prometheus+https://host:9090``, ``logs+/aws/batch/job``."""
+    pairs = (word.partition("+") for word in text.split())
+    return tuple(PermittedService(kind, server.rstrip("/")) for kind, _, server in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSources:
+    """Reads a job's source from its service, if the operator permits it; ``headers`` are tokens by host."""
+
+    permitted: Sequence[PermittedService]
+    logs: Callable[[], Logs]
+    training_jobs: TrainingJobs
+    headers: Headers = no_headers
+    _definitions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def read(self, asked: Asked) -> Answered:
+        """Return the source's data."""
+        server = self._server(asked.source)
+        if asked.source.kind == "logs":
+            return self._logs(asked, server)
+        run = self._prometheus(asked, server) if asked.source.kind == "prometheus" else self._mlflow(asked, server)
+        return Answered(run, asked.counted)
+
+    def _server(self, source: NamedSource) -> str:
+        listed = [each.server for each in self.permitted if each.kind == source.kind]
+        if source.server:
+            if source.server.rstrip("/") in listed:
+                return source.server.rstrip("/")
+            raise ProfileSourceError(source.server, f"is not read by this stack, which reads {_shown(listed)}")
+        if len(listed) == 1:
+            return listed[0]
+        why = "names no service of several" if listed else "is of a kind that this stack does not read"
+        raise ProfileSourceError(source.kind, f"{why}: live_sources has {_shown(listed)}")
+
+    def _prometheus(self, asked: Asked, server: str) -> SourceRun:
+        api = prometheus_api(server, server, self.headers)
+        step_s = asked.source.step_s
+        over = TimeRange(asked.start, asked.end - step_s, step_s)
+        return read_job(api, asked.job.job, asked.source.matchers, over, asked.source.node_label)
+
+    def _mlflow(self, asked: Asked, server: str) -> SourceRun:
+        shown = "" if server.startswith("arn:") else server
+        return read_server_run(mlflow_api(server, server, self.headers), shown, asked.source.run)
+
+    def _logs(self, asked: Asked, group: str) -> Answered:
+        job = asked.job
+        definitions, faults = definitions_of((*asked.source.metrics, *self._defined(job)))
+        reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
+        run = SourceRun(job.job, _LOG_TOOL)
+        stream = asked.source.stream or f"{job.root.job}/"
+        run.scalars = reader.read(self.logs().lines(group, stream, asked.start, asked.end))
+        for why, count in reader.bad.items():
+            run.refuse(why, count)
+        for fault in faults:
+            run.refuse(fault)
+        return Answered(run, reader.counted)
+
+    def _defined(self, job: JobRecord) -> tuple[tuple[str, str], ...]:
+        if job.is_outside:
+            return ()
+        if job.arn not in self._definitions:
+            described = self.training_jobs.describe(job.root.job)
+            self._definitions[job.arn] = () if described is None else described.metric_definitions
+        return self._definitions[job.arn]
+
+
+def _shown(listed: Sequence[str]) -> str:
+    return ", ".join(listed) or "none of the kind"
+
+
+def tokens_of(document: Mapping[str, object]) -> Mapping[str, str]:
+    """Return the texts of a secret: tokens by host."""
+    return {host: token for host, token in document.items() if isinstance(token, str)}

@@ -1,0 +1,89 @@
+"""The journal of a function: log lines and metrics, without job and node as dimensions, which cost money."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from aws_lambda_powertools import Logger, Metrics, single_metric
+from aws_lambda_powertools.metrics import MetricUnit
+
+from trainguard.aws.fault_points import FAULT_FIELD, FAULT_POINTS
+from trainguard.aws.line_budget import Line, LineBudget
+
+QUIET = frozenset(
+    {
+        "objects_applied",
+        "duplicates",
+        "lines",
+        "events",
+        "gzip_objects",
+        "active_jobs",
+        "fires_already_started",
+        "news_already_started",
+    }
+)
+"""These would be a line for every object or every minute."""
+
+ROUTINE = QUIET | {
+    "fires_started",
+    "news_started",
+    "canary_passed",
+    "stops_made",
+    "stops_announced",
+    "stops_in_dry_run",
+    "stops_refused",
+}
+"""Normal counters; everything else is a warning."""
+
+BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
+
+RULE_DIMENSION = "RuleName"
+
+_WITHHELD = "there are many lines of this kind: one a minute sums them up"
+
+
+class PowertoolsJournal:
+    """Counts into embedded metrics, and logs; lines beyond a `LineBudget` are summed up in one line a minute."""
+
+    def __init__(self, *, logger: Logger, metrics: Metrics, budget: LineBudget | None = None) -> None:
+        self._logger = logger
+        self._metrics = metrics
+        self._budget = budget or LineBudget()
+        self._withheld: Counter[str] = Counter()
+
+    def count(self, what: str, amount: int = 1, **where: object) -> None:
+        """Count ``what`` as a ``CamelCase`` metric and log where; the line of a fault has its points."""
+        self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
+        if what in BY_RULE and "rule" in where:
+            self._count_of_rule(BY_RULE[what], amount, str(where["rule"]))
+        if what in QUIET:
+            self._logger.debug(what, extra={"amount": amount, **where})
+            return
+        line = self._budget.take(what, str(where.get("job") or ""))
+        if line is Line.WRITTEN:
+            log = self._logger.info if what in ROUTINE else self._logger.warning
+            log(what, extra={"amount": amount, **where, **_points(what, amount)})
+            return
+        self._withheld[what] += amount
+        if line is Line.SUM_IS_DUE:
+            withheld = self._withheld.pop(what)
+            sums = {"withheld": what, "amount": withheld, "reason": _WITHHELD, **_points(what, withheld)}
+            self._logger.warning("lines_withheld", extra={**where, **sums})
+
+    def measure(self, what: str, seconds: float) -> None:
+        """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
+        self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Seconds, value=seconds)
+
+    def _count_of_rule(self, what: str, amount: int, rule: str) -> None:
+        service = {"service": self._metrics.service or ""}
+        with single_metric(metric_name(what), MetricUnit.Count, amount, default_dimensions=service) as metric:
+            metric.add_dimension(RULE_DIMENSION, rule)
+
+
+def _points(what: str, amount: int) -> dict[str, int]:
+    points = FAULT_POINTS.get(what, 0) * amount
+    return {FAULT_FIELD: points} if points else {}
+
+
+def metric_name(what: str) -> str:
+    """Return the metric's name: ``state_conflicts`` is ``StateConflicts``."""
+    return "".join(word.capitalize() for word in what.split("_"))

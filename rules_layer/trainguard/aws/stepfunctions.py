@@ -1,0 +1,85 @@
+"""Executions of a state machine."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from botocore.exceptions import ClientError
+
+from trainguard.aws.aws_errors import error_code, translated
+from trainguard.core.execution_input import execution_input
+from trainguard.core.ports import ExecutionRecord
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
+_ENDED_BADLY: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
+
+
+class StepFunctionsExecutions:
+    """Starts executions of a Standard state machine, which refuses a name that it has seen within 90 days."""
+
+    def __init__(self, *, client: "SFNClient", state_machine_arn: str) -> None:
+        self._client = client
+        self._state_machine_arn = state_machine_arn
+
+    def start(self, name: str, payload: Mapping[str, object]) -> bool:
+        """Start an execution; False when one of that name exists already, which is success too."""
+        document = execution_input(payload)
+        with translated("StepFunctions", "StartExecution"):
+            try:
+                self._client.start_execution(stateMachineArn=self._state_machine_arn, name=name, input=document)
+            except ClientError as error:
+                if error_code(error) != "ExecutionAlreadyExists":
+                    raise
+                return False
+        return True
+
+
+class StepFunctionsRecords:
+    """The executions of a Standard state machine."""
+
+    def __init__(self, *, client: "SFNClient", state_machine_arn: str) -> None:
+        self._client = client
+        self._state_machine_arn = state_machine_arn
+
+    def find(self, name: str) -> ExecutionRecord | None:
+        """Return an execution by its name, or None."""
+        arn = f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
+        with translated("StepFunctions", "DescribeExecution"):
+            try:
+                described = self._client.describe_execution(executionArn=arn)
+            except ClientError as error:
+                if error_code(error) != "ExecutionDoesNotExist":
+                    raise
+                return None
+        payload = json.loads(described.get("input", "{}"))
+        ended = described.get("stopDate")
+        return ExecutionRecord(
+            name=name,
+            status=described["status"],
+            payload=payload if isinstance(payload, dict) else {},
+            ended_at=None if ended is None else ended.timestamp(),
+            error=described.get("error"),
+            cause=described.get("cause"),
+        )
+
+    def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
+        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
+        for status in _ENDED_BADLY:
+            for name in self._ended(status, since):
+                if (record := self.find(name)) is not None:
+                    yield record
+
+    def _ended(self, status: Literal["FAILED", "TIMED_OUT", "ABORTED"], since: float) -> list[str]:
+        names = []
+        with translated("StepFunctions", "ListExecutions"):
+            pages = self._client.get_paginator("list_executions").paginate(
+                stateMachineArn=self._state_machine_arn, statusFilter=status
+            )
+            for page in pages:
+                for each in page["executions"]:
+                    ended = each.get("stopDate")
+                    if ended is not None and ended.timestamp() >= since:
+                        names.append(each["name"])
+        return names

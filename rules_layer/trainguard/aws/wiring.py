@@ -1,0 +1,89 @@
+"""Puts the AWS adapters together for a function."""
+
+import time
+
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb_jobs import DynamoJobs
+from trainguard.aws.dynamodb_node_states import DynamoNodeStates
+from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment
+from trainguard.aws.lambda_polls import LambdaSourcePolls
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.stepfunctions import StepFunctionsExecutions
+from trainguard.core.ports import Journal, Services, SettingDocuments, TrainingJobDescription
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.jobs.lifecycle import Lifecycle
+
+
+class RarelyAskedTrainingJobs:
+    """SageMaker with a lazy client: its service model alone takes a tenth of a second."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return the job with its tags, or None when SageMaker does not know it."""
+        return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
+
+
+def evaluation_services(
+    environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal, poll_function: str = ""
+) -> Services:
+    """Return the ports of an evaluator and of a job's evaluation; ``poll_function`` polls the sources of jobs."""
+    return Services(
+        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+        nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+        rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
+        objects=S3ProfileObjects(client=clients.s3),
+        executions=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
+        ),
+        reports=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.report_state_machine_arn
+        ),
+        captures=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.kernels_state_machine_arn
+        ),
+        training_jobs=RarelyAskedTrainingJobs(clients),
+        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
+        journal=journal,
+        settings=_settings(environment, clients),
+        polls=LambdaSourcePolls(client=clients.functions, function=poll_function) if poll_function else None,
+    )
+
+
+def lifecycle(
+    environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal, families: Families
+) -> Lifecycle:
+    """Return what follows training jobs."""
+    jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+    training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
+    return Lifecycle(
+        jobs=jobs,
+        nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
+        training_jobs=training_jobs,
+        journal=journal,
+        bucket=environment.profile_bucket,
+        registry=JobRegistry(
+            jobs=jobs,
+            training_jobs=training_jobs,
+            settings=_settings(environment, clients),
+            executions=StepFunctionsExecutions(
+                client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
+            ),
+            journal=journal,
+            now=time.time,
+        ),
+        families=families,
+    )
+
+
+def _settings(environment: EvaluateObjectsEnvironment | JobLifecycleEnvironment, clients: Clients) -> SettingDocuments:
+    return SsmSettingDocuments(
+        client=lambda: clients.ssm, default=environment.default_settings_parameter, path=environment.settings_path
+    )

@@ -1,0 +1,88 @@
+"""Makes a command of a function: its parameters are the options, its docstring is the help.
+
+The function returns a `CommandResult`, or the exit code where it has printed by itself. Every command also gets
+``--json``, the options of `Where` for a parameter of that type, and ``--fail-on-fire`` where it has it.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import typer
+
+from trainguard.cli.options import AsJson, FailOnFire, Where
+
+if TYPE_CHECKING:
+    from trainguard.cli.output.result import CommandResult
+
+_AS_JSON, _FAIL_ON_FIRE = "as_json", "fail_on_fire"
+
+Result: TypeAlias = "CommandResult"
+Function = Callable[..., "CommandResult | int"]
+
+
+def command(*, fails_on_fire: bool = False) -> Callable[[Function], Callable[..., None]]:
+    """Return a decorator for a command's function; a parameter ``as_json`` or ``fail_on_fire`` gets its value."""
+
+    def made(function: Function) -> Callable[..., None]:
+        own = inspect.signature(function).parameters
+        where = next((each.name for each in own.values() if each.annotation is Where), None)
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            asked = {_AS_JSON: given.pop(_AS_JSON), _FAIL_ON_FIRE: given.pop(_FAIL_ON_FIRE, False)}
+            given |= {name: value for name, value in asked.items() if name in own}
+            if where is not None:
+                given[where] = Where(**{field.name: given.pop(field.name) for field in fields(Where)})
+            # Output is slow to import, and `--help` must be fast.
+            from trainguard.cli.output.result import print_result
+
+            raise typer.Exit(print_result(lambda: function(**given), **asked))
+
+        shown = [each for each in own.values() if each.name not in {where, _AS_JSON, _FAIL_ON_FIRE}]
+        shown += [_option(_FAIL_ON_FIRE, FailOnFire, default=False)] if fails_on_fire else []
+        shown += [_option(field.name, field.type, default=field.default) for field in fields(Where) if where]
+        shown.append(_option(_AS_JSON, AsJson, default=False))
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what typer reads
+        run.__annotations__ = {each.name: each.annotation for each in shown}
+        return run
+
+    return made
+
+
+def _option(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_BEGINNING = "Examples:"
+_COMMAND_LINE = re.compile(r"`([^`]+)`")
+
+
+def split_docstring(function: Callable[..., Any]) -> tuple[str, Sequence[str]]:
+    """Return a command's help without its examples, and the examples; a paragraph, and an example, is one line."""
+    paragraphs = [" ".join(each.split()) for each in (inspect.getdoc(function) or "").split("\n\n")]
+    help_text = "\n\n".join(each for each in paragraphs if not each.startswith(_BEGINNING))
+    written = (each for each in paragraphs if each.startswith(_BEGINNING))
+    return help_text, [found for each in written for found in _COMMAND_LINE.findall(each)]
+
+
+def list_examples(app: typer.Typer) -> Sequence[str]:
+    """Move the examples of all commands of ``app`` to the end of their help; a group's help ends in all of its own."""
+    shown: list[str] = []
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.help, examples = split_docstring(command.callback)
+            command.epilog = _listed(examples)
+            shown += examples
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.epilog = _listed(list_examples(group.typer_instance))
+    return shown
+
+
+def _listed(examples: Sequence[str]) -> str | None:
+    lines = (each.replace("[", "\\[") for each in examples)
+    return "\n  ".join([_BEGINNING, *lines]) if examples else None

@@ -1,0 +1,161 @@
+"""``trainguard alerts``: lists the alerts that were not sent, and has the fire machine send them."""
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.rows import iso
+from trainguard.cli.services.deployment import Connection
+from trainguard.cli.services.names import unknown_job
+from trainguard.core.ports import ExecutionRecord, ExecutionRecords, Executions
+from trainguard.core.units import counted
+from trainguard.stack.actions.unsent_alerts import UnsentAlert, has_sent, unsent_alerts
+
+MACHINE_OUTPUT = "FireStateMachineArn"
+
+_EVERY_S = 2.0
+_LOOKS = 60
+_WHY_LIMIT = 300
+
+_COLUMNS = (
+    Column("job"),
+    Column("alert", drops=1),
+    Column("fired at", drops=2),
+    Column("state"),
+    Column("why", folds=True, drops=3),
+)
+
+
+class State(StrEnum):
+    """State of an alert that an execution could not send."""
+
+    UNSENT = "unsent"
+    UNDER_WAY = "under way"
+    SENT = "sent"
+
+
+class AlertEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it."""
+
+    alert_id: str
+    kind: str
+    job: str
+    rule: str
+    fired_at: str
+    state: State
+    why: str | None
+    execution: str
+    ended_at: str | None
+    attempts: int
+    waits_until: str | None
+
+
+class AlertsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The alerts that were not sent, as they stand now."""
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    since: str
+    alerts: Sequence[AlertEntry]
+
+
+def executions(connection: Connection) -> Executions:
+    """Return who starts executions of the deployment's fire machine."""
+    machine = connection.deployment.output(MACHINE_OUTPUT)
+    return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
+
+
+def records(connection: Connection) -> ExecutionRecords:
+    """Return what is kept of the executions of the deployment's fire machine."""
+    machine = connection.deployment.output(MACHINE_OUTPUT)
+    return StepFunctionsRecords(client=connection.clients.stepfunctions, state_machine_arn=machine)
+
+
+def find(connection: Connection, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
+    """Return the alerts, the oldest finding first; raises for an unknown job."""
+    stores = connection.stores
+    found = list(unsent_alerts(records(connection), stores.rows, since=since, now=now, job=job))
+    if not found and job is not None and stores.jobs.load(job) is None:
+        raise unknown_job(job, stores.jobs)
+    return sorted(found, key=lambda alert: alert.request.fire.fired_at)
+
+
+def send_all(found: Sequence[UnsentAlert], start: Executions, kept: ExecutionRecords) -> Sequence[AlertEntry]:
+    """Start an execution for each alert, then wait for those that send at once."""
+    names = {}
+    for alert in found:
+        name, payload = alert.resend
+        if not alert.under_way:
+            start.start(name, payload)
+        names[alert.origin] = alert.last.name if alert.under_way else name
+    ended: dict[str, ExecutionRecord] = {}
+    for _ in range(_LOOKS):
+        waited = [alert for alert in found if alert.origin not in ended and alert.routing.wait_until is None]
+        if not waited:
+            break
+        time.sleep(_EVERY_S)
+        for alert in waited:
+            record = kept.find(names[alert.origin])
+            if record is not None and record.ended_at is not None:
+                ended[alert.origin] = record
+    return [_entry(alert, names[alert.origin], ended.get(alert.origin)) for alert in found]
+
+
+def listed(alert: UnsentAlert) -> AlertEntry:
+    """Return an alert as it stands, untouched."""
+    return _entry(alert, alert.last.name, None if alert.under_way else alert.last)
+
+
+def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> AlertEntry:
+    """Return an alert as it stands; ``last`` is the end of the ``execution`` that sends it, None until then."""
+    fire = alert.request.fire
+    state = State.UNDER_WAY if last is None else State.SENT if has_sent(last) else State.UNSENT
+    return AlertEntry(
+        alert_id=fire.own_id,
+        kind=fire.entry.kind.value,
+        job=fire.job,
+        rule=fire.entry.finding.rule,
+        fired_at=fire.fired_at,
+        state=state,
+        why=None if last is None or state is State.SENT else _why(last),
+        execution=execution,
+        ended_at=None if last is None else iso(last.ended_at),
+        attempts=alert.attempt - 1,
+        waits_until=iso(alert.routing.wait_until),
+    )
+
+
+def _why(record: ExecutionRecord) -> str:
+    text = f"{record.error}: {record.cause}" if record.error else f"the execution is {record.status}"
+    return text[:_WHY_LIMIT]
+
+
+def alerts_result(
+    entries: Sequence[AlertEntry], job: str | None, since: float, now: float, *, sent: bool = False
+) -> CommandResult:
+    """Return the alerts as they stand; where they should have been ``sent``, one that is not fails the command."""
+    document = AlertsDocument(generated_at=str(iso(now)), since=str(iso(since)), alerts=tuple(entries))
+    if not entries:
+        whose = "" if job is None else f" of {job}"
+        text = Line(f"No alert{whose} is unsent since {document.since}.")
+        return CommandResult(document=document, blocks=[text])
+    rows = [(each.job, f"{each.rule} {each.kind}", each.fired_at, _state(each), each.why or "") for each in entries]
+    blocks: list[Block] = [Grid(_COLUMNS, rows)]
+    unsent = sum(each.state is State.UNSENT for each in entries)
+    if unsent:
+        blocks.append(
+            Line(f"{counted(unsent, 'alert')} not sent. To send them: trainguard alerts send {job or '--all'}")
+        )
+    return CommandResult(document=document, blocks=blocks, failed=sent and unsent > 0)
+
+
+def _state(entry: AlertEntry) -> Cell:
+    text = entry.state.value
+    if entry.state is State.UNDER_WAY and entry.waits_until is not None:
+        text = f"waits until {entry.waits_until} (quiet hours)"
+    return Cell(text, {State.UNSENT: "bold red", State.SENT: "green"}.get(entry.state, "yellow"))

@@ -1,0 +1,299 @@
+"""From traces to ``kernels.json`` and ``kernels.html``, and their summary on the terminal."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell
+from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.result import CommandResult
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.kernels.columns import Trace
+from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.entries import CriticalPathEntry
+from trainguard.kernels.listing import KernelList, ListedProfile, Wanted
+from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.ranks.compare import compared
+from trainguard.kernels.ranks.entries import AcrossRanks, ChangedEntry, RankComparison
+from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.rules.finding import KernelFinding
+from trainguard.kernels.rules.trace_quality import TraceQuality
+from trainguard.kernels.timeline.build import DrawnRanks
+from trainguard.kernels.words import counted
+from trainguard.local.kernel_list import PAGE, list_kernels
+from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
+from trainguard.report.html.kernels.page import render_kernels
+
+_SHOWN = 15
+
+
+def rank_blocks(document: KernelProfiles) -> list[Block]:
+    """Return the blocks of what is beyond single ranks; none of one trace that is compared with nothing."""
+    blocks: list[Block] = []
+    if document.across is not None:
+        blocks += _across(document.across)
+    if document.comparison is not None:
+        blocks += [Line(note) for note in document.comparison.notes]
+        for rank in document.comparison.ranks:
+            blocks += _compared(rank)
+    return blocks
+
+
+def _across(across: AcrossRanks) -> Iterator[Block]:
+    yield Heading(f"{len(across.lines)} traces beside each other")
+    for finding in across.findings:
+        labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
+        yield Item(labels=labels, text=f"{finding.id}: {finding.summary}", advice=finding.recommendation)
+    columns = (
+        Column("rank"),
+        Column("step", right=True),
+        Column("computes", right=True),
+        Column("communicates", right=True),
+        Column("waits", right=True),
+        Column("last in", right=True, drops=1),
+    )
+    rows = [
+        (
+            line.trace if line.rank is None else str(line.rank),
+            _ms(line.step_ns),
+            _ms(line.compute_ns),
+            _ms(line.communication_ns),
+            "-" if line.wait_ns is None else _ms(line.wait_ns),
+            f"{line.last_steps} of {across.compared_steps}",
+        )
+        for line in sorted(across.lines, key=lambda line: (-line.last_steps, line.rank or 0))[:_SHOWN]
+    ]
+    yield Grid(columns, rows)
+    yield from (Line(note) for note in across.notes)
+
+
+def _compared(rank: RankComparison) -> Iterator[Block]:
+    yield Heading(f"{rank.after_trace} beside {rank.before_trace}")
+    if rank.step is not None:
+        parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
+        yield Facts(
+            [
+                ("step", f"{_ms(rank.step.before_ns)} before, {_ms(rank.step.after_ns)} now"),
+                *((name.replace("_", " "), _signed(part)) for name, part in parts if part),
+            ]
+        )
+    for title, entries in (("kernel", rank.kernels), ("operator", rank.operators)):
+        changed = [each for each in entries if each.change != "same"][:_SHOWN]
+        if changed:
+            columns = (
+                Column(title, folds=True),
+                Column("change"),
+                Column(f"of a {rank.per}", right=True),
+                Column("runs"),
+            )
+            yield Grid(columns, [_row(each) for each in changed])
+
+
+def _row(entry: ChangedEntry) -> tuple[str, str, str, str]:
+    name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name, entry.change, _signed(entry.delta_ns), f"{entry.before_runs:g} to {entry.after_runs:g}"
+
+
+def _signed(ns: int) -> str:
+    return f"{ns / 1e6:+,.3f} ms"
+
+
+_SHOWN_KERNELS = 15
+_SHOWN_RANKS = 8
+_SHOWN_PARTS = 4
+_LABEL_WIDTH = 8
+_LONGEST_NAME = 100
+
+
+def judged(source: str, out: Path, compare: str | None) -> CommandResult:
+    """Judge the traces of a place, beside those of another one; write ``kernels.json`` and ``kernels.html``."""
+    place = open_traces(source)
+    other = None if compare is None else open_traces(compare)
+    prepare(out)
+    drawn = DrawnRanks(len(place.names))
+    document = profiles_of(place, drawn.add)
+    if other is not None:
+        document = replace(document, comparison=compared(profiles_of(other, _unseen), document))
+    files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
+    write_files(out, files)
+    blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
+    blocks += rank_blocks(document)
+    return CommandResult(
+        document=document,
+        blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
+        notes=[f"{name} was not read: {reason}" for name, reason in document.unread.items()],
+        fired=_fired(document),
+        evaluated=any(rank.busy_ns for rank in document.ranks),
+    )
+
+
+def profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+    """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
+    ranks: list[RankProfile] = []
+    unread: dict[str, str] = {}
+    for name in place.names:
+        try:
+            ranks.append(_profile_of(place.read(name), watch))
+        except KernelTraceError as fault:
+            unread[name] = fault.reason
+        except (ObjectMissingError, PortUnavailableError, OSError) as fault:
+            unread[name] = str(fault)
+    if not ranks:
+        name, reason = next(iter(unread.items()))
+        raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)
+    ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.trace))
+    source = place.place.encode("utf-8", "replace").decode()
+    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
+
+
+def _fired(document: KernelProfiles) -> bool:
+    across = [] if document.across is None else document.across.findings
+    return bool(across) or any(finding.id != TraceQuality.name for rank in document.ranks for finding in rank.findings)
+
+
+def _unseen(profile: RankProfile, trace: Trace) -> None:
+    del profile, trace
+
+
+def _profile_of(trace: Trace, watch: Callable[[RankProfile, Trace], None]) -> RankProfile:
+    profile = rank_profile(trace)
+    watch(profile, trace)
+    return profile
+
+
+def _blocks(rank: RankProfile) -> Iterator[Block]:
+    title = rank.trace if rank.rank is None else f"rank {rank.rank}: {rank.trace}"
+    yield Heading(title)
+    yield Facts(
+        [
+            ("window", f"{_ms(rank.window_ns)}, {counted(len(rank.steps), 'step')}"),
+            ("GPU busy", _part(rank, rank.busy_ns)),
+            ("computes", _part(rank, rank.compute_ns)),
+            ("communicates", f"{_part(rank, rank.communication_ns)}, exposed {_ms(rank.exposed_communication_ns)}"),
+            ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
+            ("precision", _precisions(rank)),
+            ("launch delay", _delay(rank)),
+            *(("critical path", _path(path)) for path in rank.critical_paths[:1]),
+        ]
+    )
+    for finding in rank.findings:
+        labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
+        text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
+        yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
+    columns = (
+        Column("kernel", folds=True),
+        Column("runs", right=True),
+        Column("total", right=True),
+        Column("mean", right=True, drops=2),
+        Column("p99", right=True, drops=3),
+        Column("precision", drops=1),
+    )
+    rows = [
+        (
+            shortened(each.name),
+            f"{each.count:,}",
+            _ms(each.total_ns),
+            _us(each.mean_ns),
+            _us(each.p99_ns),
+            each.precision + (", tensor cores" if each.tensor_core else ""),
+        )
+        for each in rank.kernels[:_SHOWN_KERNELS]
+    ]
+    if rows:
+        yield Grid(columns, rows)
+
+
+def shortened(name: str) -> str:
+    """Return a kernel's name as it fits on a line; ``kernels.json`` has it whole."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _explained(rank: RankProfile, finding: KernelFinding) -> str:
+    """Say what only this finding explains: of a step, or of the window of a trace without steps."""
+    if not finding.gain.ns_per_step:
+        return ""
+    return f" It explains {_ms(finding.gain.ns_per_step)} of {'each step' if rank.steps else 'the window'}."
+
+
+def _part(rank: RankProfile, part_ns: int) -> str:
+    share = part_ns / rank.window_ns if rank.window_ns else 0.0
+    return f"{100 * share:.1f} %, {_ms(part_ns)}"
+
+
+def _precisions(rank: RankProfile) -> str:
+    total = sum(rank.precision.values())
+    return ", ".join(f"{name} {100 * part / total:.0f} %" for name, part in rank.precision.items()) if total else "-"
+
+
+def _delay(rank: RankProfile) -> str:
+    delay = rank.launch_delay_ns
+    return "-" if delay is None else f"median {_us(delay.median)}, p90 {_us(delay.p90)}"
+
+
+def _path(path: CriticalPathEntry) -> str:
+    parts = sorted(path.parts.items(), key=lambda part: -part[1])[:_SHOWN_PARTS]
+    shown = ", ".join(f"{name.replace('_', ' ')} {100 * part / path.total_ns:.0f} %" for name, part in parts)
+    return shown if path.step is None else f"{shown} of step {path.step}"
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+def _us(ns: int) -> str:
+    return f"{ns / 1e3:,.1f} us"
+
+
+_SHOWN_PROFILES = 50
+_MINUTE = len("2026-11-23T15:04")
+
+
+def listed(source: str, wanted: Wanted) -> CommandResult:
+    """List the kernel profiles of a place."""
+    found = list_kernels(source, wanted)
+    blocks: list[Block] = [Heading(_heading(found)), *_table(found)]
+    notes = [f"{each.place}: {each.why}." for each in found.profiles if each.status == "unreadable"]
+    fired = any(each.findings for each in found.profiles)
+    return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
+
+
+def _heading(found: KernelList) -> str:
+    chosen = len(found.profiles) + found.left_out
+    of = "" if chosen == found.found else f" of {found.found:,}"
+    return f"{chosen:,}{of} kernel profiles below {found.source}"
+
+
+def _table(found: KernelList) -> list[Block]:
+    if not found.profiles:
+        return []
+    columns = (
+        Column("profile", folds=True),
+        Column("time"),
+        Column("status"),
+        Column("framework", drops=2),
+        Column("traces", right=True, drops=1),
+        Column("busy", right=True, drops=3),
+        Column("severity"),
+        Column("findings", folds=True),
+    )
+    blocks: list[Block] = [Grid(columns, [_list_row(each) for each in found.profiles[:_SHOWN_PROFILES]])]
+    left = len(found.profiles) - _SHOWN_PROFILES + found.left_out
+    return [*blocks, Line(f"{left:,} older ones are not shown; --json has more.")] if left > 0 else blocks
+
+
+def _list_row(profile: ListedProfile) -> list[Shown]:
+    time = profile.recorded_at or profile.changed_at or "-"
+    where = profile.name if profile.place in (".", profile.name) else f"{profile.place}: {profile.name}"
+    return [
+        where,
+        time[:_MINUTE].replace("T", " "),
+        profile.status,
+        profile.framework,
+        f"{profile.traces:,}",
+        "-" if profile.busy_share is None else f"{100 * profile.busy_share:.0f} %",
+        "-" if profile.severity is None else severity_cell(profile.severity),
+        ", ".join(profile.findings) or "-",
+    ]

@@ -1,0 +1,254 @@
+"""``trainguard params``: the rules, their parameters, and those of a job."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.services.effective_parameters import (
+    SCAN_INTERVAL_US,
+    EffectiveParameter,
+    Value,
+    effective_parameters,
+    value_text,
+)
+from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES
+from trainguard.core.records import FIRST_FAMILY, JobRecord
+from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.engine.plan import RulePlan
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare, settings_spec
+from trainguard.rules.parameters import Defaults, accepted, own_defaults, parameters_type_of
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.registry import TITLE, help_of, spec_of
+from trainguard.rules.spec import RuleSpec, SettingsSpec
+
+GROUPS = tuple(group for family in OTHER_FAMILIES for group in family.settings)
+_DOES_NOT_RUN = "It does not run on the job: the job's settings choose other rules."
+_NO_PARAMETERS = "It has no parameters: its thresholds are fixed."
+
+
+class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule in a line; ``changed`` is None without a job, ``runs`` whether the job runs it."""
+
+    rule: str
+    family: str
+    looks_at: str
+    fires_when: str
+    parameters: list[str]
+    changed: list[str] | None
+    fault: str | None
+    runs: bool | None
+
+
+class RulesDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """All rules, with groups of settings that no rule owns, and the settings of a job that no rule knows."""
+
+    schema_version: str = SCHEMA_VERSION
+    job: str | None
+    rules: list[RuleEntry]
+    groups: list[RuleEntry]
+    faults: list[str]
+
+
+class ParameterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter of a rule; ``setting`` is how it is given, ``in_force`` what a job runs with."""
+
+    name: str
+    setting: str
+    accepts: str
+    unit: str
+    documented: Value
+    shipped: Value
+    meaning: str
+    in_force: EffectiveParameter | None
+
+
+class ParametersDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of one rule, or of a group of settings."""
+
+    schema_version: str = SCHEMA_VERSION
+    rule: str
+    family: str
+    looks_at: str
+    fires_when: str
+    job: str | None
+    fault: str | None
+    runs: bool | None
+    parameters: list[ParameterEntry]
+
+
+def rules_result(record: JobRecord | None) -> CommandResult:
+    """Return every rule in a line, family by family."""
+    plan = None if record is None else _plan(record)
+    rules: list[RuleEntry] = []
+    groups: list[RuleEntry] = []
+    blocks: list[Block] = []
+    for title, names, settings in _families():
+        of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
+        rules += of_family[: len(names)]
+        groups += of_family[len(names) :]
+        blocks += [Heading(title), _rules_grid(of_family, with_job=record is not None)]
+    faults = {} if plan is None else plan.faults
+    unknown = [str(fault) for name, fault in faults.items() if parameters_type_of(name) is None]
+    job = None if record is None else record.job
+    return CommandResult(
+        document=RulesDocument(job=job, rules=rules, groups=groups, faults=unknown),
+        blocks=[*blocks, *(Line(fault, style="bold magenta") for fault in unknown)],
+        notes=[OWN_RULES] if unknown else [],
+    )
+
+
+def _families() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    yield TITLE, ALL_RULE_NAMES, ()
+    for family in OTHER_FAMILIES:
+        yield family.title, family.names, family.settings
+
+
+def _rules_grid(entries: list[RuleEntry], *, with_job: bool) -> Grid:
+    columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
+    rows = [[entry.rule, entry.looks_at, entry.fires_when] for entry in entries]
+    if with_job:
+        columns.append(Column("changed", folds=True))
+        rows = [[*row, _changed(entry)] for row, entry in zip(rows, entries, strict=True)]
+    return Grid(columns, rows)
+
+
+def _changed(entry: RuleEntry) -> str:
+    return entry.fault or (", ".join(entry.changed or []) if entry.runs else "does not run")
+
+
+def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> RuleEntry:
+    changed = [each.name for each in _in_force(rule, record, plan).values() if each.changed]
+    spec = _spec_of(rule)
+    return RuleEntry(
+        rule=rule,
+        family=spec.family,
+        looks_at=spec.looks_at,
+        fires_when=spec.fires_when,
+        parameters=list(spec.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
+        changed=None if record is None else changed,
+        fault=_fault(rule, plan),
+        runs=_runs(rule, plan),
+    )
+
+
+def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | None) -> CommandResult:
+    """Return the parameters of one rule or group of settings; ``defaults`` None shows every set that it has."""
+    plan = None if record is None else _plan(record)
+    fault = _fault(rule, plan)
+    spec, of_job = _spec_of(rule), _in_force(rule, record, plan)
+    entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
+    document = ParametersDocument(
+        rule=rule,
+        family=spec.family,
+        looks_at=spec.looks_at,
+        fires_when=spec.fires_when,
+        job=None if record is None else record.job,
+        fault=fault,
+        runs=_runs(rule, plan),
+        parameters=entries,
+    )
+    facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
+    on = "" if record is None else f" on {record.job}"
+    blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
+    if fault is not None:
+        blocks.append(Line(fault, style="bold magenta"))
+    if document.runs is False:
+        blocks.append(Line(_DOES_NOT_RUN))
+    if {entry.name for entry in entries} == {SCAN_INTERVAL_US} and spec.family != FIRST_FAMILY:
+        return CommandResult(document=document, blocks=[*blocks, Line(_NO_PARAMETERS)])
+    # What is deployed has the documented defaults, so the shipped ones say nothing about a job.
+    both = record is None and spec.family == FIRST_FAMILY
+    shown: list[Defaults]
+    shown = [defaults] if defaults is not None else ["documented", "shipped"] if both else ["documented"]
+    blocks += [Heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
+    return CommandResult(document=document, blocks=blocks)
+
+
+def _grid(entries: list[ParameterEntry], shown: list[Defaults], *, with_job: bool) -> Grid:
+    columns = [Column("parameter")]
+    columns += [Column("in force", right=True), Column("from", folds=True)] if with_job else []
+    columns += [Column(each, right=True, drops=2 if with_job else 0) for each in shown]
+    columns += [
+        Column("unit", folds=True, drops=3),
+        Column("accepts", folds=True, drops=4),
+        Column("meaning", folds=True, drops=1),
+    ]
+    rows = []
+    for entry in entries:
+        row: list[str | Cell] = [entry.name]
+        if with_job:
+            row += _in_force_cells(entry.in_force)
+        row += [value_text(entry.documented if each == "documented" else entry.shipped) for each in shown]
+        rows.append([*row, entry.unit, entry.accepts, entry.meaning])
+    return Grid(columns, rows)
+
+
+def _in_force_cells(parameter: EffectiveParameter | None) -> list[str | Cell]:
+    if parameter is None:
+        return ["", ""]
+    style = "bold" if parameter.changed else ""
+    return [Cell(value_text(parameter.value), style), Cell(parameter.source, style)]
+
+
+def _spec_of(name: str) -> RuleSpec | SettingsSpec:
+    return settings_spec(name) or spec_of(name)
+
+
+def _kind(name: str) -> type[RuleParameters]:
+    return parameters_type_of(name) or RuleParameters
+
+
+def _ordered(rule: str) -> list[str]:
+    """Return the parameters that a user may set, those of a rule's own first."""
+    kind, parameters_of_rule = _kind(rule), list(_spec_of(rule).parameters)
+    names = [name for name in kind.__struct_fields__ if name in kind.settable()]
+    return sorted(
+        names,
+        key=lambda name: (
+            name == SCAN_INTERVAL_US,
+            parameters_of_rule.index(name) if name in parameters_of_rule else len(parameters_of_rule),
+        ),
+    )
+
+
+def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> ParameterEntry:
+    kind = _kind(rule)
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    documented = kind.defaults()[name]
+    described = help_of(rule, name)
+    return ParameterEntry(
+        name=name,
+        setting=f"{bare(rule)}_{name}",
+        accepts=accepted(fields[name].type),
+        unit=described.unit,
+        documented=documented,
+        shipped=own_defaults(rule, "shipped").get(name, documented),
+        meaning=described.meaning,
+        in_force=of_job,
+    )
+
+
+def _plan(record: JobRecord) -> RulePlan:
+    # The families' sessions take time to import, which no rule's parameters need.
+    from trainguard.engine.installed import FAMILIES
+
+    return FAMILIES.plan(record)
+
+
+def _fault(rule: str, plan: RulePlan | None) -> str | None:
+    return None if plan is None or rule not in plan.faults else str(plan.faults[rule])
+
+
+def _runs(rule: str, plan: RulePlan | None) -> bool | None:
+    return None if plan is None else rule not in (*plan.unchosen, *plan.disabled)
+
+
+def _in_force(rule: str, record: JobRecord | None, plan: RulePlan | None) -> dict[str, EffectiveParameter]:
+    if record is None or plan is None or rule not in plan.parameters:
+        return {}
+    tagged = replayed_job(record.job) is None
+    values = plan.parameters[rule].as_given()
+    found = effective_parameters(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
+    return {each.name: each for each in found}

@@ -1,0 +1,119 @@
+"""``trainguard stops``: reads both stop switches, and writes the operators' own."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainguard.aws.aws_errors import translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.cli.options import Where
+from trainguard.cli.output.aws_advice import advised
+from trainguard.cli.output.blocks import Block, Facts, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.services.deployment import Deployment, look_up
+from trainguard.core.errors import PortUnavailableError
+from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches
+
+OWN_OUTPUT = "StopSwitchParameter"
+OVERRIDE_OUTPUT = "StopSwitchOverrideParameter"
+
+_PATTERN = f"^({'|'.join(StopSwitch)})$"
+_MEANINGS = {
+    StopSwitch.ENABLED: "TrainGuard may stop training jobs whose owners allow it",
+    StopSwitch.DRY_RUN: "TrainGuard stops nothing, and alerts say what it would have stopped",
+    StopSwitch.DISABLED: "TrainGuard stops nothing",
+}
+_UNKNOWN = "unknown"
+
+
+class SwitchDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The stop switch; ``in_force`` is the stricter of ``deployed`` and ``override``, null where unreadable."""
+
+    schema_version: str = SCHEMA_VERSION
+    stack: str
+    region: str
+    account: str
+    in_force: StopSwitch | None
+    deployed: str | None
+    override: str | None
+    parameter: str
+    override_parameter: str
+
+
+def shown_switch(where: Where) -> CommandResult:
+    """Return what is in force."""
+    deployment, clients = _find(where)
+    switches = _read(deployment, clients)
+    return _result(_document(deployment, switches.deployed, switches.override))
+
+
+def written_switch(word: str, where: Where) -> CommandResult:
+    """Write the operators' switch; return what is in force then."""
+    value = StopSwitch(word)
+    deployment, clients = _find(where)
+    with translated("ssm", "PutParameter"):
+        clients.ssm.put_parameter(
+            Name=deployment.output(OVERRIDE_OUTPUT),
+            Value=value,
+            Type="String",
+            Overwrite=True,
+            AllowedPattern=_PATTERN,
+            Description="Operators' stop switch of TrainGuard: enabled, dry-run or disabled. No upgrade writes it.",
+        )
+    try:
+        deployed = _read(deployment, clients).deployed
+    except PortUnavailableError as fault:
+        # The switch is written, although it may not be read.
+        note = f"The stack's own value is unknown: {advised(fault)}"
+        return _result(_document(deployment, None, value), written=value, notes=[note])
+    return _result(_document(deployment, deployed, value), written=value)
+
+
+def _find(where: Where) -> tuple[Deployment, Clients]:
+    """Find the stack in whatever state it is: stops must be forbidden also where a deployment has failed."""
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
+    return deployment, clients
+
+
+def _read(deployment: Deployment, clients: Clients) -> StopSwitches:
+    own, override = deployment.output(OWN_OUTPUT), deployment.output(OVERRIDE_OUTPUT)
+    return SsmStopSwitch(client=clients.ssm, parameter=own, override=override).read()
+
+
+def _document(deployment: Deployment, deployed: str | None, override: str | None) -> SwitchDocument:
+    return SwitchDocument(
+        stack=deployment.stack,
+        region=deployment.region,
+        account=deployment.account,
+        in_force=_in_force(deployed, override),
+        deployed=deployed,
+        override=override,
+        parameter=deployment.output(OWN_OUTPUT),
+        override_parameter=deployment.output(OVERRIDE_OUTPUT),
+    )
+
+
+def _in_force(deployed: str | None, override: str | None) -> StopSwitch | None:
+    if deployed is not None:
+        return StopSwitches(deployed, override).in_force
+    return StopSwitch.DISABLED if override == StopSwitch.DISABLED else None
+
+
+def _result(document: SwitchDocument, *, written: StopSwitch | None = None, notes: Sequence[str] = ()) -> CommandResult:
+    in_force = document.in_force
+    blocks: list[Block] = [
+        Facts(
+            [
+                ("stack", f"{document.stack}, account {document.account}, {document.region}"),
+                ("in force", _UNKNOWN if in_force is None else f"{in_force}: {_MEANINGS[in_force]}"),
+                ("deployed", _UNKNOWN if document.deployed is None else document.deployed),
+                ("override", "none" if document.override is None else document.override),
+            ]
+        )
+    ]
+    if written is StopSwitch.ENABLED and in_force not in {None, written}:
+        blocks.append(Line(f"The stack deploys {document.deployed!r}: deploy it with -c stop_switch=enabled."))
+    if written is not None:
+        blocks.append(Line("It counts from the next decision on. A stop that was decided before is not taken back."))
+    return CommandResult(document=document, blocks=blocks, notes=notes)

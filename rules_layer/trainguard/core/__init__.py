@@ -1,0 +1,1 @@
+"""What everything rests on: records, findings, errors, ports, names and units."""

@@ -1,0 +1,68 @@
+"""What holds for a job beside its rules' parameters: evaluation, alerts and stops."""
+
+import msgspec
+
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
+
+ALL = "all"
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+"""In the order of ``datetime.weekday``."""
+
+EVERY_JOB = "every job is evaluated unless its stack or its tag says otherwise"
+
+
+MOST_NODES_EACH_MINUTE = 4_000
+"""A larger job is evaluated every third minute: its items are one partition of DynamoDB, with 1,000 write units/s."""
+
+
+class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
+    """A time without alerts on ``days``, which name its starts; an ``end`` before ``start`` is on the next day."""
+
+    days: tuple[str, ...]
+    start: str
+    end: str
+    timezone: str = "UTC"
+
+
+class AlertPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rules send alerts. One of ``staged`` is recorded alone; one of ``muted`` may stop the job."""
+
+    staged: tuple[str, ...] = ()
+    muted: tuple[str, ...] = ()
+    quiet_hours: tuple[QuietHours, ...] = ()
+
+    def is_staged(self, rule: str) -> bool:
+        """Whether the rule's findings are recorded and nothing else."""
+        return _named(rule, self.staged)
+
+    def is_muted(self, rule: str) -> bool:
+        """Whether the rule's findings send no alert."""
+        return _named(rule, self.muted)
+
+
+class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What may stop a job; ``rules`` None is every rule. With ``dry_run`` the job runs on after ``grace_s`` seconds."""
+
+    rules: tuple[str, ...] | None = None
+    grace_s: float = 0.0
+    dry_run: bool = False
+
+    def may_stop(self, rule: str) -> bool:
+        """Whether a finding of the rule may stop the job."""
+        return self.rules is None or _named(rule, self.rules)
+
+
+class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for one job; ``why`` explains ``evaluated`` in a phrase, ``source`` is empty for none."""
+
+    evaluated: bool = True
+    why: str = EVERY_JOB
+    alerts: AlertPolicy = AlertPolicy()
+    stops: StopPolicy = StopPolicy()
+    source: str = ""
+    evaluation_every_s: float = EVALUATION_EVERY_S
+
+
+def _named(rule: str, rules: tuple[str, ...]) -> bool:
+    return rule in rules or ALL in rules

@@ -1,0 +1,100 @@
+"""Seconds to points, and numbers, names and money for people."""
+
+from collections.abc import Sequence
+
+SECONDS_BELOW_S = 300.0
+MINUTES_BELOW_S = 7_200.0
+
+
+def points_in(seconds: float, interval_s: float) -> int:
+    """Return the snapshots in ``seconds``: the nearest whole number, at least 1."""
+    return max(1, round(seconds / interval_s))
+
+
+def show_number(value: float) -> str:
+    """At most one decimal, thousands set apart: ``31``, ``30.9``, ``1,004``."""
+    rounded = round(value, 1) + 0.0  # no minus before a zero
+    return f"{rounded:,.0f}" if rounded == round(rounded) else f"{rounded:,.1f}"
+
+
+def show_percent(value: float) -> str:
+    """For example ``31 %`` or ``30.9 %``."""
+    return f"{show_number(value)} %"
+
+
+def show_percentage_points(value: float) -> str:
+    """For example ``1 percentage point``, ``30.9 percentage points``."""
+    shown = show_number(value)
+    return f"{shown} percentage point" if shown == "1" else f"{shown} percentage points"
+
+
+_FAULTS = {
+    "bad_objects": ("object that could not be read", "objects that could not be read"),
+    "files_of_other_kinds": ("file of another kind", "files of other kinds"),
+    "files_of_other_runs": ("file of another run", "files of other runs"),
+}
+
+_AFTER_NOUN = frozenset({"cut", "given", "left", "out", "outside", "passed", "without"})
+
+
+def faults_counted(amount: int, name: str) -> str:
+    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``."""
+    words = name.split("_")
+    noun = next((place for place, word in enumerate(words) if word in _AFTER_NOUN), len(words)) - 1
+    one = [*words[:noun], words[noun].removesuffix("s"), *words[noun + 1 :]]
+    single, several = _FAULTS.get(name, (" ".join(one), " ".join(words)))
+    return f"{amount:,} {single if amount == 1 else several}"
+
+
+def counted(amount: int, what: str) -> str:
+    """For example ``1 GPU``, ``1,024 GPUs``."""
+    return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds up to 5 minutes, minutes up to 2 hours, then hours: ``250 s``, ``8.4 min``, ``16.7 h``."""
+    if seconds < SECONDS_BELOW_S:
+        return f"{show_number(seconds)} s"
+    if seconds < MINUTES_BELOW_S:
+        return f"{show_number(seconds / 60.0)} min"
+    return f"{show_number(seconds / 3_600.0)} h"
+
+
+def show_step(duration_us: float) -> str:
+    """Length of a training step, to four digits: ``412.3 ms``, ``1.204 s``."""
+    if duration_us < 1e6:
+        return f"{duration_us / 1e3:.4g} ms"
+    return f"{duration_us / 1e6:.4g} s" if duration_us < 1e10 else f"{duration_us / 1e6:,.0f} s"
+
+
+NAMED = 8
+
+SMALLEST_PERCENT = 0.1
+ALMOST_ALL = 99.95
+"""A larger percentage that is not whole would be rounded to 100."""
+
+
+def listed(names: Sequence[str], limit: int = NAMED) -> str:
+    """Join names: ``A``, ``A and B``, ``A, B and C``, ``A, B and 126 more``."""
+    shown = list(names) if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
+    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+
+
+def show_share(share: float) -> str:
+    """Show a share, 0 to 1, as a percentage that is 0 only for nothing and 100 only for all."""
+    percent = 100.0 * share
+    if ALMOST_ALL <= percent < 100.0:
+        return f"more than {show_percent(100.0 - SMALLEST_PERCENT)}"
+    return f"less than {show_percent(SMALLEST_PERCENT)}" if 0.0 < percent < SMALLEST_PERCENT else show_percent(percent)
+
+
+def show_money(amount: float, currency: str) -> str:
+    """For example ``USD 41.20``; whole above 10,000."""
+    if 0.0 < amount < 0.01:
+        return f"less than {currency} 0.01"
+    return f"{currency} {amount:,.0f}" if amount >= 10_000.0 else f"{currency} {amount:,.2f}"
+
+
+def clause(sentence: str) -> str:
+    """Return a sentence without its full stop."""
+    return sentence.strip().removesuffix(".")

@@ -1,0 +1,300 @@
+"""A job's captures in hand: S3's listing, not a message, decides; one execution at a time is asked for."""
+
+import copy
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.job_limits import MOST_CAPTURE_EXECUTIONS
+from trainguard.core.records import NodeRecord
+from trainguard.core.units import counted
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.outbox.fires import name_of_execution
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Request, Session, item_name
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
+from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
+from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
+from trainguard.kernels.rules.rule import CaptureRuleParameters, KernelRule
+from trainguard.pricing.cost import Account
+from trainguard.rules.rule_result import RuleResult
+from trainguard.state.codec import decode_state
+
+
+class CaptureRun(msgspec.Struct):
+    """An execution that judges a capture; ``asked_at`` is epoch seconds on S3's clock."""
+
+    name: str
+    capture: str
+    version: str
+    folder: str
+    attempt: int
+    asked_at: float
+
+
+class CaptureState(msgspec.Struct, kw_only=True):
+    """What is stored of a job's captures; ``watermark_s`` is of the newest judged one, epoch seconds.
+
+    ``versions`` are those judged, by capture. ``verdict`` is the newest that judged anything, else the newest.
+    """
+
+    watermark_s: float | None = None
+    last_fault: str | None = None
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
+    folders: list[str] = msgspec.field(default_factory=list)
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    run: CaptureRun | None = None
+    verdict: CaptureVerdict | None = None
+    captures: int = 0
+    asked: int = 0
+
+
+class CaptureStream:
+    """Works on a CaptureState; ``store`` writes it back."""
+
+    def __init__(self, unit: str, state: CaptureState, plan: RulePlan) -> None:
+        self.unit = unit
+        self.state = state
+        self._plan = plan
+        rules = [rule for rule in plan.rules_of(KERNELS) if isinstance(rule, KernelRule)]
+        self._rules: RuleRunner[KernelRule] = RuleRunner(rules, state.stored_rules, plan)
+
+    def apply(self, verdict: CaptureVerdict) -> list[Fire]:
+        """Apply a verdict not older than the last one, unless it judged nothing; return its fires."""
+        state = self.state
+        state.captures += 1
+        if state.verdict is not None and state.verdict.judged and not verdict.judged:
+            return []
+        state.verdict = verdict
+        state.watermark_s = max(verdict.at, state.watermark_s or 0.0)
+        return self._run(state.watermark_s)
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended, which is no other judgement for rules over captures."""
+        watermark_s = self.state.watermark_s
+        return [] if watermark_s is None else self._run(watermark_s)
+
+    def finished(self) -> "CaptureStream":
+        """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
+        return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state for the rules that ``of`` names; None means all."""
+        return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)
+
+    def store(self) -> CaptureState:
+        """Return the state: rules over captures have none of their own."""
+        return self.state
+
+    def degrade(self) -> str | None:
+        """Give up evidence, then the last rules, to keep the item small; None when nothing is left to give up."""
+        if self.state.verdict is None or not self.state.verdict.rules:
+            return None
+        self.state.verdict = shorter(self.state.verdict)
+        return "degraded_verdict"
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """Faults that rules raised since the stream was opened."""
+        return self._rules.raised
+
+    def _run(self, watermark_s: float) -> list[Fire]:
+        return self._rules.run(None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s)
+
+    def _judge(self, rule: KernelRule, state: Any, parameters: CaptureRuleParameters) -> RuleResult:
+        del state, parameters
+        return rule.judge(self.state.verdict)
+
+
+MOST_FOLDERS = 32
+MOST_VERSIONS = 256
+MOST_BACKLOG = 8
+"""Captures that wait to be judged; older ones are passed over and counted."""
+
+AGAIN_S = 7_500.0
+"""An execution without a verdict is asked for again after this; it ends before."""
+
+MOST_ATTEMPTS = 3
+GIVEN_UP, PASSED_OVER = "captures_given_up", "captures_passed_over"
+_MICROSECONDS = 1_000_000
+
+
+class CaptureSession(Session[CaptureStream]):
+    """Asks for executions, and applies their verdicts in the order of captures."""
+
+    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+        super().__init__(record, source, CaptureStream(record.key.node, state_of(record), plan))
+        self._source = source
+        self._waiting: dict[str, int] = dict(record.pending)
+        self._asked = self.stream.state.run
+
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Accept messages: each says that a folder has a trace that is new."""
+        folders = self.stream.state.folders
+        for message in messages:
+            if isinstance(message.parsed, TraceKey) and message.parsed.folder not in self._waiting:
+                folder = message.parsed.folder
+                self._waiting[folder] = 0
+                if folder not in folders:
+                    folders.append(folder)
+                    self.counters["folders_left_out"] += max(len(folders) - MOST_FOLDERS, 0)
+                    del folders[:-MOST_FOLDERS]
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the verdict that was asked for, and ask for that on the next settled capture."""
+        if not (drain or modified_before is not None):
+            return
+        state = self.stream.state
+        captures = self._listed()
+        newest_s = max((each.modified_at for each in captures), default=0.0)
+        now = newest_s if modified_before is None else modified_before + SILENT_S
+        if state.run is not None:
+            yield from self._answered(state.run, now)
+        settled = [each for each in captures if drain or each.modified_at <= (modified_before or 0.0)]
+        due = self._due(settled)
+        if len(due) > MOST_BACKLOG:
+            older = due[:-MOST_BACKLOG]
+            yield self._pass_over(older, f"they are older than the {MOST_BACKLOG} newest that wait")
+        if state.asked >= MOST_CAPTURE_EXECUTIONS and state.run is None and (due := self._due(settled)):
+            yield self._pass_over(due, f"{MOST_CAPTURE_EXECUTIONS} executions have judged captures of it")
+        if state.run is None and (due := self._due(settled)):
+            state.asked += 1
+            state.run = self._run(due[0], attempt=1, asked_at=now)
+        self._waiting = {each.folder: int(each.at) for each in self._due(captures)}
+        if state.run is not None:
+            self._waiting.setdefault(state.run.folder, int(state.run.asked_at))
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something waits, or was asked for, that the stored item does not know."""
+        return self._waiting != self.record.pending or self.stream.state.run != self._asked
+
+    @property
+    def requests(self) -> Sequence[Request]:
+        """The execution that the stream waits for."""
+        run, root = self.stream.state.run, self._source.root
+        if run is None:
+            return ()
+        payload = {
+            "job": self.record.key.job,
+            "bucket": self._source.bucket,
+            "prefix": root.prefix,
+            "generation": self.record.generation,
+            "run": run.name,
+            "capture": run.capture,
+            "folder": run.folder,
+        }
+        return (Request(run.name, payload),)
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        state = self.stream.state
+        cursors = {
+            "captures": state.captures or None,
+            "written": None if state.watermark_s is None else int(state.watermark_s * _MICROSECONDS),
+        }
+        return self._record(cursors=cursors, pending=self._waiting, closed=closed)
+
+    def _listed(self) -> list[Capture]:
+        found: list[Capture] = []
+        for folder in self.stream.state.folders:
+            listed = listed_folder(self._source.objects, self._source.bucket, folder)
+            if listed.is_cut:
+                self.counters["folders_cut_off"] = 1
+            found += captures_of(self._source.root, folder, listed.objects)
+        return sorted(found, key=lambda each: (each.at, each.name))
+
+    def _due(self, captures: Sequence[Capture]) -> list[Capture]:
+        """Return the captures that are not judged as they are now; forgotten ones are."""
+        versions = self.stream.state.versions
+        oldest = min(versions) if len(versions) >= MOST_VERSIONS else ""
+        return [each for each in captures if each.name >= oldest and versions.get(each.name) != each.version]
+
+    def _answered(self, run: CaptureRun, now: float) -> Iterator[Applied]:
+        """Apply the verdict of an execution; without one, ask again when it must have ended."""
+        state = self.stream.state
+        key = verdict_key(self._source.root, run.capture)
+        verdict, fault = self._verdict(key, run.name)
+        if verdict is not None:
+            state.run = None
+            self._note(run.capture, verdict.version)
+            yield self._take(key, verdict)
+        elif fault is not None or now - run.asked_at >= AGAIN_S:
+            state.run = None
+            why = fault or f"execution {run.name} left no verdict"
+            if run.attempt < MOST_ATTEMPTS and state.asked < MOST_CAPTURE_EXECUTIONS:
+                state.asked += 1
+                state.run = self._again(run, now)
+                yield self._settle(key, Counter(), [], why)
+            else:
+                self._note(run.capture, run.version)
+                yield self._settle(key, Counter({GIVEN_UP: 1}), [], f"capture {run.capture}: {why}")
+
+    def _verdict(self, key: str, run: str) -> tuple[CaptureVerdict | None, str | None]:
+        """Return an execution's verdict, or why it cannot be read; neither while there is none."""
+        try:
+            verdict = decode_verdict(key, self._source.objects.get(self._source.bucket, key, MOST_BYTES))
+        except ObjectMissingError:
+            return None, None
+        except TelemetryFormatError as error:
+            return None, str(error)
+        return (verdict, None) if verdict.run == run else (None, None)
+
+    def _take(self, key: str, verdict: CaptureVerdict) -> Applied:
+        state = self.stream.state
+        if state.verdict is not None and verdict.at < state.verdict.at and verdict.judged:
+            # A capture older than the newest one has a page, and no current findings.
+            state.captures += 1
+            return self._settle(key, Counter({"late": 1}), [], None)
+        fires = self.stream.apply(verdict)
+        if not verdict.unread:
+            return self._settle(key, Counter(), fires, None)
+        name, why = next(iter(verdict.unread_why.items()), ("", "the reason is unknown"))
+        fault = f"{verdict.unread} of {verdict.traces} traces of capture {verdict.capture} were not read; {name}: {why}"
+        return self._settle(key, Counter({"bad_traces": verdict.unread}), fires, fault)
+
+    def _pass_over(self, captures: Sequence[Capture], why: str) -> Applied:
+        for each in captures:
+            self._note(each.name, each.version)
+        fault = f"{counted(len(captures), 'capture')} not judged: {why}"
+        return self._settle(captures[0].folder, Counter({PASSED_OVER: len(captures)}), [], fault)
+
+    def _note(self, capture: str, version: str) -> None:
+        versions = self.stream.state.versions
+        versions[capture] = version
+        for name in sorted(versions)[:-MOST_VERSIONS]:
+            del versions[name]
+
+    def _run(self, capture: Capture, *, attempt: int, asked_at: float) -> CaptureRun:
+        name = self._name(capture.name, capture.version, attempt)
+        return CaptureRun(name, capture.name, capture.version, capture.folder, attempt, asked_at)
+
+    def _again(self, run: CaptureRun, now: float) -> CaptureRun:
+        name = self._name(run.capture, run.version, run.attempt + 1)
+        return CaptureRun(name, run.capture, run.version, run.folder, run.attempt + 1, now)
+
+    def _name(self, capture: str, version: str, attempt: int) -> str:
+        """Return the execution's name, which Step Functions takes once."""
+        key, source = self.record.key, self._source
+        what = (source.bucket, source.root.folder, key.job, self.record.generation, capture, version, attempt)
+        return name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
+
+
+def state_of(record: NodeRecord) -> CaptureState:
+    """Return the state of an item, empty for a new one; raises StateCodecError."""
+    return decode_state(item_name(record), record.codec, record.state, CaptureState) if record.state else CaptureState()

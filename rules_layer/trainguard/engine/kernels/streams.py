@@ -1,0 +1,120 @@
+"""The kernel family: its keys, its streams of a job, and its rules' verdicts on the job."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.family import Family, ObjectEvents, ObjectSource
+from trainguard.engine.kernels.session import CaptureSession, CaptureStream, state_of
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
+from trainguard.engine.streams.session import Stream
+from trainguard.engine.verdicts.combine import combine
+from trainguard.kernels.captures.keys import (
+    EXPECTED_KEYS,
+    KERNELS,
+    TRACE_ENDINGS,
+    TRACE_FOLDER,
+    TRACE_READS,
+    TraceKey,
+    is_trace_name,
+    match_below,
+    match_key,
+)
+from trainguard.kernels.captures.verdict import MOST_BYTES
+from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.kernels.rules.rule import KernelRule
+from trainguard.ledger.bucket import StepShares
+from trainguard.rules.family_rules import KERNELS as RULES
+
+
+@dataclass(frozen=True)
+class CaptureStreams(FamilyStreams):
+    """The captures of a job: one stream, or none."""
+
+    @cached_property
+    def stream(self) -> CaptureStream | None:
+        """The stream; None before the first trace."""
+        return next((each for each in self.streams.values() if isinstance(each, CaptureStream)), None)
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What the newest judged capture says about the job's steps; None where no trace has some."""
+        verdict = None if self.stream is None else self.stream.state.verdict
+        found = None if verdict is None else verdict.shares
+        if found is None or not found.steps:
+            return None
+        return StepShares(
+            compute=found.compute + found.copies,
+            communication=found.communication,
+            peers=found.peers,
+            data=found.loader,
+            host=found.host,
+            other=found.other,
+            steps=found.steps,
+        )
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+        """Return the verdict of each rule; none of a job without traces."""
+        del job, plan, own, look
+        return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
+
+
+class KernelFamily(Family):
+    """Kernel traces of all ranks in one stream; another function reads them."""
+
+    name = KERNELS
+    title = RULES.title
+    units = "ranks"
+    expected_keys = EXPECTED_KEYS
+    events = ObjectEvents(
+        wildcards=(f"*/{TRACE_FOLDER}/*.sqlite", f"*/{TRACE_FOLDER}/*.sqlite.gz"),
+        ends=TRACE_ENDINGS,
+    )
+    object_cap_bytes = MOST_BYTES
+    # The evaluator lists traces, and reads none.
+    reads = ("*/rule-output/TrainGuardReport/kernels/*/verdict.json",)
+    report = "trainguard.report.job.coverage:CAPTURES"
+
+    @property
+    def rules(self) -> Sequence[KernelRule]:
+        """The rules over captures."""
+        return KERNEL_RULES
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The keys of traces."""
+        return TRACE_READS
+
+    def parse_key(self, key: str) -> TraceKey | None:
+        """Read a key; None when it is of another layout."""
+        return match_key(key)
+
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> TraceKey | None:
+        """Read the key of a trace in any folder of a job that is known; None for any other."""
+        root = known(key) if is_trace_name(key) else None
+        return None if root is None else match_below(key, root)
+
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
+        """Return the session of a job's captures; raises StateCodecError."""
+        return CaptureSession(record, source, plan)
+
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
+        """Return a stream from its item; raises StateCodecError."""
+        return CaptureStream(record.key.node, state_of(record), plan)
+
+    def streams_of(
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+    ) -> CaptureStreams:
+        """Return the family's streams of a job."""
+        return CaptureStreams(records, streams)
+
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        """Return the names of the rules over the stream."""
+        del stream
+        return [rule.name for rule in KERNEL_RULES]
+
+
+KERNEL_PROFILES = KernelFamily()

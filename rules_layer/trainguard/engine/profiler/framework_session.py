@@ -1,0 +1,233 @@
+"""A node's framework stream in hand."""
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from trainguard.core.records import NodeRecord, Status
+from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, Extents, Listing, PartitionOrder
+from trainguard.engine.plan import RulePlan, framework_rules, joined_rules
+from trainguard.engine.profiler.interruptions import with_steps
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.keys import FrameworkKey, parse_key
+from trainguard.pricing.cost import Account
+from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import RuleResult
+from trainguard.state.codec import decode_state
+from trainguard.state.step_time import StepTime
+
+LATENESS_US = 120_000_000
+LIST_EVERY_US = 50_000_000
+"""Less than a rotation, so that one process does not wait."""
+
+SILENT_US = 600_000_000
+FORGOTTEN_US = 3_600_000_000
+
+FRAMEWORK_EXTENTS = Extents(lateness=LATENESS_US, list_every=LIST_EVERY_US, silent=SILENT_US, forgotten=FORGOTTEN_US)
+
+
+MICROSECONDS = 1_000_000
+COLLECTED = RuleResult(Status.OK, "collected for the job's verdict")
+
+
+class FrameworkState(msgspec.Struct, omit_defaults=True):
+    """State of a framework stream; ``step_runs_us`` are times with steps, up to ``listed_us`` names were listed."""
+
+    watermark_s: float | None = msgspec.field(default=None, name="through")
+    first_step_us: int | None = None
+    floor_us: int = -1
+    listed_us: int = UNLISTED
+    step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
+    last_fault: str | None = None
+    time: StepTime = msgspec.field(default_factory=StepTime)
+
+
+class FrameworkStream:
+    """Works on a FrameworkState; ``store`` writes it back."""
+
+    def __init__(self, node: str, state: FrameworkState, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._rules = RuleRunner(framework_rules(plan), state.stored_rules, plan)
+        self._joined = RuleRunner(joined_rules(plan), state.stored_rules, plan)
+
+    def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
+        """Apply one object that holds events up to ``end_us``; return its fires."""
+        watermark_s = max(end_us / MICROSECONDS, self.state.watermark_s or 0.0)
+        self.state.watermark_s = watermark_s
+        for batch in events.steps:
+            first = int(batch.starts_us.min())
+            self.state.first_step_us = min(first, self.state.first_step_us or first)
+        self.state.step_runs_us = with_steps(self.state.step_runs_us, events.steps)
+        self.state.time.fold(events)
+        self._joined.run(
+            lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
+            lambda *_: COLLECTED,
+            watermark_s=watermark_s,
+            interval_s=self._plan.interval_s,
+        )
+        return self._judge(events, watermark_s, closed=False)
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        watermark_s = self.state.watermark_s
+        return [] if watermark_s is None else self._judge(None, watermark_s, closed=True)
+
+    def finished(self) -> "FrameworkStream":
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state for the rules that ``of`` names; None means all."""
+        view = self.view(closed=closed)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            interval_s=self._plan.interval_s,
+            closed=closed,
+            of=of,
+        )
+
+    def degrade(self) -> str | None:
+        """Return None: the rules bound their own state."""
+        return None
+
+    def store(self) -> FrameworkState:
+        """Write everything back into the state and return it."""
+        self._rules.store()
+        self._joined.store()
+        return self.state
+
+    def release(self) -> None:
+        """Keep what joined rules have collected for a job's verdict. Nothing more is judged or stored."""
+        self._rules.release()
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """Faults that rules raised since this object was made."""
+        return [*self._rules.raised, *self._joined.raised]
+
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return a rule's state, or what a joined one has collected here; raises RuleFailedError when it failed."""
+        is_joined = any(each.name == rule for each in joined_rules(self._plan))
+        state: msgspec.Struct = (self._joined if is_joined else self._rules).state_of(rule)
+        return state
+
+    def _judge(self, events: FrameworkEvents | None, watermark_s: float, *, closed: bool) -> list[Fire]:
+        view = self.view(closed=closed)
+
+        def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
+            if events is not None:
+                rule.observe(state, shown(rule, events), parameters)
+
+        return self._rules.run(
+            observe,
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            watermark_s=watermark_s,
+            interval_s=self._plan.interval_s,
+            closed=closed,
+        )
+
+    def view(self, *, closed: bool) -> FrameworkView:
+        """Return what rules are shown of this stream."""
+        first_us = self.state.first_step_us
+        first_step_at = None if first_us is None else first_us / MICROSECONDS
+        return FrameworkView(
+            node=self.node,
+            watermark_s=self.state.watermark_s,
+            closed=closed,
+            first_step_at=first_step_at,
+            detailed=self._plan.detailed,
+        )
+
+
+FEWER_PARTITIONS = "degraded_to_fewer_lanes"
+"""Counts lanes that were forgotten because a node has too many: their data over two minutes late are lost."""
+
+
+class FrameworkSession(Session[FrameworkStream]):
+    """Applies a node's framework objects; raises StateCodecError. ``names`` None lists for this node alone."""
+
+    def __init__(
+        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, names: Listing | None = None
+    ) -> None:
+        state = FrameworkState()
+        if record.state:
+            state = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+        super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
+        self._listing = listing
+        self._names = listing.framework if names is None else names
+        cursors = {partition: position for partition, position in record.cursors.items() if partition != NEWEST}
+        listed_us = state.listed_us
+        if listed_us == UNLISTED:
+            listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
+        self._order = PartitionOrder(
+            FRAMEWORK_EXTENTS,
+            cursors=cursors,
+            max_seen=record.cursors.get(NEWEST),
+            listed=listed_us,
+            floor=state.floor_us,
+        )
+        self._order.restore(listing.parse_framework(record.pending))
+
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Take in messages of this node."""
+        for message in messages:
+            if isinstance(message.parsed, FrameworkKey):
+                self._order.announce(message.key, message.parsed)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the objects that are ready; at a stream's end, count the traces that never can be."""
+        for arrival in self._order.ready(self._names, drain=drain, modified_before=modified_before):
+            yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.position))
+        if drain:
+            self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
+
+    def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
+        name, _, kind = arrival.partition.partition("/")
+        process = f"{self.record.key.node}-{name}"
+        parsed = parse_key(arrival.key)
+        if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
+            trace = self._listing.trace_of(arrival.key, parsed)
+            return read_tf_trace(
+                trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
+            )
+        return read_framework_object(arrival.key, body, process=process, end_us=arrival.position, kind=kind)
+
+    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
+        return events.tally, self.stream.apply(events, end_us)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something waits that the stored item does not know."""
+        return self._order.stored != self.record.pending
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        order = self._order
+        self.counters["duplicates"] += order.duplicates
+        order.duplicates = 0
+        self.counters[LISTED_NAMES] += len(order.pending) > MOST_PENDING
+        self.counters[FEWER_PARTITIONS] += order.forget_partitions()
+        self.stream.state.floor_us, self.stream.state.listed_us = order.floor, order.applied
+        return self._record(cursors={**order.cursors, NEWEST: order.max_seen}, pending=order.stored, closed=closed)

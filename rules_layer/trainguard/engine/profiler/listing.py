@@ -1,0 +1,150 @@
+"""A job's objects: bodies, and listings in order of the keys that the grammar knows."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from trainguard.core.errors import ForeignKeyError, TelemetryFormatError
+from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
+from trainguard.core.ports import ProfileObjects
+from trainguard.formats.profile.keys import (
+    TF_TRACE,
+    FrameworkKey,
+    FrameworkName,
+    SystemKey,
+    TraceKey,
+    parse_key,
+    parse_trace_key,
+    system_key,
+)
+from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+
+_MICROSECONDS = 1_000_000
+_DAY_S = 86_400
+"""The hour folders of TensorFlow's traces are in local time, which is less than a day from UTC."""
+
+_MOST_IN_A_STEP = 10_000
+"""Objects of a step's folder; a host and process puts a handful there."""
+
+
+class ProfileListing:
+    """The objects of one node."""
+
+    def __init__(self, *, objects: ProfileObjects, bucket: str, root: ProfileRoot, node: str) -> None:
+        self._objects = objects
+        self._bucket = bucket
+        self._root = root
+        self._node = node
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes, one more than the limit at most."""
+        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES)
+
+    def key_of(self, minute: int) -> str:
+        """Return the key of the node's object of a minute, whether there is one or not."""
+        return system_key(self._root, self._node, minute)
+
+    def minutes(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
+        """Yield (key, minute, last_modified) of the node's minutes after ``cursor``, in order."""
+        after = "" if cursor is None else f"{self._root.system}{hour_folder(cursor)}/{cursor:010d}."
+        for key, parsed, last_modified in _listed(self._objects, self._bucket, self._root.system, after):
+            if isinstance(parsed, SystemKey) and parsed.node == self._node:
+                yield key, parsed.minute, last_modified
+
+    def framework(
+        self, from_us: int | None = None, to_us: int | None = None, having: Collection[str] | None = None
+    ) -> Iterator[FrameworkName]:
+        """Yield the node's framework objects from a time on as S3 has them now."""
+        del to_us, having
+        names = framework_names(self._objects, self._bucket, self._root, from_us)
+        return (name for name in names if name[1].node == self._node)
+
+    def trace_of(self, key: str, parsed: FrameworkKey) -> str:
+        """Return the key of the TensorFlow trace of the metadata ``key``; raises TelemetryFormatError where unclear.
+
+        Every host and process puts both into the folder of its step; a host's belong together in order of time. Where
+        no trace bears the name of a host that left metadata, a single one belongs to the single metadata.
+        """
+        folder = f"{key.rpartition('/')[0]}/"
+        metadata, traces = self._step_folder(folder)
+        hosts = {other.node for other, _ in metadata}
+        if any(trace.host in hosts for trace in traces):
+            metadata = [(other, name) for other, name in metadata if other.node == parsed.node]
+            traces = [trace for trace in traces if trace.host == parsed.node]
+        elif len(metadata) != 1:
+            traces = []
+        names = [name for _, name in metadata]
+        if key not in names or len(traces) != len(names):
+            found = f"{len(traces)} traces for {len(names)} metadata of {parsed.node}"
+            raise TelemetryFormatError(key, f"{found}, expected one TensorFlow trace for each")
+        return sorted(traces)[names.index(key)].key
+
+    def traces_without_metadata(self) -> int:
+        """Count this host's TensorFlow traces without metadata in their step's folder: their times are not known."""
+        described: set[str] = set()
+        own: list[TraceKey] = []
+        for listed in self._objects.list(self._bucket, self._root.tensorflow, ""):
+            if listed.key.endswith(".metadata"):
+                described.add(f"{listed.key.rpartition('/')[0]}/")
+            elif (trace := parse_trace_key(listed.key)) and trace.host == self._node:
+                own.append(trace)
+        return sum(trace.folder not in described for trace in own)
+
+    def _step_folder(self, folder: str) -> tuple[list[tuple[FrameworkKey, str]], Sequence[TraceKey]]:
+        """Return the metadata of a step's folder in order of time, and the traces in it."""
+        metadata: list[tuple[FrameworkKey, str]] = []
+        traces: list[TraceKey] = []
+        for listed in islice(self._objects.list(self._bucket, folder, ""), _MOST_IN_A_STEP):
+            if trace := parse_trace_key(listed.key):
+                traces.append(trace)
+                continue
+            try:
+                parsed = parse_key(listed.key)
+            except ForeignKeyError:
+                continue
+            if isinstance(parsed, FrameworkKey) and parsed.kind == TF_TRACE:
+                metadata.append((parsed, listed.key))
+        return sorted(metadata, key=lambda each: (each[0].end_us, each[1])), traces
+
+    def parse_framework(self, keys: Iterable[str] | Mapping[str, int]) -> Iterator[tuple[str, FrameworkKey]]:
+        """Yield stored keys, parsed."""
+        for key in keys:
+            parsed = parse_key(key)
+            if isinstance(parsed, FrameworkKey):
+                yield key, parsed
+
+
+def framework_names(
+    objects: ProfileObjects, bucket: str, root: ProfileRoot, from_us: int | None = None
+) -> Iterator[FrameworkName]:
+    """Yield the framework objects of all nodes of a job from a time on.
+
+    First the timelines in order, then the TensorFlow traces by their metadata, of which some may lie before: their keys
+    are in the order of steps. Both in one listing, unless there are traces that are much too old.
+    """
+    timelines, traces = "", root.tensorflow
+    if from_us is not None:
+        from_s = from_us // _MICROSECONDS
+        timelines = f"{root.framework}{hour_folder(from_s)}/{from_us:016d}"
+        traces = f"{root.tensorflow}{hour_folder(max(from_s - _DAY_S, 0))}/"
+    for key, parsed, last_modified in _listed(objects, bucket, root.framework_all, timelines):
+        if root.tensorflow < key < traces:
+            break
+        if isinstance(parsed, FrameworkKey):
+            yield key, parsed, last_modified
+    else:
+        return
+    for key, parsed, last_modified in _listed(objects, bucket, root.tensorflow, traces):
+        if isinstance(parsed, FrameworkKey):
+            yield key, parsed, last_modified
+
+
+def _listed(
+    objects: ProfileObjects, bucket: str, prefix: str, after: str
+) -> Iterator[tuple[str, SystemKey | FrameworkKey, float]]:
+    for listed in objects.list(bucket, prefix, after):
+        try:
+            parsed = parse_key(listed.key)
+        except ForeignKeyError:
+            continue  # its own message counts and names it
+        if not isinstance(parsed, EndKey) and not is_future(parsed.named_at, listed.last_modified):
+            yield listed.key, parsed, listed.last_modified

@@ -1,0 +1,307 @@
+"""A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
+
+import copy
+import math
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from trainguard.core.errors import RuleConfigError, RuleLoadError
+from trainguard.engine.plan import RulePlan, compared_rules, system_rules
+from trainguard.engine.profiler.job_ledger import PaidNodes, SampledNode, job_ledger
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.formats.profile.assemble import (
+    OpenSnapshot,
+    assemble,
+    complete,
+    estimate_interval_s,
+    extend_gpu_names,
+    of_gpus,
+)
+from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, Snapshots, instances_of
+from trainguard.formats.profile.system import Samples
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
+from trainguard.rules.protocol import AnySystemRule, check_window
+from trainguard.rules.rule_inputs import IdleTime, LateView, NodeMinute, NodeView
+from trainguard.state.gpu_time import GpuTime
+from trainguard.state.sample_window import SampleWindow, SampleWindowState
+
+STARTING_S = 3_600.0
+"""A node with GPUs that has not worked is starting for so long at most: after that it may never work."""
+
+WARM_UP_S = 900.0
+"""For so long after a node's first work its rules with a patience are waited for."""
+
+
+class SystemState(msgspec.Struct, omit_defaults=True):
+    """What is stored of a node's system stream; ``watermark_s`` in epoch seconds.
+
+    ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
+    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named. ``mig_names`` are
+    the instances of partitioned GPUs.
+    """
+
+    interval_s: float | None = None
+    gpu_names: list[str] = msgspec.field(default_factory=list)
+    open_snapshot: OpenSnapshot | None = None
+    kept: SampleWindowState = msgspec.field(default_factory=SampleWindowState)
+    watermark_s: float | None = msgspec.field(default=None, name="through")
+    cores: int = 0
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
+    last_fault: str | None = None
+    skipped: list[int] = msgspec.field(default_factory=list)
+    use: GpuTime = msgspec.field(default_factory=GpuTime)
+    gpu_interval_s: float | None = None
+    near_threshold: bool = False
+    mig_names: list[str] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the GPUs with points are those with a name."""
+        if self.kept.gpus > len(self.gpu_names):
+            raise ValueError(f"points of {self.kept.gpus} GPUs are kept, and {len(self.gpu_names)} have a name")
+
+
+class SystemStream:
+    """Works on a SystemState; ``store`` writes it back."""
+
+    def __init__(self, node: str, state: SystemState, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._kept = SampleWindow(state.kept, len(state.gpu_names))
+        self._own_rules = system_rules(plan)
+        self._rules = RuleRunner(self._own_rules, state.stored_rules, plan)
+        self._late: LateView | None = None
+        self.unnamed_gpu_samples = 0
+
+    def apply(self, samples: Samples) -> list[Fire]:
+        """Apply the samples of the next minute; return their fires."""
+        state = self.state
+        last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
+        state.interval_s = estimate_interval_s(samples, state.interval_s, last)
+        state.gpu_interval_s = estimate_interval_s(of_gpus(samples), state.gpu_interval_s, self._last_gpu_sample_at())
+        state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
+        self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
+        self.unnamed_gpu_samples = self._unnamed(samples)
+        state.mig_names = instances_of(state.mig_names, samples.devices)
+        snapshots, state.open_snapshot = assemble(
+            samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._snapshot_interval_s
+        )
+        return self._fold(snapshots, samples.devices, closed=False)
+
+    def _last_gpu_sample_at(self) -> float | None:
+        last = self.state.open_snapshot
+        if last is not None and not all(math.isnan(each) for each in (*last.gpu_utilization, *last.gpu_memory)):
+            return last.time
+        return self.state.kept.last_seen_at
+
+    def _unnamed(self, samples: Samples) -> int:
+        known = set(self.state.gpu_names)
+        unnamed = [
+            column
+            for column, series in enumerate(samples.table)
+            if series.kind in {"gpu", "gpu_memory"} and series.name not in known
+        ]
+        return int(np.count_nonzero(np.isin(samples.series, unnamed))) if unnamed else 0
+
+    def _admit(self, gpu_names: tuple[str, ...]) -> None:
+        if len(gpu_names) > len(self.state.gpu_names):
+            self._kept.store()
+            self.state.gpu_names = list(gpu_names)
+            self._kept = SampleWindow(self.state.kept, len(gpu_names))
+
+    def _fold(self, snapshots: Snapshots, devices: DeviceSamples, *, closed: bool) -> list[Fire]:
+        self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._snapshot_interval_s)
+        active, started = self._kept.extend(snapshots, capacity=self._capacity(), interval_s=self.interval_s)
+        if closed:
+            self._kept.settle()
+        if len(snapshots):
+            self._note_time(snapshots)
+            self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
+        if self.state.watermark_s is None:
+            return []
+        self.state.use.add_activity(devices)
+        view = self.view(closed=closed)
+        minute = NodeMinute(
+            snapshots=snapshots,
+            active=active,
+            started=started,
+            fresh=self._kept.fresh,
+            view=view,
+            restarted=self._kept.restarted,
+            devices=devices,
+        )
+        fires = self._rules.run(
+            lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
+            lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
+            watermark_s=self.state.watermark_s,
+            interval_s=self.interval_s,
+            closed=closed,
+            ledger=lambda: self.ledger(Account(None, None, self.state.watermark_s, 1), ended=closed),
+        )
+        self._kept.trim()
+        self.state.near_threshold = bool(self._rules.near_threshold) or _is_starting(
+            view, is_warming_up=self._rules.is_warming_up
+        )
+        return fires
+
+    def _note_time(self, snapshots: Snapshots) -> None:
+        kept = self.state.kept
+        since = self._kept.working_since if kept.first_active_at is None else kept.first_active_at
+        self.state.use.add(snapshots.times, snapshots.gpu_utilization, interval_s=self.interval_s, working_since=since)
+
+    def finish(self) -> list[Fire]:
+        """Complete the open snapshot, and judge as a stream that has ended."""
+        rest = [] if self.state.open_snapshot is None else [self.state.open_snapshot]
+        self.state.open_snapshot = None
+        return self._fold(complete(rest, tuple(self.state.gpu_names)), NO_DEVICES, closed=True)
+
+    def finished(self) -> "SystemStream":
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    @property
+    def sampled(self) -> SampledNode:
+        """What the node's samplers saw of its GPUs."""
+        state = self.state
+        return SampledNode(state.gpu_names, state.mig_names, state.use.finished(self.interval_s), self.interval_s)
+
+    def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
+        """Return where the paid time of the node's GPUs went, by utilization alone."""
+        starts = [at for at in (account.started_at, self.state.kept.first_sample_at) if at is not None]
+        account = replace(account, started_at=min(starts, default=None), nodes=1)
+        return job_ledger({self.node: self.sampled}, {}, PaidNodes(account, (), ended))
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state for the rules that ``of`` names; None means all."""
+        view = self.view(closed=closed)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, shown(rule, view), parameters),
+            interval_s=self.interval_s,
+            closed=closed,
+            of=of,
+        )
+
+    def degrade(self) -> str | None:
+        """Make the state smaller at a named cost; None when nothing is left to give up."""
+        self._rules.forget()
+        return self._kept.degrade()
+
+    def store(self) -> SystemState:
+        """Write everything back into the state and return it."""
+        self._kept.store()
+        self._rules.store()
+        return self.state
+
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._rules.state_of(rule)
+        return state
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed, or is as old as `publish_every_s` allows."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """Faults that rules raised since this object was made."""
+        return self._rules.raised
+
+    @property
+    def interval_s(self) -> float:
+        """Distance of the points that rules judge, seconds: that of the GPUs' samples, where there are some."""
+        return self._snapshot_interval_s if self.state.gpu_interval_s is None else self.state.gpu_interval_s
+
+    @property
+    def _snapshot_interval_s(self) -> float:
+        return self._plan.interval_s if self.state.interval_s is None else self.state.interval_s
+
+    def _capacity(self) -> int:
+        return max((self._window_points(rule) for rule in self._own_rules), default=0)
+
+    def _window_points(self, rule: AnySystemRule) -> int:
+        if rule.name in self._plan.faults:
+            return 0
+        try:
+            return check_window(rule.name, rule.window_points(self._plan.parameters_of(rule.name), self.interval_s))
+        except RuleLoadError as fault:
+            self._rules.fail(rule, fault)
+        except RuleConfigError:
+            pass  # the rule's own judgement says so, in its row
+        except (Exception, SystemExit) as fault:
+            self._rules.fail(rule, fault)
+        return 0
+
+    def release(self, again: Callable[[], "SystemStream"]) -> None:
+        """Keep what a job's verdict is made of; ``again`` reopens the stream for its points. Nothing more is judged."""
+        self._late = LateView(self.view(closed=False), closed=False, again=lambda: again().view(closed=False))
+        self._rules.release(keep=compared_rules(self._plan))
+        self._kept = SampleWindow(SampleWindowState(), 0)
+        self.state.kept.window, self.state.kept.histogram, self.state.kept.idle = [], b"", None
+
+    def view(self, *, closed: bool) -> NodeView:
+        """Return what rules are shown of this node."""
+        if self._late is not None:
+            return self._late.as_of(closed=closed)
+        state, kept = self.state, self._kept
+        return NodeView(
+            node=self.node,
+            watermark_s=state.watermark_s,
+            first_sample_at=state.kept.first_sample_at,
+            first_active_at=state.kept.first_active_at,
+            interval_s=self.interval_s,
+            gpu_names=tuple(state.gpu_names),
+            ever_active=kept.ever_active,
+            kept_total=state.kept.kept_total,
+            kept_times=kept.times,
+            kept_gpu_utilization=kept.gpu_utilization,
+            kept_gpu_memory=kept.gpu_memory,
+            kept_cpu_mean=kept.cpu_mean,
+            idle_run_s=self._idle_run_s(),
+            gpu_histogram=kept.histogram,
+            closed=closed,
+            detailed=self._plan.detailed,
+            idle_time=self._idle_time(),
+            mig_names=tuple(state.mig_names),
+        )
+
+    def _idle_run_s(self) -> float:
+        kept, watermark_s = self.state.kept, self.state.watermark_s
+        if watermark_s is None:
+            return 0.0
+        if kept.idle is not None:
+            return watermark_s - kept.idle.since
+        at_work = kept.first_active_at is not None or self._kept.working_since is not None
+        return 0.0 if at_work or kept.observed_since is None else watermark_s - kept.observed_since
+
+    def _idle_time(self) -> IdleTime:
+        kept, watermark_s = self.state.kept, self.state.watermark_s
+        use, idle = kept.recent_use, kept.idle_time
+        since, run_s = use.quiet_since, self._idle_run_s()
+        return IdleTime(
+            samples=idle.samples,
+            paused=idle.paused,
+            chance=idle.chance,
+            breaks_s=idle.breaks_s,
+            breaks=tuple(idle.breaks),
+            quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
+            highest_mean=use.highest_mean,
+            newest_mean=use.newest_mean,
+            run_mean=0.0 if watermark_s is None or not run_s else use.mean_since(watermark_s - run_s),
+        )
+
+
+def _is_starting(view: NodeView, *, is_warming_up: bool) -> bool:
+    """Whether start-up, which rules over the job judge, is not over, or first verdicts are due."""
+    if view.watermark_s is None or view.first_sample_at is None or not view.gpu_names:
+        return False
+    if view.first_active_at is None:
+        return view.watermark_s - view.first_sample_at < STARTING_S
+    return is_warming_up and view.watermark_s - view.first_active_at < WARM_UP_S

@@ -1,0 +1,166 @@
+"""Settings beside rules' parameters; an unreadable one falls to the safe side: an alert too many, no stop at all."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.engine.settings import parsers
+from trainguard.engine.settings.owners import OWNER_KINDS, TAGS_EXPECTED, read_tag_names
+from trainguard.formats.runs.named import EXPECTED as SOURCE_EXPECTED
+from trainguard.formats.runs.named import named_source
+
+MOST_FAULTS = 40
+"""Listed of a job; the rest are counted."""
+
+_LONGEST_NAME, _LONGEST_VALUE = 128, 120
+
+
+class SettingFault(msgspec.Struct, frozen=True):
+    """A setting that cannot be used, empty where the source is unusable; with ``stops`` nothing may stop the job."""
+
+    source: str
+    setting: str
+    value: str
+    expected: str
+    stops: bool = False
+
+    def __str__(self) -> str:
+        value = repr(_shortened(self.value, _LONGEST_VALUE))
+        reason = f"{_name(self.setting)} is {value}" if self.setting else f"it is {value}"
+        return f"{_name(self.source)}: {reason}, expected {self.expected}"
+
+
+NO_PLACE = SettingFault(
+    "ProfilerConfig",
+    "S3OutputPath",
+    "not given",
+    "where the job's profile lies, here or in the tag trainguard:profile-path: without it anybody's objects count, "
+    "and nothing may stop the job",
+)
+"""The stop permission of a job whose configuration names no place for its profile."""
+
+
+def fault_sentences(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
+    """Return each fault as a sentence; of more than ``MOST_FAULTS`` the rest as their number."""
+    reason = [str(fault) for fault in faults[:MOST_FAULTS]]
+    rest = len(faults) - len(reason)
+    return (*reason, f"and {rest} more") if rest else tuple(reason)
+
+
+def _name(name: str) -> str:
+    name = _shortened(name, _LONGEST_NAME)
+    return name if name.isprintable() else repr(name)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
+TRAINING_RULES = "training-rules"
+SOURCE = "source"
+EVALUATION_EVERY = "evaluation-every-s"
+STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
+OWNER_SETTINGS: Mapping[str, str] = {kind: f"{kind}-tags" for kind in OWNER_KINDS}
+
+_STOPS = re.compile(r"stops?([-_].*)?", re.IGNORECASE | re.DOTALL)
+
+_EVERY, _TAGGED, _NO = frozenset({"all", "on", "true"}), "tagged", frozenset({"off", "none", "false"})
+_PATTERN = re.compile(r"(?=[^*]*\*)[A-Za-z0-9*-]{1,63}", re.ASCII)
+
+
+def about_stops(name: str) -> bool:
+    """Whether a setting's name is about stops, also misspelt: then what it wanted to forbid must not happen."""
+    return _STOPS.fullmatch(name.strip()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingReader:
+    """Reads a setting, None where it cannot, and says what is expected."""
+
+    read: Callable[[str], Any]
+    expected: str
+
+
+def read_evaluate(text: str) -> str | tuple[str, ...] | None:
+    """Read ``all``, ``off``, ``tagged``, or patterns of names."""
+    given = parsers.split_words(text)
+    if len(given) == 1 and (word := given[0].lower()) in {*_EVERY, *_NO, _TAGGED}:
+        return word
+    return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
+
+
+def read_source(text: str) -> str | None:
+    """Read the name of a source, with one space between its words."""
+    return " ".join(text.split()) if named_source(text) is not None else None
+
+
+SETTING_READERS: Mapping[str, SettingReader] = {
+    EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
+    STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
+    TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
+    SOURCE: SettingReader(read_source, SOURCE_EXPECTED),
+    EVALUATION_EVERY: SettingReader(parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
+    STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
+    STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),
+    **{name: SettingReader(read_tag_names, TAGS_EXPECTED) for name in OWNER_SETTINGS.values()},
+}
+
+
+def read_settings(
+    given: Mapping[str, str], origins: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[SettingFault, ...]]:
+    """Return the values of what can be read, and the faults of the others."""
+    values: dict[str, Any] = {}
+    faults = []
+    for name, text in sorted(given.items()):
+        choice = SETTING_READERS.get(name)
+        value = None if choice is None else choice.read(text)
+        if value is None:
+            expected = f"one of the settings {', '.join(SETTING_READERS)}" if choice is None else choice.expected
+            faults.append(SettingFault(origins[name], name, text, expected, stops=about_stops(name)))
+        else:
+            values[name] = value
+    return values, tuple(faults)
+
+
+def policy_of(job: str, values: Mapping[str, Any], origins: Mapping[str, str], *, asked: bool, safe: bool) -> JobPolicy:
+    """Return the policy of a job; ``asked``: its tag names TrainGuard. Unless ``safe``, nothing may stop it."""
+    evaluated, why = _evaluated(job, values.get(EVALUATE), origins.get(EVALUATE, ""), asked=asked)
+    return JobPolicy(
+        evaluated=evaluated,
+        why=why,
+        alerts=AlertPolicy(
+            staged=values.get(STAGED, ()), muted=values.get(MUTED, ()), quiet_hours=values.get(QUIET_HOURS, ())
+        ),
+        stops=StopPolicy(
+            rules=values.get(STOP_RULES) if safe else (),
+            grace_s=values.get(STOP_GRACE, 0.0),
+            dry_run=values.get(STOP_DRY_RUN, False),
+        ),
+        source=values.get(SOURCE, ""),
+        evaluation_every_s=values.get(EVALUATION_EVERY, EVALUATION_EVERY_S),
+    )
+
+
+def _evaluated(job: str, wanted: str | tuple[str, ...] | None, origin: str, *, asked: bool) -> tuple[bool, str]:
+    if wanted is None:
+        return True, EVERY_JOB
+    if isinstance(wanted, str) and wanted != _TAGGED:
+        return wanted in _EVERY, f"{origin} says {wanted}"
+    patterns = () if isinstance(wanted, str) else wanted
+    matching = next((pattern for pattern in patterns if fnmatchcase(job, pattern)), None)
+    if matching is not None:
+        return True, f"its name matches {matching} of {origin}"
+    named = "tagged jobs" if not patterns else f"tagged jobs and {' '.join(patterns)}"
+    text = f"{origin} evaluates {named} alone, and the job has "
+    return asked, text + ("a tag of TrainGuard's" if asked else "no tag of TrainGuard's")

@@ -1,0 +1,240 @@
+"""The files of scalars of a job, read in pieces small enough for what they leave to be stored."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
+from trainguard.engine.training.scalar_stream import FileState
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.rows import Recording
+
+if TYPE_CHECKING:
+    from trainguard.formats.tensors.scalars.rows import RunValues
+    from trainguard.formats.tensors.scalars.trainer_files import TrainerFile
+
+
+PIECE_BYTES = 64 * 1024
+"""Of an event file: some thousand scalars."""
+
+PIECE_ROWS = 500
+MOST_LISTED = 20_000
+"""Objects of one folder: a checkpoint has thousands of parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """The newest version of a file of scalars, as S3 lists it."""
+
+    key: ScalarKey
+    listed: ListedObject
+
+    @property
+    def is_events(self) -> bool:
+        """Whether it grows by its end: any other is read as a whole."""
+        return self.key.file.kind == "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a file; ``bad`` counts unusable parts, of a whole file all of them, ``why`` is of the last one."""
+
+    recordings: list[Recording]
+    taken: int
+    bad: int = 0
+    why: str | None = None
+
+
+@dataclass(slots=True)
+class ScalarFiles:
+    """Reads the files of one job; the last one that is read as a whole is held."""
+
+    source: ObjectSource
+    _whole: "dict[tuple[str, float], TrainerFile]" = field(default_factory=dict)
+
+    def listed(self) -> dict[str, ListedFile]:
+        """Return the newest version of each file by its name."""
+        found: dict[str, ListedFile] = {}
+        for folder in SCALAR_FOLDERS:
+            prefix = f"{self.source.root.folder}{folder}/"
+            for each in islice(self.source.objects.list(self.source.bucket, prefix, ""), MOST_LISTED):
+                key = match_scalar_key(each.key)
+                if key is None or key.root != self.source.root:
+                    continue
+                known = found.get(key.name)
+                if known is None or _version(known.listed) <= _version(each):
+                    found[key.name] = ListedFile(key, each)
+        return found
+
+    def read(self, file: ListedFile, state: FileState) -> Piece | None:
+        """Read the next piece of a file, None without one; TelemetryFormatError when nothing more can be read."""
+        try:
+            return self._events(file, state) if file.is_events else self._rows(file, state)
+        except ObjectMissingError as fault:
+            raise TelemetryFormatError(file.listed.key, "it is gone") from fault
+
+    def _events(self, file: ListedFile, state: FileState) -> Piece | None:
+        from trainguard.formats.tensors.scalars.event_file import read_scalars
+        from trainguard.formats.tensors.scalars.rows import recordings
+
+        name = file.listed.key
+        objects, bucket = self.source.objects, self.source.bucket
+        columns = read_scalars(_Pieces(objects, bucket, PIECE_BYTES), name, state.taken)
+        if columns is None and file.listed.size - state.taken > PIECE_BYTES:
+            columns = read_scalars(_Pieces(objects, bucket), name, state.taken)
+        if columns is None:
+            return None
+        found = list(recordings(columns, file.key.file.folder, file.listed.last_modified))
+        return Piece(found, columns.end, columns.bad, columns.why)
+
+    def _rows(self, file: ListedFile, state: FileState) -> Piece | None:
+        read = self.whole(file)
+        begun = state.taken if state.taken <= len(read.rows) else 0
+        taken = read.rows[begun : begun + PIECE_ROWS]
+        if not taken and begun == state.taken:
+            return None
+        found = [Recording(row.step, file.listed.last_modified, row.values, timed=False) for row in taken]
+        return Piece(found, begun + len(taken), read.bad, read.why)
+
+    def whole(self, file: ListedFile) -> "TrainerFile":
+        """Return all rows of a file that is read as a whole; raises TelemetryFormatError, ObjectMissingError."""
+        from trainguard.formats.tensors.scalars.trainer_files import (
+            MAX_FILE_BYTES,
+            read_metrics_csv,
+            read_trainer_state,
+        )
+
+        version = (file.listed.key, file.listed.last_modified)
+        if version not in self._whole:
+            body = self.source.objects.get(self.source.bucket, file.listed.key, MAX_FILE_BYTES)
+            read = read_trainer_state if file.key.file.kind == "trainer_state" else read_metrics_csv
+            self._whole = {version: read(file.listed.key, body)}
+        return self._whole[version]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    objects: ProfileObjects
+    bucket: str
+    most: int | None = None
+
+    def get(self, name: str, max_bytes: int) -> bytes:
+        return self.objects.get(self.bucket, name, max_bytes)
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        return self.objects.get_range(self.bucket, name, start, length if self.most is None else min(length, self.most))
+
+    def names(self, prefix: str, start_after: str = "") -> Iterator[str]:
+        return (each.key for each in self.objects.list(self.bucket, prefix, start_after))
+
+
+def _version(listed: ListedObject) -> tuple[float, int]:
+    """Order the versions of a growing log: of those of one minute, as of copies, the largest is the newest."""
+    return listed.last_modified // 60.0, listed.size
+
+
+def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:
+    """Return the name of the file whose source is least far, the first in order of names; None of none."""
+    return min(files, default=(0, None))[1]
+
+
+TOGETHER_S = 60.0
+"""Files saved within a minute were copied or uploaded together: their names say which is newer."""
+
+MOST_NUMBERS = 8_000_000
+"""Numbers that are held to be compared, 16 bytes each; of others, those read longest ago are read again."""
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRun:
+    """Files that are of an older run, from step ``until`` on; ``why`` is a sentence."""
+
+    names: frozenset[str]
+    until: int
+    why: str
+
+
+@dataclass(slots=True)
+class RunFinder:
+    """Compares the trainers' files of one job; holds what each version records."""
+
+    files: ScalarFiles
+    names: ScalarNames
+    _compared: set[tuple[str, float]] = field(default_factory=set)
+    _values: "dict[tuple[str, float], RunValues]" = field(default_factory=dict)
+
+    def older(
+        self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
+    ) -> Iterator[OtherRun]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
+        version = (file.key.name, file.listed.last_modified)
+        if file.is_events or version in self._compared:
+            return
+        self._compared.add(version)
+        for name, state in known.items():
+            other = listed.get(name)
+            if name == file.key.name or other is None or other.is_events or state.broken or state.until == 0:
+                continue
+            older, newer = _in_age(file, other)
+            why = self._apart(newer, older, known)
+            if why is not None:
+                yield OtherRun(_of_run(older, newer, listed), *why)
+            if known[file.key.name].until == 0:
+                return
+
+    def _apart(self, newer: ListedFile, older: ListedFile, known: Mapping[str, FileState]) -> tuple[int, str] | None:
+        from trainguard.formats.tensors.scalars.rows import recorded_apart, resumed_at, rows_before
+
+        try:
+            ours, others = (rows_before(self._recorded(file), known[file.key.name].until) for file in (newer, older))
+        except (TelemetryFormatError, ObjectMissingError):
+            return None
+        name = recorded_apart(ours, others)
+        if name is None:
+            return None
+        begins = resumed_at(self._recorded(newer))
+        used = f"is used until step {begins}" if begins else "is not used"
+        why = f"object {older.listed.key}: {newer.listed.key} records {name} over the same steps with other values"
+        return begins, f"{why}: the older run {used}"
+
+    def _recorded(self, file: ListedFile) -> "RunValues":
+        from trainguard.formats.tensors.scalars.rows import values_of
+
+        version = (file.key.name, file.listed.last_modified)
+        if version not in self._values:
+            recorded = values_of(self.files.whole(file).rows, self.names)
+            while self._values and _numbers([recorded, *self._values.values()]) > MOST_NUMBERS:
+                del self._values[next(iter(self._values))]
+            self._values[version] = recorded
+        return self._values[version]
+
+
+def _numbers(runs: "Iterable[RunValues]") -> int:
+    return sum(steps.size for run in runs for steps, _ in run.values())
+
+
+def _in_age(one: ListedFile, other: ListedFile) -> tuple[ListedFile, ListedFile]:
+    apart_s = one.listed.last_modified - other.listed.last_modified
+    later = apart_s > 0.0 if abs(apart_s) > TOGETHER_S else _spelled(one) > _spelled(other)
+    return (other, one) if later else (one, other)
+
+
+def _spelled(file: ListedFile) -> list[tuple[int, str]]:
+    """Order names by the numbers in them: version_9, version_10."""
+    parts = _NUMBER.split(file.key.name)
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
+
+
+def _of_run(older: ListedFile, newer: ListedFile, listed: Mapping[str, ListedFile]) -> frozenset[str]:
+    """Return the names of the files of an older run: all of its folder, unless the newer run writes there too."""
+    folder = older.key.mark, older.key.file.folder
+    if folder == (newer.key.mark, newer.key.file.folder):
+        return frozenset({older.key.name})
+    return frozenset(name for name, each in listed.items() if (each.key.mark, each.key.file.folder) == folder)

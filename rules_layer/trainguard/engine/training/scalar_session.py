@@ -1,0 +1,258 @@
+"""A job's files of scalars in hand: rows of files that grow become steps, in the order of steps over all files.
+
+A step is shown to rules once every source (the event files of one folder, or a trainer's file) has come beyond it.
+Nothing waits for a source five minutes older than the run's newest file, nor at the run's end.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.records import NodeRecord
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, item_name
+from trainguard.engine.training.keys import ScalarKey, scalar_names
+from trainguard.engine.training.scalar_files import ListedFile, Piece, RunFinder, ScalarFiles, lowest_first
+from trainguard.engine.training.scalar_stream import MODE_PLACES, FileState, ScalarState
+from trainguard.engine.training.stream import StepStream, WatchedStep, believed
+from trainguard.engine.verdicts.verdict import Fire
+from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
+from trainguard.formats.tensors.scalars.step import ScalarStep
+from trainguard.state.codec import decode_state
+
+STEP = "step"
+MOST_FILES = 256
+MOST_WAITING = 500
+"""Rows that may wait for a source that lags; files of others are not read further while so many wait."""
+
+ROWS_AT_ONCE = 50
+PROGRESS_S = 60.0
+
+
+class ScalarSession(Session[StepStream[ScalarState]]):
+    """Applies the rows of files of scalars in the order of steps."""
+
+    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+        state = state_of(record)
+        super().__init__(record, source, StepStream(record.key.node, state, plan))
+        self._files = ScalarFiles(source)
+        self._names = scalar_names(plan)
+        self._runs = RunFinder(self._files, self._names)
+        self._met: set[str] = set()
+        self._woken = False
+        self._listed: dict[str, ListedFile] = {}
+        self._silent: set[str] = set()
+        self._progress_s = state.progress_s or 0.0
+        self._looked_s = state.looked_s
+
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Accept messages: each says that some file has grown, or is new."""
+        self._woken = self._woken or any(isinstance(message.parsed, ScalarKey) for message in messages)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Read what is new in the files, and apply the steps that every source has passed."""
+        if not (self._woken or drain or modified_before is not None):
+            return
+        self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
+        yield from self._look()
+        self._note_silent(drain=drain, modified_before=modified_before)
+        yield from self._release()
+        while (name := self._next()) is not None:
+            yield from self._read(self._listed[name])
+            yield from self._release()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something waits that the stored item does not know, or the job has written something new."""
+        state = self.stream.state
+        is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
+        return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        state = self.stream.state
+        self.counters["repeated_scalars"] += state.rows.dropped
+        self.counters["too_many_scalars"] += state.rows.refused
+        state.rows.dropped = state.rows.refused = 0
+        # This time depends on deliveries, and says nothing about a run that has ended.
+        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
+        if self._progress_s:
+            state.progress_s = self._progress_s
+        newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
+        cursors = {STEP: state.step, NEWEST: None if newest < 0 else newest}
+        return self._record(cursors=cursors, pending=self._waiting, closed=closed)
+
+    @property
+    def _waiting(self) -> dict[str, int]:
+        """The oldest step that waits: the scheduler has the files evaluated again when nothing more comes."""
+        state = self.stream.state
+        waiting = [*state.held, *(row for rows in state.rows.open.values() for row in rows)]
+        if not waiting or not state.files:
+            return {}
+        prefix = self._files.source.root.folder
+        return {f"{prefix}{next(iter(state.files))}": min(row.step for row in waiting)}
+
+    def _look(self) -> Iterator[Applied]:
+        """List the files; record new ones, those that start again, and those there is no room for."""
+        state = self.stream.state
+        self._listed = self._files.listed()
+        left_out = 0
+        for name, file in self._listed.items():
+            self._progress_s = max(self._progress_s, file.listed.last_modified)
+            known = state.files.get(name)
+            if known is None and len(state.files) >= MOST_FILES:
+                left_out += 1
+            elif known is None:
+                state.files[name] = FileState(file.key.source)
+            elif file.is_events and file.listed.size < known.taken:
+                state.files[name] = FileState(file.key.source)
+                sizes = f"it has {file.listed.size:,} bytes, {known.taken:,} were read"
+                why = f"object {file.listed.key}: {sizes}: it is read again"
+                yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
+        self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
+
+    def _next(self) -> str | None:
+        """Return the file to read next, one whose source is least far; None where all is read, or enough waits."""
+        state = self.stream.state
+        unread = [
+            (state.front_of(known.source), name)
+            for name, known in state.files.items()
+            if (file := self._listed.get(name)) is not None and _is_unread(file, known)
+        ]
+        name = lowest_first(unread)
+        if name is not None and len(state.held) >= MOST_WAITING and state.files[name].source not in self._lagging():
+            return None
+        return name
+
+    def _lagging(self) -> set[str]:
+        """Return the sources for which the oldest held row waits."""
+        state = self.stream.state
+        oldest = min((row.step for row in state.held), default=-1)
+        return {source for source in self._active_sources() if state.front_of(source) <= oldest}
+
+    def _read(self, file: ListedFile) -> Iterator[Applied]:
+        known = self.stream.state.files[file.key.name]
+        yield from self._separate_runs(file)
+        if known.until == 0:
+            return
+        try:
+            piece = self._files.read(file, known)
+        except TelemetryFormatError as fault:
+            known.broken = True
+            self._note_read(file, known)
+            yield self._settle(file.listed.key, Counter({"bad_objects": 1}), [], str(fault))
+            return
+        if piece is None:
+            self._note_read(file, known)
+            return
+        tally = Counter({"bad_rows": piece.bad if file.is_events else max(piece.bad - known.bad, 0)})
+        tally["rewritten_files"] = int(not file.is_events and piece.taken < known.taken)
+        self._take(file, piece)
+        known.taken, known.bad = piece.taken, piece.bad
+        if tally.total():
+            yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
+
+    def _separate_runs(self, file: ListedFile) -> Iterator[Applied]:
+        """Leave out the files of older runs; what was read before one of them was found is read again."""
+        state = self.stream.state
+        for run in self._runs.older(file, self._listed, state.files):
+            for name in run.names & state.files.keys():
+                known = state.files[name]
+                known.until = run.until if known.until is None else min(known.until, run.until)
+            if any(known.taken for known in state.files.values()):
+                state.restart(run.until)
+                self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
+            yield self._settle(file.listed.key, Counter(), [], run.why)
+        self.counters["files_of_other_runs"] = len(state.other_runs)
+
+    @staticmethod
+    def _note_read(file: ListedFile, known: FileState) -> None:
+        known.size, known.modified_s = file.listed.size, file.listed.last_modified
+
+    def _take(self, file: ListedFile, piece: Piece) -> None:
+        state = self.stream.state
+        until = state.files[file.key.name].until
+        for each in piece.recordings:
+            if until is None or each.step < until:
+                believable = replace(each, at=believed(each.at, file.listed.last_modified))
+                state.held += state.rows.add(file.key.source, believable, self._names, folder=file.key.file.folder)
+
+    def _note_silent(self, *, drain: bool, modified_before: float | None) -> None:
+        """Record the sources that nothing waits for: those without a file that is still written."""
+        state = self.stream.state
+        newest_s = max((file.listed.last_modified for file in self._listed.values()), default=0.0)
+        since_s = max(newest_s - SILENT_S, modified_before or 0.0)
+        written = {
+            known.source
+            for name, known in state.files.items()
+            if (file := self._listed.get(name)) is not None
+            and not (drain or known.broken or known.until is not None)
+            and file.listed.last_modified > since_s
+        }
+        self._silent = {known.source for known in state.files.values()} - written
+
+    def _silent_sources(self) -> list[str]:
+        unread = {
+            known.source
+            for name, known in self.stream.state.files.items()
+            if (file := self._listed.get(name)) is not None and _is_unread(file, known)
+        }
+        return sorted(self._silent - unread)
+
+    def _active_sources(self) -> set[str]:
+        """Return the sources that others wait for: all but silent ones, and those of which no row is used."""
+        state = self.stream.state
+        sources = {known.source for known in state.files.values()} - set(self._silent_sources())
+        return sources if len(state.rows.newest) < MOST_SOURCES else sources & state.rows.newest.keys()
+
+    def _release(self) -> Iterator[Applied]:
+        """Apply the rows that every source has passed, in order; of a silent source, its last step is complete."""
+        state = self.stream.state
+        for source in self._silent_sources():
+            state.held += state.rows.finish(source)
+        horizon = min((state.front_of(source) for source in self._active_sources()), default=None)
+        ready = [row for row in state.held if horizon is None or row.step < horizon]
+        if not ready:
+            return
+        state.held = [row for row in state.held if horizon is not None and row.step >= horizon]
+        rows = in_order(ready)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            rest = rows[start + ROWS_AT_ONCE :]
+            applied = self._apply_rows(rows[start : start + ROWS_AT_ONCE])
+            # An item that is saved here must hold the rows that are still to come.
+            kept, state.held = state.held, [*rest, *state.held]
+            yield applied
+            state.held = kept
+
+    def _apply_rows(self, rows: Sequence[ScalarRow]) -> Applied:
+        state, fires = self.stream.state, list[Fire]()
+        untimed_s = None
+        if any(file.is_events for file in self._listed.values()):
+            # A file's time must not become that of steps whose times event files give.
+            untimed_s = state.watermark_s or next((row.at for row in rows if row.timed), None)
+        for row in rows:
+            if state.is_behind(row):
+                self.counters["late"] += len(row.values)
+                continue
+            if new := row.values.keys() - self._met:
+                self._met |= new
+                state.meet(new, self._names)
+            at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
+            step = WatchedStep(ScalarStep(row, self._names, state.history), at)
+            fires += self.stream.apply(step, again=row.step < state.repeated)
+            state.mode_place = MODE_PLACES[row.mode]
+            state.history.add(row)
+        return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
+
+
+def _is_unread(file: ListedFile, known: FileState) -> bool:
+    if known.broken or known.until == 0:
+        return False
+    return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
+
+
+def state_of(record: NodeRecord) -> ScalarState:
+    """Return the state of an item, empty for a new one; raises StateCodecError."""
+    return decode_state(item_name(record), record.codec, record.state, ScalarState) if record.state else ScalarState()

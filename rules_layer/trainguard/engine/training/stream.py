@@ -1,0 +1,290 @@
+"""A stream of complete steps in order: states of rules, and verdicts."""
+
+import copy
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.core.layout import FUTURE_S
+from trainguard.core.records import Status
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.training.keys import STALLED, TRAINING
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.pricing.cost import Account
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.training.registry import AnyStepRule
+from trainguard.rules.training.stalled_training import INTERRUPTED_S, RHYTHM
+from trainguard.rules.training.step_rule import RunView, StepRule, StepState
+from trainguard.rules.training.step_words import FoundScalars
+
+
+class StepsState(msgspec.Struct, kw_only=True):
+    """What is stored of a stream of steps; times are epoch seconds.
+
+    ``watermark_s`` is the time of the newest step, ``steps`` counts those that rules were shown. ``progress_s`` is when
+    S3 got the stream's newest object, ``looked_s`` when S3 was last asked without a message. ``longest_s`` is the
+    longest time, seconds, between two steps that was no stall. ``ended`` says whether the end mark was met.
+    """
+
+    watermark_s: float | None = None
+    last_fault: str | None = None
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
+    steps: int = 0
+    step: int | None = None
+    progress_s: float | None = None
+    looked_s: float = 0.0
+    longest_s: float = 0.0
+    ended: bool = False
+
+    @property
+    def no_data(self) -> str | None:
+        """Why a stream that has ended has no data, in a sentence; None where it has."""
+        return None
+
+    @property
+    def scalars(self) -> FoundScalars | None:
+        """The scalars that were found; None of a stream of tensors."""
+        return None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes beside the verdicts, a sentence each."""
+        return ()
+
+    def shorten(self) -> str | None:
+        """Give up something to become smaller; return the counter that names it, None where nothing is left."""
+        return None
+
+
+S = TypeVar("S", bound=StepsState)
+
+
+class StepStream(Generic[S]):
+    """Works on a StepsState; ``store`` writes it back. ``after_step`` is called once rules were shown a step."""
+
+    def __init__(self, unit: str, state: S, plan: RulePlan) -> None:
+        self.unit = unit
+        self.state = state
+        self.after_step: Callable[[], None] | None = None
+        self._plan = plan
+        self._rules = self._runner()
+
+    def _runner(self) -> RuleRunner[AnyStepRule]:
+        rules = [rule for rule in step_rules(self._plan) if self._plan.by_event_time or rule.name != STALLED]
+        return RuleRunner(rules, self.state.stored_rules, self._plan)
+
+    def restart(self, why: str) -> None:
+        """Let the rules forget the steps, and not what was alerted; ``why`` is a sentence for their reasons."""
+        raised = self._rules.raised
+        for entry in self.state.stored_rules.values():
+            entry.data, entry.reset_reason = b"", why
+        self.state.steps, self.state.step = 0, None
+        self._rules = self._runner()
+        self._rules.raised += raised
+        self._rules.due.update(self.state.stored_rules)
+
+    def apply(self, step: StepView, *, again: bool = False) -> list[Fire]:
+        """Show the rules a complete step, not before the watermark; return its fires, none for one shown ``again``."""
+        state = self.state
+        alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
+        self._note_rhythm(step)
+        state.watermark_s = max(step.at, state.watermark_s or 0.0)
+        state.steps += 1
+        state.step = step.step
+
+        def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
+            rule.observe(of_rule, step, parameters)
+
+        fires = self._rules.run(
+            observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
+        )
+        if self.after_step is not None:
+            self.after_step()
+        for rule, episode in alerted.items():
+            state.stored_rules[rule].history.alerted = episode
+        return [] if again else fires
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        if self.state.watermark_s is None:
+            return []
+        return self._rules.run(
+            None,
+            self._judge(closed=True),
+            watermark_s=self.state.watermark_s,
+            interval_s=self._plan.interval_s,
+            closed=True,
+        )
+
+    def finished(self) -> "StepStream[S]":
+        """Return a copy to finish: the stored state goes on if a late step arrives after the end."""
+        self.store()
+        return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state for the rules that ``of`` names; None means all."""
+        return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)
+
+    def store(self) -> S:
+        """Write everything back into the state and return it."""
+        self._rules.store()
+        return self.state
+
+    def degrade(self) -> str | None:
+        """Give up history to keep the item under its cap; None when nothing is left to give up."""
+        return self.state.shorten()
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """Faults that rules raised since the stream was opened."""
+        return self._rules.raised
+
+    def state_of(self, rule: str) -> StepState:
+        """Return a rule's state; RuleFailedError when it failed here, KeyError when it does not run."""
+        state: StepState = self._rules.state_of(rule)
+        return state
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether nothing came for as long as StalledTrainingRule waits, as far as is known at ``now``."""
+        patience_s = self._patience_s()
+        silent_s = now - (self.state.progress_s or now)
+        return patience_s is not None and not self.state.ended and silent_s > patience_s
+
+    def _patience_s(self) -> float | None:
+        """Return StalledTrainingRule's patience; None where it does not run."""
+        parameters = self._plan.parameters.get(STALLED)
+        if parameters is None or all(rule.name != STALLED for rule in step_rules(self._plan)):
+            return None
+        return max(float(parameters.in_force()["threshold"]), RHYTHM * self.state.longest_s)
+
+    def _note_rhythm(self, step: StepView) -> None:
+        state = self.state
+        if not step.timed or state.watermark_s is None:
+            return
+        gap_s, patience_s = step.at - state.watermark_s, self._patience_s()
+        if patience_s is None or gap_s <= patience_s or (state.longest_s == 0.0 and gap_s <= INTERRUPTED_S):
+            state.longest_s = max(state.longest_s, gap_s)
+
+    def _judge(self, *, closed: bool) -> "_Judge":
+        view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
+        return _Judge(view, self.state.no_data if closed else None)
+
+
+class _Judge:
+    """Judges a rule's state; of a stream that ended without data, every rule is in error."""
+
+    def __init__(self, view: RunView, no_data: str | None) -> None:
+        self._view = view
+        self._no_data = no_data
+
+    def __call__(self, rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
+        if self._no_data is not None:
+            return RuleResult(Status.ERROR, self._no_data)
+        return rule.judge(state, self._view, parameters)
+
+
+def step_rules(plan: RulePlan) -> list[AnyStepRule]:
+    """Return the rules over steps that run, in order."""
+    return [rule for rule in plan.rules_of(TRAINING) if isinstance(rule, StepRule)]
+
+
+T = TypeVar("T")
+
+
+def believed(at: float, listed_at: float) -> float:
+    """Return when a step was saved, epoch seconds; when S3 got its file where the time in that cannot be."""
+    return at if math.isfinite(at) and 0.0 < at <= listed_at + FUTURE_S else listed_at
+
+
+@dataclass(slots=True)
+class WatchedStep:
+    """A `StepView` of ``inner`` at the time ``at``, epoch seconds; ``faults`` says which tensors cannot be read."""
+
+    inner: StepView
+    at: float
+    faults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        """Number of the step over all modes."""
+        return self.inner.step
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of all tensors of the step."""
+        return self.inner.mode
+
+    @property
+    def mode_step(self) -> int:
+        """Number of the step within its mode."""
+        return self.inner.mode_step
+
+    @property
+    def timed(self) -> bool:
+        """Whether the step says itself when it was saved."""
+        return self.inner.timed
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the tensors saved at the step, sorted."""
+        return self.inner.names
+
+    def members(self, collection: str) -> Set[str]:
+        """Return those of ``names`` that a collection holds."""
+        return self.inner.members(collection)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return a tensor's shape."""
+        return self._asked(name, lambda: self.inner.shape(name))
+
+    def has_value(self, name: str) -> bool:
+        """Whether the step holds all entries of a tensor."""
+        return self.inner.has_value(name)
+
+    def value(self, name: str) -> Tensor:
+        """Return all entries of a tensor."""
+        return self._asked(name, lambda: self.inner.value(name))
+
+    def blocks(self, name: str) -> Iterator[Tensor]:
+        """Iterate over the entries of a tensor in blocks."""
+        blocks = self._asked(name, lambda: self.inner.blocks(name))
+        while True:
+            block = self._asked(name, lambda: next(blocks, None))
+            if block is None:
+                return
+            yield block
+
+    def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
+        """Return a reduction that was saved of a tensor."""
+        return self._asked(name, lambda: self.inner.reduction(name, kind, absolute=absolute))
+
+    def earlier(self, name: str, count: int) -> Sequence[StepView]:
+        """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
+        return self._asked(name, lambda: self.inner.earlier(name, count))
+
+    def other_run(self, run: str) -> StepView | None:
+        """Return the same step of another run."""
+        return self.inner.other_run(run)
+
+    def _asked(self, name: str, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except TelemetryFormatError as fault:
+            self.faults.setdefault(name, str(fault))
+            raise

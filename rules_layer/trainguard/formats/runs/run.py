@@ -1,0 +1,191 @@
+"""A run as another tool recorded it; `trainguard.formats.runs.managed` writes it in the managed layout."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import Protocol, TypeVar
+
+ONLY_NODE = "node-1"
+
+CUT = "the file ends inside a record"
+"""Why the end of a killed run's file is not read; what is before it is whole."""
+
+
+class Outcome(StrEnum):
+    """How a run ended; the values are those of ``job.json``."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesName:
+    """Type, name and dimension of a series, as a line of a profile has them (docs/formats.md)."""
+
+    type: str
+    name: str
+    dimension: str = ""
+
+
+UTILIZATION = "GPUUtilization"
+MANAGED_MEASURES = (UTILIZATION, "GPUMemoryUtilization")
+"""Measures of a GPU that are series of its name with this dimension; others are ends of a name (docs/formats.md)."""
+
+ENGINE = "EngineActivityPercent"
+"""A measure that is no series: it stands for the utilization of a GPU that has none."""
+
+MEBI = 2.0**20
+
+
+def gpu_series(gpu: str, measure: str) -> SeriesName:
+    """Return the series of a measure of a GPU."""
+    return SeriesName("gpu", gpu, measure) if measure in MANAGED_MEASURES else SeriesName("gpu", f"{gpu}.{measure}")
+
+
+def put_utilization(moments: Sequence[dict[SeriesName, float]], without: Set[str] = frozenset()) -> list[str]:
+    """Let the activity of the engine be the utilization of GPUs that have none; return these.
+
+    ``moments`` are values of one node by series, changed in place; GPUs in ``without`` get none.
+    """
+    known = {series.name for values in moments for series in values if series.dimension == UTILIZATION} | without
+    replaced = set()
+    for values in moments:
+        for series in [each for each in values if each.name.endswith(f".{ENGINE}")]:
+            gpu, activity = series.name.partition(".")[0], values.pop(series)
+            if gpu not in known:
+                values[gpu_series(gpu, UTILIZATION)] = activity
+                replaced.add(gpu)
+    return sorted(replaced, key=lambda gpu: (len(gpu), gpu))
+
+
+def whole_memory(used: float, percent: float, least: float) -> float | None:
+    """Return a GPU's bytes of memory by those in use and their share; None of less than ``least`` percent."""
+    return round(used / percent * 100.0 / MEBI) * MEBI if least <= percent <= 100.0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Values of one node at one time, epoch seconds; units are those of the series."""
+
+    at: float
+    values: dict[SeriesName, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarsOfStep:
+    """Scalars that a run logged together, and when, epoch seconds."""
+
+    step: int
+    at: float
+    values: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class SourceRun:
+    """What was read of one run; times are epoch seconds.
+
+    ``name`` is not safe as a file name. ``snapshots`` are by node, in order of time. ``outcome`` is None where the run
+    still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
+    read, by the reason. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
+    people.
+    """
+
+    name: str
+    tool: str
+    snapshots: dict[str, list[Snapshot]] = field(default_factory=dict)
+    scalars: list[ScalarsOfStep] = field(default_factory=list)
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    gpu_type: str | None = None
+    link: str | None = None
+    owners: dict[str, str] = field(default_factory=dict)
+    bad: dict[str, int] = field(default_factory=dict)
+    asked_s: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def refuse(self, why: str, count: int = 1) -> None:
+        """Count parts that cannot be read."""
+        self.bad[why] = self.bad.get(why, 0) + count
+
+    @property
+    def interval_s(self) -> float | None:
+        """The median distance of a node's snapshots, seconds; None of fewer than two."""
+        gaps = sorted(
+            later.at - earlier.at
+            for snapshots in self.snapshots.values()
+            for earlier, later in itertools.pairwise(snapshots)
+        )
+        return gaps[len(gaps) // 2] if gaps else None
+
+
+_ONE_MOMENT = 0.5
+"""Records within this part of the interval, with no series twice, are of one snapshot."""
+
+
+class SnapshotCollector:
+    """Collects the values of a run by node; an empty name is that of the node that a tool does not name."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[tuple[float, dict[SeriesName, float]]]] = {}
+        self._counted: dict[tuple[str, SeriesName], tuple[float, float]] = {}
+
+    def add(self, node: str, at: float, values: Mapping[SeriesName, float]) -> None:
+        """Take in what was measured on a node at ``at``, epoch seconds."""
+        self._records.setdefault(node, []).append((at, dict(values)))
+
+    def rate(self, node: str, series: SeriesName, at: float, total: float) -> float | None:
+        """Return how much a counter grew a second since its last value; None of the first, and after a restart."""
+        before = self._counted.get((node, series))
+        self._counted[node, series] = (at, total)
+        if before is None or at <= before[0] or total < before[1]:
+            return None
+        return (total - before[1]) / (at - before[0])
+
+    def snapshots(self, unnamed: str) -> dict[str, list[Snapshot]]:
+        """Return snapshots by node; ``unnamed`` is the name of the node that the tool does not name."""
+        return {node or unnamed: _merged(records) for node, records in sorted(self._records.items())}
+
+
+def _merged(records: list[tuple[float, dict[SeriesName, float]]]) -> list[Snapshot]:
+    """Return a snapshot of the records of each moment, in order of time."""
+    records.sort(key=lambda record: record[0])
+    merged: list[tuple[float, dict[SeriesName, float]]] = []
+    near_s = _ONE_MOMENT * _interval_s(records)
+    for at, values in records:
+        if merged and at - merged[-1][0] <= near_s and not merged[-1][1].keys() & values.keys():
+            merged[-1][1].update(values)
+        else:
+            merged.append((at, dict(values)))
+    return [Snapshot(at, values) for at, values in merged]
+
+
+def _interval_s(records: list[tuple[float, dict[SeriesName, float]]]) -> float:
+    """Return the median distance, seconds, of two values of the most frequent series."""
+    times: dict[SeriesName, list[float]] = {}
+    for at, values in records:
+        for name in values:
+            times.setdefault(name, []).append(at)
+    most = max(times.values(), key=len, default=[])
+    gaps = [later - earlier for earlier, later in itertools.pairwise(most)]
+    return median(gaps) if gaps else 0.0
+
+
+Line = TypeVar("Line", bytes, str)
+Line_co = TypeVar("Line_co", bytes, str, covariant=True)
+
+
+class LineReader(Protocol[Line_co]):
+    """A file that is read by lines."""
+
+    def readline(self, size: int, /) -> Line_co:
+        """Return up to ``size`` of a line, with its end; nothing at the file's end."""
+        ...
+
+
+def bounded_lines(file: LineReader[Line], longest: int) -> Iterator[Line]:
+    """Yield lines; pieces of ``longest`` of a longer one."""
+    while line := file.readline(longest):
+        yield line

@@ -1,0 +1,137 @@
+"""Losses and metrics in lines of a log: by the patterns that a job defines, and by those of common trainers.
+
+Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'eval_loss': 0.5``, ``- val_loss: 0.5``, ``[12]#011train-rmse:0.5``, each
+with the step of ``step 120``, ``iter: 120/1000`` or ``[12]``, if any.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trainguard.formats.runs.run import ScalarsOfStep
+
+LONGEST_LINE = 1_000
+
+MOST_NAMES = 100
+"""Further scalars of a log are counted."""
+
+TOO_MANY_NAMES = f"a scalar beyond the first {MOST_NAMES} names"
+NO_NUMBER = "a scalar without a number"
+
+_NUMBER = r"(?P<value>[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf|infinity)\b)"
+_KIND = r"(?:loss|accuracy|acc|perplexity|ppl|error|rmse|mse|mae|logloss|auc|f1|grad_norm|learning_rate|lr)"
+_SCALAR = re.compile(
+    rf"(?<![\w./-])(?P<name>(?:[A-Za-z0-9]{{1,24}}[_\-/.@:]){{0,4}}{_KIND}(?:[_@][A-Za-z0-9]{{1,16}}){{0,2}})"
+    rf"['\"]?\s{{0,3}}(?:[:=]\s{{0,3}}|\s)(?:tensor\()?{_NUMBER}",
+    re.IGNORECASE,
+)
+_STEP = re.compile(
+    r"(?<![\w.])(?:global[_ ]?step|steps?|iter(?:ation)?s?|batch)['\"]?"
+    r"\s{0,3}[:=#]?\s{0,3}\[?(?P<step>\d{1,15})(?![\d.])",
+    re.IGNORECASE,
+)
+_ROUND = re.compile(r"^\s{0,8}(?:\[[0-9:. -]{1,40}\]\s{0,4})?\[(?P<step>\d{1,9})\]")
+"""The round stands behind a time that a container may print."""
+
+
+Search = Callable[[re.Pattern[str], str], re.Match[str] | None]
+
+
+class SlowSearchError(Exception):
+    """A search with a regular expression of the job's takes too long."""
+
+
+class LogLine(NamedTuple):
+    """A line of a log, and when it was written, epoch seconds."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A scalar by a regular expression of the job's, with one group, as ``MetricDefinitions`` have it."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(slots=True)
+class ScalarLines:
+    """Reads lines in their order.
+
+    In a line without any of the job's ``definitions`` the known forms are looked for. ``counted`` is by name of a
+    scalar without a step: its next step. A definition for which ``search`` raises SlowSearchError is not used again.
+    """
+
+    definitions: Sequence[MetricDefinition] = ()
+    counted: dict[str, int] = field(default_factory=dict)
+    search: Search = re.Pattern.search
+    bad: dict[str, int] = field(default_factory=dict)
+    _slow: set[str] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)
+
+    def read(self, lines: Iterable[LogLine]) -> list[ScalarsOfStep]:
+        """Return the scalars of lines that have some."""
+        return [row for line in lines for row in self._rows(line)]
+
+    def _rows(self, line: LogLine) -> list[ScalarsOfStep]:
+        text = line.text[:LONGEST_LINE].replace("#011", "\t")
+        found = self._found(text)
+        if not found:
+            return []
+        match = _STEP.search(text) or _ROUND.search(text)
+        if match is not None:
+            return [ScalarsOfStep(int(match["step"]), line.at, found)]
+        rows: dict[int, dict[str, float]] = {}
+        for name, value in found.items():
+            step = self.counted.get(name, 0)
+            self.counted[name] = step + 1
+            rows.setdefault(step, {})[name] = value
+        return [ScalarsOfStep(step, line.at, values) for step, values in sorted(rows.items())]
+
+    def _found(self, text: str) -> Mapping[str, float]:
+        pairs = [
+            (each.name, match[1]) for each in self.definitions if (match := self._searched(each, text)) is not None
+        ] or [(match["name"], match["value"]) for match in _SCALAR.finditer(text)]
+        found: dict[str, float] = {}
+        for name, value in pairs:
+            if name not in self._names and len(self._names) >= MOST_NAMES:
+                self._count(TOO_MANY_NAMES)
+                continue
+            self._names.add(name)
+            try:
+                found[name] = float(value)
+            except (TypeError, ValueError):
+                self._count(NO_NUMBER)
+        return found
+
+    def _searched(self, definition: MetricDefinition, text: str) -> re.Match[str] | None:
+        if definition.name in self._slow:
+            return None
+        try:
+            return self.search(definition.pattern, text)
+        except SlowSearchError:
+            self._slow.add(definition.name)
+            self._count(f"metric {definition.name!r}: a search with {definition.pattern.pattern!r} takes too long")
+            return None
+
+    def _count(self, why: str) -> None:
+        self.bad[why] = self.bad.get(why, 0) + 1
+
+
+def definitions_of(given: Iterable[tuple[str, str]]) -> tuple[tuple[MetricDefinition, ...], tuple[str, ...]]:
+    """Return the definitions that can be used, of names and regular expressions, and the faults of the others."""
+    usable, faults = [], []
+    for name, expression in given:
+        try:
+            pattern = re.compile(expression)
+        except (re.error, RecursionError, OverflowError) as fault:
+            faults.append(f"metric {name!r}: {expression!r} is no regular expression: {fault}")
+            continue
+        if not pattern.groups:
+            faults.append(f"metric {name!r}: {expression!r} has no group, expected one around the number")
+            continue
+        usable.append(MetricDefinition(name, pattern))
+    return tuple(usable), tuple(faults)

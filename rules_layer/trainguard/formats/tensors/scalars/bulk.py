@@ -1,0 +1,328 @@
+"""Many events of TensorBoard at once: those that differ in time, step and value alone.
+
+Payloads of one length are rows of a table. Those equal but for the bytes of time, step and value, whose place is read
+from one of them, have one structure. What differs is left to `summaries`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.frames import BYTES, FIXED32, FIXED64, VARINT, Field, Walk, WireReader
+from trainguard.formats.tensors.messages import DTYPES, parse_event, text
+
+LONGEST_TAG = 1_024
+_PLUGIN = b"scalars"
+_LISTS = ("float_val", "double_val", "int_val", "int64_val")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number; ``at`` in epoch seconds."""
+
+    tag: str
+    step: int
+    at: float
+    value: float
+
+
+def scalars_of(file: str, payload: bytes) -> list[Scalar]:
+    """Return the scalars in an event's payload; histograms, images, texts and graphs are passed over.
+
+    Raises TelemetryFormatError when it is no event, or a tag is no text of up to 1,024 characters.
+    """
+    event = parse_event(file, payload)
+    found = []
+    for value in event.summary.value:
+        number = _number(value)
+        if number is None:
+            continue
+        if len(value.tag) > LONGEST_TAG:
+            raise TelemetryFormatError(file, f"a tag has {len(value.tag):,} bytes, expected at most {LONGEST_TAG:,}")
+        found.append(Scalar(text(file, value.tag), event.step, event.wall_time, number))
+    return found
+
+
+def _number(value: Any) -> float | None:
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    if not value.HasField("tensor") or not _is_scalar(value):
+        return None
+    tensor = value.tensor
+    for name in _LISTS:
+        numbers = getattr(tensor, name)
+        if len(numbers) == 1:
+            return float(numbers[0])
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None or dtype.kind not in "fiub" or len(tensor.tensor_content) != dtype.itemsize:
+        return None
+    return float(np.frombuffer(tensor.tensor_content, dtype)[0])
+
+
+def _is_scalar(value: Any) -> bool:
+    """Decide by the plugin, or, where none is named, by having no dimensions."""
+    plugins = [each.plugin_name for each in value.metadata.plugin_data if each.plugin_name]
+    return _PLUGIN in plugins if plugins else not value.tensor.tensor_shape.dim
+
+
+_WALL_TIME, _STEP, _SUMMARY, _VALUE = 1, 2, 5, 1
+_TAG, _SIMPLE, _TENSOR, _METADATA = 1, 2, 8, 9
+_DTYPE, _SHAPE, _CONTENT, _FLOATS, _DOUBLES = 1, 2, 4, 5, 6
+_FLOAT, _DOUBLE = 1, 2
+_SIZES = {_FLOAT: 4, _DOUBLE: 8}
+_NUMBERS = {_FLOAT: (_CONTENT, _FLOATS), _DOUBLE: (_CONTENT, _DOUBLES)}
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where time, step and value lie in a payload: bytes from and to; a step 0 is not written, and its place empty."""
+
+    time: Place
+    step: Place
+    value: Place
+
+
+def find_layout(file: str, payload: bytes) -> Layout | None:
+    """Return the layout of an event with one scalar, a float or a double; None of any other."""
+    reader = WireReader(file, payload)
+    try:
+        event = _once(reader.fields(0, len(payload)), {_WALL_TIME: FIXED64, _STEP: VARINT, _SUMMARY: BYTES})
+        if event is None or _WALL_TIME not in event or _SUMMARY not in event:
+            return None
+        summary = _once(_inside(reader, event[_SUMMARY]), {_VALUE: BYTES})
+        value = None if not summary else _value_place(reader, summary[_VALUE])
+    except TelemetryFormatError:
+        return None
+    if value is None:
+        return None
+    step = event.get(_STEP)
+    return Layout(_place(event[_WALL_TIME]), (0, 0) if step is None else _place(step), value)
+
+
+def _value_place(reader: WireReader, value: Field) -> Place | None:
+    fields = _once(_inside(reader, value), {_TAG: BYTES, _SIMPLE: FIXED32, _TENSOR: BYTES, _METADATA: BYTES})
+    if fields is None or (_SIMPLE in fields) == (_TENSOR in fields):
+        return None
+    return _place(fields[_SIMPLE]) if _SIMPLE in fields else _tensor_place(reader, fields[_TENSOR])
+
+
+def _tensor_place(reader: WireReader, tensor: Field) -> Place | None:
+    fields = _once(
+        _inside(reader, tensor), {_DTYPE: VARINT, _SHAPE: BYTES, _CONTENT: BYTES, _FLOATS: BYTES, _DOUBLES: BYTES}
+    )
+    dtype = fields[_DTYPE].value if fields and _DTYPE in fields else 0
+    if fields is None or dtype not in _SIZES:
+        return None
+    held = [number for number in (_CONTENT, _FLOATS, _DOUBLES) if number in fields]
+    if len(held) != 1 or held[0] not in _NUMBERS[dtype]:
+        return None
+    start, end = _place(fields[held[0]])
+    return (start, end) if end - start == _SIZES[dtype] else None
+
+
+def _inside(reader: WireReader, field: Field) -> Iterable[Field]:
+    return reader.fields(field.start, field.end)
+
+
+def _once(fields: Iterable[Field], expected: dict[int, int]) -> dict[int, Field] | None:
+    """Return None where a field is not expected, is of another wire type, or comes twice."""
+    found: dict[int, Field] = {}
+    for each in fields:
+        if expected.get(each.number) != each.wire or each.number in found:
+            return None
+        found[each.number] = each
+    return found
+
+
+def _place(field: Field) -> Place:
+    return field.start, field.end
+
+
+SMALLEST = 512
+
+_HEAD = 256
+_LARGE = 128
+
+_WALL_TIME_KEY, _STEP_KEY, _SUMMARY_KEY, _VALUE_KEY, _TAG_KEY = 0x09, 0x10, 0x2A, 0x0A, 0x0A
+_LARGE_FIELDS = (0x22, 0x2A, 0x32, 0x42)
+"""Keys of image, histogram, audio and tensor."""
+
+Ints = NDArray[np.int64]
+
+
+def hold_no_scalar(content: bytes, walk: Walk, frames: Ints) -> NDArray[np.bool_]:
+    """Say for frames whether they hold nothing but one large value (bool[F]).
+
+    Such a payload is a time, maybe a step, and a summary of one value up to its end: a tag, then a field of more bytes
+    than a scalar takes. An event of any other form is False.
+    """
+    found = np.zeros(frames.size, bool)
+    starts, lengths = walk.starts[frames], walk.lengths[frames]
+    large = np.flatnonzero((lengths > SMALLEST) & (starts + _HEAD <= len(content)))
+    if large.size:
+        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(content, np.uint8), _HEAD)
+        found[large] = _Heads(windows[starts[large]]).end_in_one_value(lengths[large])
+    return found
+
+
+class _Heads:
+    def __init__(self, table: NDArray[np.uint8]) -> None:
+        self._table = table
+        self._rows = np.arange(len(table))
+        self._at = np.zeros(len(table), np.int64)
+        self._good = np.ones(len(table), bool)
+
+    def end_in_one_value(self, lengths: Ints) -> NDArray[np.bool_]:
+        self._good &= self._next() == _WALL_TIME_KEY
+        self._at += 8
+        has_step = self._byte() == _STEP_KEY
+        before = self._at.copy()
+        self._at += 1
+        self._number()
+        self._at = np.where(has_step, self._at, before)
+        for key in (_SUMMARY_KEY, _VALUE_KEY):
+            self._good &= self._next() == key
+            self._good &= self._number() + self._at == lengths
+        self._good &= self._next() == _TAG_KEY
+        self._at += self._number()
+        self._good &= np.isin(self._next(), _LARGE_FIELDS)
+        self._good &= self._number() > _LARGE
+        return self._good
+
+    def _byte(self) -> NDArray[np.uint8]:
+        """Return the byte that each row is at; a row that ends before is no good."""
+        self._good &= self._at < self._table.shape[1]
+        byte: NDArray[np.uint8] = self._table[self._rows, np.minimum(self._at, self._table.shape[1] - 1)]
+        return byte
+
+    def _next(self) -> NDArray[np.uint8]:
+        byte = self._byte()
+        self._at += 1
+        return byte
+
+    def _number(self) -> Ints:
+        """Return the varint that each row is at, of up to 35 bits."""
+        value = np.zeros(len(self._rows), np.int64)
+        more = np.ones(len(self._rows), bool)
+        for place in range(5):
+            byte = self._byte()
+            value |= np.where(more, byte & 0x7F, 0).astype(np.int64) << (7 * place)
+            self._at += more
+            more &= byte >= 0x80
+            if not more.any():
+                break
+        self._good &= ~more
+        return np.minimum(value, 2**35)
+
+
+LONGEST_PAYLOAD = 512
+FEWEST_ROWS = 8
+_MOST_LAYOUTS = 16
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Scalars of one tag: which frames they are in (int64[R]), and steps, times and values of these."""
+
+    tag: str
+    frames: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    at: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+def read_bulk(file: str, content: bytes, walk: Walk) -> tuple[list[Rows], NDArray[np.int64]]:
+    """Return the scalars that can be read in bulk, and the numbers of the frames that are left."""
+    data = np.frombuffer(content, np.uint8)
+    done = np.zeros(walk.lengths.size, bool)
+    found: list[Rows] = []
+    for length in np.unique(walk.lengths[walk.lengths <= LONGEST_PAYLOAD]).tolist():
+        frames = np.flatnonzero(walk.lengths == length)
+        if frames.size < FEWEST_ROWS:
+            continue
+        table = np.lib.stride_tricks.sliding_window_view(data, length)[walk.starts[frames]]
+        for rows in _of_length(file, table):
+            done[frames[rows.frames]] = True
+            found.append(Rows(rows.tag, frames[rows.frames], rows.steps, rows.at, rows.values))
+    return found, np.flatnonzero(~done)
+
+
+def _of_length(file: str, table: Bytes) -> Iterator[Rows]:
+    """Yield the tags in payloads of one length; ``Rows.frames`` are rows of the table."""
+    left = np.arange(len(table))
+    rest = table
+    for _ in range(_MOST_LAYOUTS):
+        if left.size < FEWEST_ROWS:
+            return
+        # The first row is often one of its own: a step 0 is not written.
+        middle = left.size // 2
+        layout = find_layout(file, rest[middle].tobytes())
+        taken = np.zeros(left.size, bool)
+        taken[middle] = True
+        for group in () if layout is None else _alike(rest, layout):
+            first = rest[group[0]].tobytes()
+            tag = _tag(file, first) if find_layout(file, first) == layout else None
+            if tag is not None and layout is not None:
+                yield _numbers(tag, left[group], table, layout)
+                taken[group] = True
+        left = left[~taken]
+        rest = table[left]
+
+
+def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
+    """Yield groups of several rows that are equal but for the bytes of time, step and value."""
+    masked = np.zeros((len(table), -(-table.shape[1] // 8) * 8), np.uint8)
+    masked[:, : table.shape[1]] = table
+    masked[:, slice(*layout.time)] = 0
+    masked[:, slice(*layout.value)] = 0
+    # The highest bit of a step's byte says whether another one follows: it belongs to the structure.
+    masked[:, slice(*layout.step)] &= 0x80
+    words = masked.view(np.uint64)
+    hashes = hashes_of(words)
+    order = np.argsort(hashes, kind="stable")
+    borders = np.concatenate([[0], np.flatnonzero(np.diff(hashes[order])) + 1, [len(order)]])
+    for border in np.flatnonzero(np.diff(borders) >= FEWEST_ROWS).tolist():
+        group = order[borders[border] : borders[border + 1]]
+        same = words[group] == words[group[0]]
+        yield group if same.all() else group[same.all(axis=1)]
+
+
+def hashes_of(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each row, uint64[R]: rows that are equal have the same."""
+    factors = np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64) | np.uint64(1)
+    hashes: NDArray[np.uint64] = np.einsum("rw,w->r", words, factors)
+    return hashes
+
+
+def _numbers(tag: str, rows: NDArray[np.int64], table: Bytes, layout: Layout) -> Rows:
+    steps = np.zeros(rows.size, np.uint64)
+    for place, column in enumerate(range(*layout.step)):
+        steps |= (table[rows, column] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+    kind = "<f4" if layout.value[1] - layout.value[0] == 4 else "<f8"
+    return Rows(
+        tag,
+        rows,
+        steps.astype(np.int64),
+        _columns(table, rows, layout.time).view("<f8")[:, 0],
+        _columns(table, rows, layout.value).view(kind)[:, 0].astype(np.float64),
+    )
+
+
+def _columns(table: Bytes, rows: NDArray[np.int64], place: Place) -> Bytes:
+    return np.ascontiguousarray(table[:, slice(*place)][rows])
+
+
+def _tag(file: str, payload: bytes) -> str | None:
+    """Return None where an event has no scalar, or several."""
+    try:
+        scalars = scalars_of(file, payload)
+    except TelemetryFormatError:
+        return None
+    return scalars[0].tag if len(scalars) == 1 else None

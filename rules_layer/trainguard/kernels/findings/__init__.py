@@ -1,1 +1,0 @@
-"""What a kernel profile shows to be wrong: pure functions over metrics."""

@@ -1,1 +1,0 @@
-"""Which kernel profiles a place holds: judged ones, and traces that nothing has judged."""

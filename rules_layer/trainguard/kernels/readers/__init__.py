@@ -1,0 +1,1 @@
+"""Readers of traces: PyTorch's, Nsight Systems' and XLA's."""

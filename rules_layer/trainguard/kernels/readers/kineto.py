@@ -1,0 +1,290 @@
+"""A PyTorch (Kineto) trace, old or new, CUDA or ROCm, to columns: streamed, and as far as it can be read."""
+
+import gc
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainguard.core.errors import KernelTraceError
+from trainguard.core.ports import ByteStream
+from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
+from trainguard.kernels.costs import first_float, inputs_text, payload
+from trainguard.kernels.entries import Collective
+from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.names import direction, memcpy_name, memset_name
+from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
+from trainguard.kernels.readers.unpacking import text_chunks
+
+NS_PER_US = 1_000
+MOST_GROUP = 200
+
+LONGEST_US = LONGEST_NS / NS_PER_US
+EXACT_US = float(1 << 43)
+"""Up to here a double of microseconds still holds each of their thousandths."""
+
+_LATEST_US = float(1 << 53)
+_STEP = "ProfilerStep"
+_LOADER = "enumerate(DataLoader)"
+_GPU_KINDS = {"kernel": Kind.COMPUTE, "gpu_memcpy": Kind.MEMCPY, "gpu_memset": Kind.MEMSET}
+_GPU_KINDS |= {"Kernel": Kind.COMPUTE, "Memcpy": Kind.MEMCPY, "Memset": Kind.MEMSET}
+_HOST = {
+    "cuda_runtime": "launches",
+    "cuda_driver": "launches",
+    "Runtime": "launches",
+    "xpu_runtime": "launches",
+    "privateuse1_runtime": "launches",
+    "privateuse1_driver": "launches",
+    "user_annotation": "annotations",
+    "gpu_user_annotation": "gpu_annotations",
+    "cuda_sync": "waits",
+    "cpu_op": "operators",
+    "Operator": "operators",
+    "overhead": "overhead",
+}
+_CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
+_SORTS = sorted(set(_CATEGORIES.values()))
+_GPU_DEVICE_TYPE = 1
+_COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
+"""The process that PyTorch gives the counters of a GPU."""
+
+_MEMORY = ("", "pageable", "pinned", "device", "array", "managed", "device static", "managed static")
+
+
+def read_trace(name: str, stream: ByteStream) -> Trace:
+    """Read a trace, plain or gzip; a rank is looked for in ``name`` last. KernelTraceError when nothing can be read."""
+    tally: Counter[str] = Counter()
+    builder = TraceBuilder(name, tally)
+    splitter = EventSplitter(name, tally)
+    sorter = _Sorter(builder, splitter.metadata, tally)
+    with _without_collector():
+        for events in splitter.batches(text_chunks(name, stream, tally)):
+            sorter.add(events)
+            events.clear()  # else they are held until the next batch is decoded
+    if not tally["events"] and (tally["truncated_gzip"] or tally["unreadable_events"] or tally["cut_off"]):
+        raise KernelTraceError(name, "not one of its events is whole, expected a Chrome trace")
+    metadata = splitter.metadata
+    distributed = metadata.distributedInfo if isinstance(metadata.distributedInfo, dict) else {}
+    backend = distributed.get("backend")
+    return builder.build(
+        rank=_known(distributed.get("rank")),
+        world_size=_known(distributed.get("world_size")),
+        base_ns=max(whole(metadata.baseTimeNanoseconds), 0),
+        gpus=_gpus(metadata.deviceProperties),
+        framework=Framework.PYTORCH,
+        backend=backend[:MOST_GROUP] if isinstance(backend, str) else "",
+    )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the cyclic collector from walking over events: none of them is in a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def nanoseconds(us: Floats) -> Ints:
+    """Return microseconds as whole nanoseconds; exact where a double still holds thousandths."""
+    below = np.floor(us)
+    found: Ints = below.astype(np.int64) * NS_PER_US + np.rint((us - below) * NS_PER_US).astype(np.int64)
+    return found
+
+
+class _Sorter:
+    def __init__(self, builder: TraceBuilder, metadata: Metadata, tally: Counter[str]) -> None:
+        self._builder = builder
+        self._metadata = metadata
+        self._tally = tally
+
+    def add(self, events: list[Event]) -> None:
+        self._tally["events"] += len(events)
+        sorted_in: dict[str, list[Event]] = {sort: [] for sort in _SORTS}
+        take = {category: sorted_in[sort].append for category, sort in _CATEGORIES.items()}
+        for event in events:
+            if event.ph == "X":
+                category = event.cat
+                if type(category) is str and category in take:
+                    take[category](event)
+            elif event.ph == "C":
+                self._add_sample(event)
+            elif event.name == "[memory]":
+                self._add_reserved(event)
+        for sort, found in sorted_in.items():
+            if found:
+                self._add(sort, found)
+
+    def _add(self, sort: str, found: list[Event]) -> None:
+        ts, dur = floats([event.ts for event in found]), floats([event.dur for event in found])
+        good = (dur >= 0) & (dur <= LONGEST_US) & (np.abs(ts) < _LATEST_US)
+        if not good.all():
+            self._tally["bad_times"] += int((~good).sum())
+            found, ts, dur = _chosen(found, good), ts[good], dur[good]
+        if sort == "operators":
+            # Traces of 2021 have their annotations among the operators.
+            marked = _annotations_among(found)
+            if marked is not None:
+                self._add_rows("annotations", _chosen(found, marked), ts[marked], dur[marked])
+                found, ts, dur = _chosen(found, ~marked), ts[~marked], dur[~marked]
+        self._add_rows(sort, found, ts, dur)
+
+    def _add_rows(self, sort: str, events: list[Event], ts: Floats, dur: Floats) -> None:
+        args = [event.args or NO_ARGS for event in events]
+        self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
+        starts, names = nanoseconds(ts), self._builder.names
+        lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
+        columns = Columns(
+            start=starts,
+            end=starts + nanoseconds(dur),
+            name=names.of([_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]),
+            lane=names.of(lanes),
+            correlation=names.of(["" if each.input_types is NOTHING else _first_float(each) for each in args])
+            if sort == "operators"
+            else ints([each.correlation for each in args]),
+            operator=ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
+            inputs=self._inputs(args) if sort == "operators" else None,
+        )
+        if sort == "gpu":
+            more = _gpu_columns(events, args, _gpus(self._metadata.deviceProperties))
+            self._builder.add_gpu(columns, self._with_collectives(more, args))
+        else:
+            self._builder.add(sort, columns)
+        if sort == "operators":
+            self._add_calls(columns.operator, args)
+
+    def _add_calls(self, operators: Ints, args: list[Args]) -> None:
+        for place in [place for place, each in enumerate(args) if each.collective is not None]:
+            self._builder.call(int(operators[place]), _collective(args[place]), _payload(args[place]))
+
+    def _inputs(self, args: list[Args]) -> Ints:
+        shaped = [place for place, each in enumerate(args) if each.input_dims is not NOTHING]
+        numbers = np.full(len(args), -1, dtype=np.int64)
+        texts = [_inputs_text(args[place]) for place in shaped]
+        found = self._builder.names.of(texts)
+        found[np.array([not text for text in texts], dtype=np.bool_)] = -1
+        numbers[shaped] = found
+        return numbers
+
+    def _with_collectives(self, columns: GpuColumns, args: list[Args]) -> GpuColumns:
+        communicating = np.flatnonzero(columns.kind == Kind.COMMUNICATION)
+        size, sort = columns.size, np.full(len(args), -1, dtype=np.int64)
+        for place in communicating.tolist():
+            each = args[place]
+            if each.collective is not None:
+                sort[place] = self._builder.collective(_collective(each))
+                size[place] = _payload(each)
+        return replace(columns, size=size, collective=sort)
+
+    def _add_reserved(self, event: Event) -> None:
+        args = event.args or NO_ARGS
+        if whole(args.device_type) == _GPU_DEVICE_TYPE:
+            ts = floats([event.ts])
+            at = int(nanoseconds(ts)[0]) if np.abs(ts[0]) < _LATEST_US else 0
+            self._builder.reserve(whole(args.device_id), whole(args.reserved), at)
+
+    def _add_sample(self, event: Event) -> None:
+        gpu = _COUNTED.fullmatch(event.pid) if isinstance(event.pid, str) else None
+        if gpu and event.args is not None:
+            value = event.args.value if event.args.counted is None else event.args.counted
+            self._builder.count(int(gpu[1]), str(event.name), floats([value]))
+
+
+def _first_float(args: Args) -> str:
+    return first_float(bytes(args.input_types))
+
+
+def _inputs_text(args: Args) -> str:
+    return inputs_text(bytes(args.input_dims), bytes(args.input_types), bytes(args.input_values))
+
+
+def _gpu_columns(events: list[Event], args: list[Args], gpus: list[Gpu]) -> GpuColumns:
+    device = ints([each.device for each in args])
+    return GpuColumns(
+        kind=ints([_kind(event) for event in events]),
+        device=device,
+        size=ints([each.bytes for each in args]),
+        blocks_per_sm=floats([_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]),
+        occupancy=floats([each.occupancy for each in args]),
+    )
+
+
+def _collective(args: Args) -> Collective:
+    size = whole(args.group_size)
+    group = [str(each)[:MOST_GROUP] for each in (args.group_description, args.group_name) if each not in (None, "")]
+    return Collective(
+        name=str(args.collective)[:MOST_GROUP],
+        group=" ".join(group),
+        group_size=size if size > 0 else None,
+        dtype=str(args.dtype or "")[:MOST_GROUP],
+    )
+
+
+def _payload(args: Args) -> int:
+    return payload(whole(args.elements_in), whole(args.elements_out), str(args.dtype or ""))
+
+
+def _blocks(args: Args, device: int, gpus: list[Gpu]) -> Any:
+    """Return the blocks per multiprocessor: as written, else from the grid, which is always there."""
+    if args.blocks_per_sm is not None or not isinstance(args.grid, list) or not 0 <= device < len(gpus):
+        return args.blocks_per_sm
+    blocks = [whole(each) for each in args.grid]
+    return math.prod(blocks) / gpus[device].sms if blocks and min(blocks) > 0 and gpus[device].sms else None
+
+
+def _work_name(event: Event) -> Any:
+    args = event.args
+    if args is None or event.name not in ("Memcpy", "Memset"):
+        return event.name
+    if event.name == "Memset":
+        kind = whole(args.memory_kind)
+        return memset_name(_MEMORY[kind] if 0 <= kind < len(_MEMORY) else "")
+    way = args.copy_kind if isinstance(args.copy_kind, str) else direction(whole(args.copy_kind))
+    return memcpy_name(way, *(str(each or "").replace("_", " ") for each in (args.source_kind, args.target_kind)))
+
+
+def _chosen(events: list[Event], mask: Bools) -> list[Event]:
+    return [event for event, kept in zip(events, mask.tolist(), strict=True) if kept]
+
+
+def _annotations_among(events: list[Event]) -> Bools | None:
+    texts = [event.name if type(event.name) is str else "" for event in events]
+    marked = {text for text in set(texts) if text.startswith((_STEP, _LOADER))}
+    return np.array([text in marked for text in texts], dtype=np.bool_) if marked else None
+
+
+def _kind(event: Event) -> int:
+    kind = _GPU_KINDS[event.cat]
+    if kind is not Kind.COMPUTE:
+        return kind
+    collective = event.args is not None and event.args.collective is not None
+    return Kind.COMMUNICATION if collective or communicates(str(event.name)) else Kind.COMPUTE
+
+
+def _known(value: Any) -> int | None:
+    known = whole(value)
+    return known if known >= 0 else None
+
+
+def _gpus(properties: Any) -> list[Gpu]:
+    if not isinstance(properties, list):
+        return []
+    return [
+        Gpu(
+            name=str(each.get("name", "")),
+            memory=max(whole(each.get("totalGlobalMem")), 0),
+            capability=(max(whole(each.get("computeMajor")), 0), max(whole(each.get("computeMinor")), 0)),
+            sms=max(whole(each.get("numSms")), 0),
+        )
+        for each in properties
+        if isinstance(each, dict)
+    ]

@@ -1,0 +1,296 @@
+"""An export of Nsight Systems to columns, table by table."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainguard.core.errors import KernelTraceError
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Kind, Trace
+from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.names import call_name, direction, memcpy_name, memset_name
+from trainguard.kernels.readers.nsight.database import Export, text_of
+
+_OF_PROCESS = ~np.int64(0xFFFFFF)
+_PID_SHIFT, _PID_MASK = 24, 0xFFFFFF
+_CORRELATION_BITS = 32
+_CORRELATION_MASK = (1 << _CORRELATION_BITS) - 1
+GPU_TABLES = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+
+
+class Processes:
+    """Gives each process a number, in the order of their first appearance."""
+
+    def __init__(self, export: Export) -> None:
+        held = [export.columns[table] for table in GPU_TABLES if table in export.columns]
+        # Old exports do not say whose work it is: then all of it is one process's.
+        self._known = all("globalPid" in columns for columns in held)
+        self._numbers: dict[int, int] = {}
+        self._gpus: dict[tuple[int, int], int] = {}
+        for gpu, cuda, pid in export.rows("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid")):
+            for number, ordinal, process in zip(ints(gpu), ints(cuda), ints(pid), strict=True):
+                self._gpus[int(process), int(ordinal)] = int(number)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    def numbers(self, identities: Ints) -> Ints:
+        """Return the number of each global process or thread."""
+        if not self._known:
+            return np.zeros(len(identities), dtype=np.int64)
+        found, place = np.unique(identities & _OF_PROCESS, return_inverse=True)
+        known = [self._numbers.setdefault(int(each), len(self._numbers)) for each in found]
+        return np.array(known, dtype=np.int64)[place]
+
+    def correlations(self, identities: Ints, correlations: Ints) -> Ints:
+        """Return what joins a launch and its work; -1 where it is not known."""
+        joined = self.numbers(identities) << _CORRELATION_BITS | (correlations & _CORRELATION_MASK)
+        return np.where(correlations > 0, joined, -1)
+
+    def devices(self, identities: Ints, ordinals: Ints) -> Ints:
+        """Return the number of the GPU that a process calls by its own one."""
+        if not self._gpus:
+            return ordinals
+        pids = (identities >> _PID_SHIFT) & _PID_MASK
+        found, place = np.unique(np.stack([pids, ordinals]), axis=1, return_inverse=True)
+        pairs = zip(found[0].tolist(), found[1].tolist(), strict=True)
+        known = [self._gpus.get(pair, pair[1]) for pair in pairs]
+        return np.array(known, dtype=np.int64)[place.reshape(-1)]
+
+
+KERNELS, COPIES, SETS = GPU_TABLES
+GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+CALLS, WAITS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+RANGES, OVERHEAD = "NVTX_EVENTS", "PROFILER_OVERHEAD"
+_TABLES = (KERNELS, COPIES, SETS, GRAPHS, CALLS, WAITS, RANGES)
+COUNTERS, SAMPLES = "TARGET_INFO_GPU_METRICS", "GPU_METRICS"
+_LOW_HALF = 0xFFFFFFFF
+_WORK = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+_PUSH_POP, _START_END = 59, 60
+_MOST_GPUS = 1_024
+_LONGEST_SIDE = (1 << 31) - 1
+"""Of a grid, in blocks."""
+
+_MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
+_WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_STEP = re.compile(
+    r"(?:ProfilerStep|(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?))[ #:=_-]*(\d{1,18})", re.IGNORECASE
+)
+_OPERATOR = re.compile(r"(aten::[\w.]+|autograd::[\w.:]+|c10d::[\w.]+)")
+
+
+def read_nsight(name: str, path: Path) -> Trace:
+    """Read an export, a file that nobody writes to; raises KernelTraceError when it is none, or unreadable."""
+    tally: Counter[str] = Counter()
+    with Export(name, path, tally) as export:
+        if not any(table in export.columns for table in _TABLES):
+            raise KernelTraceError(name, f"it has none of the tables {', '.join(_TABLES)}, expected an nsys export")
+        return _ExportReader(name, export, tally).read()
+
+
+class _ExportReader:
+    def __init__(self, name: str, export: Export, tally: Counter[str]) -> None:
+        self._export = export
+        self._tally = tally
+        self._builder = TraceBuilder(name, tally)
+        self._processes = Processes(export)
+        self._gpus = _gpus(export)
+
+    def read(self) -> Trace:
+        self._read_kernels()
+        self._read_graphs()
+        self._read_copies()
+        self._read_sets()
+        self._read_calls()
+        self._read_waits()
+        self._read_ranges()
+        self._read_overhead()
+        self._read_counters()
+        if len(self._processes) > 1:
+            self._tally["processes"] = len(self._processes)
+        return self._builder.build(base_ns=_base_ns(self._export), gpus=self._gpus)
+
+    def _read_kernels(self) -> None:
+        more = ("demangledName", "shortName", "gridX", "gridY", "gridZ")
+        for *work, demangled, short, x, y, z in self._export.rows(KERNELS, (*_WORK, *more)):
+            names = [self._export.text(a) or self._export.text(b) for a, b in zip(demangled, short, strict=True)]
+            kinds = [Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE for name in names]
+            sizes = np.full(len(names), -1, dtype=np.int64)
+            self._add_work(work, names, ints(kinds), sizes, _blocks(x, y, z))
+
+    def _read_graphs(self) -> None:
+        """Add CUDA graphs that were traced as a whole: one row each, without their kernels."""
+        for *work, graphs in self._export.rows(GRAPHS, (*_WORK, "graphId")):
+            names = [f"CUDA graph {whole(graph)}" for graph in graphs]
+            self._tally["whole_graphs"] += len(names)
+            self._add_work(work, names, np.full(len(names), Kind.COMPUTE, dtype=np.int64), _unknown(names), None)
+
+    def _read_copies(self) -> None:
+        more = ("bytes", "copyKind", "srcKind", "dstKind")
+        for *work, sizes, kinds, sources, targets in self._export.rows(COPIES, (*_WORK, *more)):
+            names = [
+                memcpy_name(direction(whole(kind)), _MEMORY.get(whole(source), ""), _MEMORY.get(whole(target), ""))
+                for kind, source, target in zip(kinds, sources, targets, strict=True)
+            ]
+            self._add_work(work, names, np.full(len(names), Kind.MEMCPY, dtype=np.int64), ints(sizes), None)
+
+    def _read_sets(self) -> None:
+        for *work, sizes, kinds in self._export.rows(SETS, (*_WORK, "bytes", "memKind")):
+            names = [memset_name(_MEMORY.get(whole(kind), "")) for kind in kinds]
+            self._add_work(work, names, np.full(len(names), Kind.MEMSET, dtype=np.int64), ints(sizes), None)
+
+    def _add_work(
+        self, work: Sequence[list[Any]], names: list[str], kind: Ints, size: Ints, blocks: Floats | None
+    ) -> None:
+        start, end, process, device, stream, correlation = (ints(each) for each in work)
+        device = self._processes.devices(process, device)
+        sms = np.array([0, *(gpu.sms for gpu in self._gpus)], dtype=np.float64)
+        mine = sms[np.where((device >= 0) & (device < len(self._gpus)), device + 1, 0)]
+        filled = np.full(len(names), np.nan)
+        if blocks is not None:
+            np.divide(blocks, mine, out=filled, where=(mine > 0) & (blocks > 0))
+        good = self._good(start, end)
+        self._builder.add_gpu(
+            Columns(
+                start=start[good],
+                end=end[good],
+                name=self._builder.names.of(names)[good],
+                lane=self._lanes(self._processes.numbers(process), stream)[good],
+                correlation=self._processes.correlations(process, correlation)[good],
+                operator=_unknown(names)[good],
+            ),
+            GpuColumns(
+                kind=kind[good],
+                device=device[good],
+                size=size[good],
+                blocks_per_sm=filled[good],
+                occupancy=np.full(int(good.sum()), np.nan),
+            ),
+        )
+
+    def _read_calls(self) -> None:
+        wanted = ("start", "end", "globalTid", "correlationId", "nameId")
+        for start, end, thread, correlation, name in self._export.rows(CALLS, wanted):
+            shown = [call_name(self._export.text(each)) for each in name]
+            identity = ints(thread)
+            self._add("launches", start, end, thread, shown, self._processes.correlations(identity, ints(correlation)))
+
+    def _read_waits(self) -> None:
+        wanted = ("start", "end", "globalPid", "streamId", "correlationId", "syncType")
+        for start, end, process, stream, correlation, kind in self._export.rows(WAITS, wanted):
+            shown = [_WAITS.get(whole(each), "Sync") for each in kind]
+            self._add(
+                "waits", start, end, stream, shown, self._processes.correlations(ints(process), ints(correlation))
+            )
+
+    def _read_ranges(self) -> None:
+        wanted = ("start", "end", "eventType", "globalTid", "text", "textId")
+        for start, end, kind, thread, text, number in self._export.rows(RANGES, wanted):
+            is_range = np.isin(ints(kind), (_PUSH_POP, _START_END)) & (ints(end) >= 0)
+            shown = [text_of(a) or self._export.text(b) for a, b in zip(text, number, strict=True)]
+            operators = [_OPERATOR.match(each) for each in shown]
+            is_operator = np.array([each is not None for each in operators], dtype=bool)
+            for sort, chosen in (("annotations", is_range & ~is_operator), ("operators", is_range & is_operator)):
+                names = [each[1] if each else _step_name(one) for each, one in zip(operators, shown, strict=True)]
+                no_type = self._builder.names.number("")
+                joins = np.full(len(shown), no_type if sort == "operators" else -1, dtype=np.int64)
+                self._add(sort, start, end, thread, names, joins, chosen)
+
+    def _read_overhead(self) -> None:
+        for start, end, thread, name in self._export.rows(OVERHEAD, ("start", "end", "globalTid", "nameId")):
+            shown = [self._export.text(each) for each in name]
+            self._add("overhead", start, end, thread, shown, _unknown(shown))
+
+    def _read_counters(self) -> None:
+        """Add what the hardware counted; the low half of a type is the GPU's number."""
+        named: dict[tuple[int, int], str] = {}
+        for kinds, numbers, names in self._export.rows(COUNTERS, ("typeId", "metricId", "metricName")):
+            for kind, number, name in zip(ints(kinds).tolist(), ints(numbers).tolist(), names, strict=True):
+                named[kind, number] = text_of(name)
+        for kinds, numbers, values in self._export.rows(SAMPLES, ("typeId", "metricId", "value")):
+            pairs, place = np.unique(np.stack([ints(kinds), ints(numbers)]), axis=1, return_inverse=True)
+            sampled = floats(values)
+            for at, (kind, number) in enumerate(pairs.T.tolist()):
+                if name := named.get((kind, number)):
+                    self._builder.count(kind & _LOW_HALF, name, sampled[place.reshape(-1) == at])
+
+    def _add(
+        self,
+        sort: str,
+        start: list[Any],
+        end: list[Any],
+        lane: list[Any],
+        names: list[str],
+        correlation: Ints,
+        chosen: Bools | None = None,
+    ) -> None:
+        begins, ends = ints(start), ints(end)
+        kept = np.ones(len(names), dtype=bool) if chosen is None else chosen
+        good = kept.copy()
+        good[kept] = self._good(begins[kept], ends[kept])
+        self._builder.add(
+            sort,
+            Columns(
+                start=begins[good],
+                end=ends[good],
+                name=self._builder.names.of(names)[good],
+                lane=self._builder.names.of(ints(lane).tolist())[good],
+                correlation=correlation[good],
+                operator=_unknown(names)[good],
+            ),
+        )
+
+    def _good(self, start: Ints, end: Ints) -> Bools:
+        self._tally["events"] += len(start)
+        found: Bools = (start >= 0) & (end >= start) & (end <= LATEST_NS) & (end - np.maximum(start, 0) <= LONGEST_NS)
+        self._tally["bad_times"] += int((~found).sum())
+        return found
+
+    def _lanes(self, process: Ints, stream: Ints) -> Ints:
+        pairs = zip(process.tolist(), stream.tolist(), strict=True)
+        return self._builder.names.of([f"{each}:{lane}" if each else str(lane) for each, lane in pairs])
+
+
+def _blocks(*sides: list[Any]) -> Floats:
+    """Return the blocks of grids; NaN where a side is none that a grid has."""
+    found = np.ones(len(sides[0]))
+    for side in sides:
+        length = floats(side)
+        found *= np.where((length >= 1) & (length <= _LONGEST_SIDE), length, np.nan)
+    return found
+
+
+def _step_name(text: str) -> str:
+    step = _STEP.fullmatch(text)
+    return f"ProfilerStep#{int(step[1])}" if step else text
+
+
+def _unknown(rows: Sequence[object]) -> Ints:
+    return np.full(len(rows), -1, dtype=np.int64)
+
+
+def _base_ns(export: Export) -> int:
+    for (found,) in export.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)):
+        return int(max(ints(found)[0], 0))
+    return 0
+
+
+def _gpus(export: Export) -> list[Gpu]:
+    wanted = ("id", "name", "totalMemory", "computeMajor", "computeMinor", "smCount")
+    found: dict[int, Gpu] = {}
+    for rows in export.rows("TARGET_INFO_GPU", wanted):
+        for number, name, memory, major, minor, sms in zip(*rows, strict=True):
+            found[whole(number)] = Gpu(
+                name=text_of(name),
+                memory=max(whole(memory), 0),
+                capability=(max(whole(major), 0), max(whole(minor), 0)),
+                sms=max(whole(sms), 0),
+            )
+    unknown = Gpu(name="", memory=0, capability=(0, 0), sms=0)
+    last = max((number for number in found if number < _MOST_GPUS), default=-1)
+    return [found.get(number, unknown) for number in range(last + 1)]

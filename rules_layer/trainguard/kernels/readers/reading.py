@@ -1,0 +1,83 @@
+"""The reader that a trace needs, by its name and its first bytes."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from trainguard.core.errors import KernelTraceError
+from trainguard.core.ports import ByteStream
+from trainguard.kernels.columns import Trace
+from trainguard.kernels.readers.kineto import read_trace
+from trainguard.kernels.readers.nsight.database import MAGIC
+from trainguard.kernels.readers.nsight.reader import read_nsight
+from trainguard.kernels.readers.unpacking import text_chunks
+from trainguard.kernels.readers.xplane.reader import read_xplane
+
+MOST_DATABASE_BYTES = 8 * 1024**3
+"""A larger SQLite export is not copied: it is read where it lies on a disk, or not at all."""
+
+_XLA_ENDINGS = (".xplane.pb", ".xplane.pb.gz")
+REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".qdstrm")
+
+_SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12")
+"""A plane with its number, if it is not 0, and its name."""
+
+
+class Format(StrEnum):
+    """Formats of traces."""
+
+    CHROME = "chrome"
+    XLA = "xla"
+    NSIGHT = "nsight"
+
+
+def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
+    """Read a trace of any format.
+
+    ``open_stream`` opens it, plain or gzip, from its first byte, up to three times. ``file`` is where it lies on a
+    disk; an SQLite export without is copied to a temporary file. Raises KernelTraceError when it is no trace, or
+    unreadable.
+    """
+    found = _format(name, open_stream)
+    if found is Format.XLA:
+        return read_xplane(name, open_stream)
+    if found is Format.NSIGHT:
+        return read_nsight(name, file) if file and _is_database(file) else _copied(name, open_stream)
+    with open_stream() as stream:
+        return read_trace(name, stream)
+
+
+def _format(name: str, open_stream: Callable[[], ByteStream]) -> Format:
+    if name.endswith(REPORT_ENDINGS):
+        reason = "it is a report of Nsight Systems, expected its export: nsys export --type sqlite"
+        raise KernelTraceError(name, reason)
+    if name.endswith(_XLA_ENDINGS):
+        return Format.XLA
+    with open_stream() as stream:
+        first = next(text_chunks(name, stream, Counter()), b"")
+    if first.startswith(MAGIC):
+        return Format.NSIGHT
+    is_text = first.lstrip().startswith((b"{", b"["))
+    return Format.XLA if not is_text and _SPACE.match(first) else Format.CHROME
+
+
+def _is_database(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(MAGIC)) == MAGIC
+
+
+def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+    with NamedTemporaryFile(suffix=".sqlite") as copy:
+        written = 0
+        with open_stream() as stream:
+            for chunk in text_chunks(name, stream, Counter()):
+                written += len(chunk)
+                if written > MOST_DATABASE_BYTES:
+                    reason = f"an export of over {MOST_DATABASE_BYTES:,} bytes, expected less, or a file on a disk"
+                    raise KernelTraceError(name, reason)
+                copy.write(chunk)
+        copy.flush()
+        return read_nsight(name, Path(copy.name))

@@ -1,0 +1,337 @@
+"""The text of a Chrome trace to batches of events, in bounded memory, whatever the layout and damage.
+
+An event begins where an object follows a comma or the array's bracket and its first key is one that events begin with;
+inside a JSON text a quote is escaped, so no valid text looks like that. Only a batch that cannot be decoded is cut into
+events.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from typing import Any
+
+import msgspec
+
+from trainguard.core.errors import KernelTraceError
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
+
+
+NOTHING = msgspec.Raw(b"")
+"""What an argument holds that is not there and would not be decoded."""
+
+_UNDECODED = ("Input type", "Input Dims", "Concrete Inputs")
+
+
+class Args(msgspec.Struct, gc=False):
+    """What an event says about itself; versions of Kineto differ in the types, so none is required."""
+
+    correlation: Any = None
+    stream: Any = None
+    device: Any = None
+    bytes: Any = None
+    name: Any = None
+    external_id: Any = msgspec.field(default=None, name="External id")
+    old_external_id: Any = msgspec.field(default=None, name="external id")
+    blocks_per_sm: Any = msgspec.field(default=None, name="blocks per SM")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    input_values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
+    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    dtype: Any = None
+    reserved: Any = msgspec.field(default=None, name="Total Reserved")
+    device_id: Any = msgspec.field(default=None, name="Device Id")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    grid: Any = None
+    copy_kind: Any = msgspec.field(default=None, name="copy kind")
+    source_kind: Any = msgspec.field(default=None, name="src kind")
+    target_kind: Any = msgspec.field(default=None, name="dst kind")
+    memory_kind: Any = msgspec.field(default=None, name="memory kind")
+    counted: Any = msgspec.field(default=None, name="")
+    value: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event; times in microseconds, as written."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+NO_ARGS = Args()
+_EVENTS = msgspec.json.Decoder(list[Event])
+_LOOSE = json.JSONDecoder(strict=False)
+_EVENT = msgspec.json.Decoder(Event)
+_BARE = re.compile(rb'"(?:[^"\\]|\\.)*"|N/A|-?\b(?:nan|inf)\b', re.DOTALL)
+"""A text, or one of the words that exporters write in the place of a number that they do not have."""
+
+
+def decode_events(text: bytes | memoryview) -> list[Event]:
+    """Decode events with commas between them; raises one of `DECODE_ERRORS`."""
+    return _EVENTS.decode(b"".join((b"[", text, b"]")))
+
+
+def decode_event(text: bytes) -> tuple[Event | None, bool]:
+    """Decode one event that may be damaged; return it, None where it cannot be read, and whether it was repaired."""
+    try:
+        return _EVENT.decode(text), False
+    except DECODE_ERRORS:
+        pass
+    event, rest = decode_first(text)
+    return (None, False) if event is None or rest.strip() else (event, True)
+
+
+def decode_first(text: bytes) -> tuple[Event | None, str]:
+    """Decode the event that a text begins with, repaired; return it, None where it cannot be read, and what follows."""
+    loose_text = _BARE.sub(_known, text).decode("utf-8", "replace").lstrip()
+    try:
+        loose, end = _LOOSE.raw_decode(loose_text)
+        if not isinstance(loose, dict):
+            return None, ""
+        if not isinstance(loose.get("args"), dict):
+            loose.pop("args", None)
+        args = loose.get("args", {})
+        for name in _UNDECODED:
+            if name in args:
+                args[name] = msgspec.Raw(msgspec.json.encode(args[name]))
+        return msgspec.convert(loose, Event), loose_text[end:]
+    except DECODE_ERRORS:
+        return None, ""
+
+
+def _known(found: "re.Match[bytes]") -> bytes:
+    return found[0] if found[0].startswith(b'"') else b"null"
+
+
+BATCH_BYTES = 2 * 1024 * 1024
+MOST_PENDING_BYTES = 64 * 1024 * 1024
+"""More text than that without the start of an event is no trace."""
+
+SAMPLES, SAMPLE_BYTES = 64, 4 * 1024
+STACK = b'"python_function"'
+
+LEARNT_BYTES, TRIES = 256 * 1024, 8
+"""How much text keys are learnt from at once, and how many objects of a key are tried."""
+
+_OVERLAP = 256
+"""More bytes than stand between the comma before an event and the colon behind its first key."""
+
+_ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
+_FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
+_OBJECT = re.compile(rb'(?:\A|,)\s*(\{)\s*("(?:[^"\\]){1,64}")\s*:')
+_CLOSING = re.compile(rb'(?:\A|\})\s*(\])\s*(?:\Z|\}|,\s*"(?:[^"\\]){1,64}"\s*:)')
+_EMPTY = re.compile(rb"\s*(?:\]|\Z)")
+_TRAILING = b" \t\r\n,"
+STRIPPED_AT_ONCE = 256
+
+
+class Metadata(msgspec.Struct):
+    """What stands beside the events, before or after them; anything may be missing."""
+
+    deviceProperties: Any = None  # noqa: N815
+    distributedInfo: Any = None  # noqa: N815
+    baseTimeNanoseconds: Any = None  # noqa: N815
+    record_shapes: Any = None
+    with_stack: Any = None
+
+
+class _Tail(Metadata):
+    traceEvents: list[Event] = []  # noqa: N815
+
+
+class EventSplitter:
+    """Reads one trace; ``metadata`` is complete once all batches were taken.
+
+    ``tally`` counts ``unreadable_events``, ``repaired_events``, ``unreadable_metadata`` and ``cut_off``; and
+    ``stack_bytes`` of Python's stacks, estimated from samples of each batch.
+    """
+
+    def __init__(self, name: str, tally: Counter[str]) -> None:
+        self.metadata = Metadata()
+        self._name = name
+        self._tally = tally
+        self._plain_array = False
+        self._keys: list[bytes] = []
+        self._start = self._begins = re.compile(b"")
+
+    def batches(self, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
+        """Yield the events of a text, in order; raises KernelTraceError where it is no trace."""
+        source = iter(chunks)
+        first = self._open(source)
+        if first is None:
+            return
+        pending, size, searched = [first], len(first), 0
+        for chunk in source:
+            pending.append(chunk)
+            size += len(chunk)
+            if size < BATCH_BYTES:
+                continue
+            text = b"".join(pending)
+            end = self._last_start(text, searched)
+            if not end and self._learn(text[-LEARNT_BYTES:]):
+                end = self._last_start(text)
+            if not end and size > MOST_PENDING_BYTES:
+                raise KernelTraceError(self._name, f"an event of over {MOST_PENDING_BYTES:,} bytes")
+            if end:
+                yield self._decoded(text, end)
+            pending, searched = [text[end:]], 0 if end else size - _OVERLAP
+            size -= end
+        yield from self._rest(b"".join(pending))
+
+    def _open(self, source: Iterator[bytes]) -> bytes | None:
+        text = b""
+        for chunk in source:
+            text += chunk
+            array = _ARRAY.search(text)
+            if array and (first := _FIRST.match(text, array.end())):
+                self._plain_array = not array.group().lstrip().startswith(b'"')
+                self._know(first[1])
+                if not self._plain_array:
+                    self._add_metadata(text[: array.end()] + b"]}")
+                return text[array.end() :]
+            if len(text) > MOST_PENDING_BYTES:
+                break
+        array = _ARRAY.search(text)
+        if array is None or not _EMPTY.match(text, array.end()):
+            shown = text[:40].decode("utf-8", "replace")
+            expected = "a Chrome trace with traceEvents, an xplane.pb or an SQLite export of Nsight Systems"
+            raise KernelTraceError(self._name, f"it begins with {shown!r}, expected {expected}")
+        self._add_metadata(text)
+        return None
+
+    def _know(self, key: bytes) -> None:
+        self._keys.append(key)
+        first = rb"\{\s*(?:" + b"|".join(map(re.escape, self._keys)) + rb")\s*:"
+        self._begins = re.compile(first)
+        self._start = re.compile(rb"(?:\A|,)\s*(?=(\{))" + first)
+
+    def _learn(self, text: bytes) -> bool:
+        """Learn which other keys events of a text begin with; return whether there is any."""
+        known, tried = len(self._keys), Counter[bytes]()
+        objects = [(match.start(1), match[2]) for match in _OBJECT.finditer(text)]
+        for (begin, key), end in zip(objects, [*(place for place, _ in objects[1:]), len(text)], strict=True):
+            if key not in self._keys and tried[key] < TRIES:
+                tried[key] += 1
+                event, _ = decode_event(text[begin:end].rstrip(_TRAILING))
+                if event is not None and isinstance(event.ph, str):
+                    self._know(key)
+        return len(self._keys) > known
+
+    def _last_start(self, text: bytes, searched: int = 0) -> int:
+        """Return where the last event begins, behind what was searched before; 0 where no second one does."""
+        place = len(text)
+        while (place := text.rfind(b"{", max(searched, 1), place)) > 0:
+            if self._begins.match(text, place) and text[max(0, place - 64) : place].rstrip().endswith(b","):
+                return place
+        return 0
+
+    def _weigh(self, text: bytes) -> None:
+        """Estimate from samples how many bytes of a batch are of Python's stacks; a small batch is looked at whole."""
+        small = len(text) <= SAMPLES * SAMPLE_BYTES
+        places = range(0, len(text), max(len(text) // SAMPLES, 1))
+        seen = stacks = 0
+        for sample in [text] if small else [text[place : place + SAMPLE_BYTES] for place in places]:
+            starts = [match.start(1) for match in self._start.finditer(sample)]
+            for begin, end in pairwise([*starts, len(text)] if small else starts):
+                seen += end - begin
+                stacks += (end - begin) * (STACK in sample[begin:end])
+        if seen:
+            self._tally["stack_bytes"] += len(text) * stacks // seen
+
+    def _decoded(self, text: bytes, end: int) -> list[Event]:
+        if text.find(STACK, 0, end) >= 0:
+            self._weigh(text[:end])
+        try:
+            return decode_events(_stripped(text, end))
+        except DECODE_ERRORS:
+            return list(self._one_by_one(text[:end]))
+
+    def _one_by_one(self, text: bytes) -> Iterator[Event]:
+        self._learn(text)
+        starts = [match.start(1) for match in self._start.finditer(text)]
+        for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            event, repaired = decode_event(text[begin:end].rstrip(_TRAILING))
+            self._tally["repaired_events"] += repaired
+            if event is None:
+                self._tally["unreadable_events"] += 1
+            else:
+                yield event
+
+    def _rest(self, text: bytes) -> Iterator[list[Event]]:
+        try:
+            if self._plain_array:
+                last = decode_events(text.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))
+            else:
+                tail = msgspec.json.decode(b'{"traceEvents":[' + text, type=_Tail)
+                self._merge(tail)
+                last = tail.traceEvents
+        except DECODE_ERRORS:
+            yield from self._damaged_rest(text)
+        else:
+            if STACK in text:
+                self._weigh(text)
+            yield last
+
+    def _damaged_rest(self, text: bytes) -> Iterator[list[Event]]:
+        self._learn(text)
+        end = self._last_start(text)
+        if end:
+            yield self._decoded(text, end)
+        if STACK in text[end:]:
+            self._weigh(text[end:])
+        event, rest = decode_first(text[end:])
+        is_closed = self._closes(text[end:] if event is None else rest.encode())
+        self._tally["cut_off"] += not is_closed
+        if event is not None:
+            self._tally["repaired_events"] += is_closed
+            yield [event]
+        else:
+            self._tally["unreadable_events"] += is_closed
+
+    def _closes(self, text: bytes) -> bool:
+        """Whether the events end in a text; what stands behind them is read."""
+        places = [match.start(1) for match in islice(_CLOSING.finditer(text), TRIES)]
+        if self._plain_array and places:
+            return True
+        for place in places:
+            try:
+                self._merge(msgspec.json.decode(b'{"traceEvents":[' + text[place:], type=Metadata))
+            except DECODE_ERRORS:
+                continue
+            return True
+        is_closed = bool(places) and text.rstrip().endswith(b"}")
+        self._tally["unreadable_metadata"] += is_closed
+        return is_closed
+
+    def _add_metadata(self, text: bytes) -> None:
+        try:
+            self._merge(msgspec.json.decode(text, type=Metadata))
+        except DECODE_ERRORS:
+            self._tally["unreadable_metadata"] += 1
+
+    def _merge(self, found: Metadata) -> None:
+        for field in Metadata.__struct_fields__:
+            value = getattr(found, field)
+            if value is not None:
+                setattr(self.metadata, field, value)
+
+
+def _stripped(text: bytes, end: int) -> bytes | memoryview:
+    """Return a text up to its last event that begins before a place; a view of it, so that a batch is not copied."""
+    tail = text[max(end - STRIPPED_AT_ONCE, 0) : end]
+    kept = tail.rstrip(_TRAILING)
+    return memoryview(text)[: end - len(tail) + len(kept)] if kept else text[:end].rstrip(_TRAILING)

@@ -1,0 +1,211 @@
+"""Events of planes to rows: of a GPU kernels, copies and sets; of the host steps, calls of the driver and operators."""
+
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+from trainguard.kernels.columns import Gpu, Kind
+from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.names import call_name, is_call, memcpy_name, memset_name
+from trainguard.kernels.readers.xplane.lines import Batch
+from trainguard.kernels.readers.xplane.planes import GPU, Plane
+
+_STREAM = re.compile(r"Stream #(-?\d+)")
+"""Other lines repeat the work of the streams by step, module or operator."""
+
+_DETAIL = re.compile(r"(\w+):(\S+)")
+_COPY = re.compile(r"[Mm]emcpy(\w)(?:2|to)(\w)")
+_MEMORY_ONLY = frozenset({"memalloc_details", "MemFree_details", "MemoryResidency_details"})
+_GPU_STATS = (
+    "correlation_id",
+    "kernel_details",
+    "memcpy_details",
+    "Memset_details",
+    "memset_details",
+    "hlo_op",
+    "tf_op",
+    *_MEMORY_ONLY,
+)
+
+
+class GpuPlane:
+    """Adds one GPU's events to a trace."""
+
+    def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
+        self.device = max(whole(plane.name.removeprefix(GPU).partition(" ")[0]), -1)
+        self.gpu = _gpu(plane)
+        self._plane = plane
+        self._builder = builder
+        self._wanted = {number: name for number, name in plane.stat_names.items() if name in _GPU_STATS}
+
+    def add(self, batch: Batch) -> None:
+        """Add what ran on a stream."""
+        stream = _STREAM.match(batch.line)
+        if not stream:
+            return
+        rows = [self._row(event) for event in batch.events]
+        kept = [place for place, row in enumerate(rows) if row is not None]
+        found = [row for row in rows if row is not None]
+        names = self._builder.names
+        columns = Columns(
+            start=batch.start[kept],
+            end=batch.end[kept],
+            name=names.of([row[0] for row in found]),
+            lane=names.of([stream[1]] * len(found)),
+            correlation=ints([row[1] for row in found]),
+            operator=ints([row[2] for row in found]),
+        )
+        more = GpuColumns(
+            kind=ints([row[3] for row in found]),
+            device=ints([self.device] * len(found)),
+            size=ints([row[4] for row in found]),
+            blocks_per_sm=floats([row[5] for row in found]),
+            occupancy=floats([row[6] for row in found]),
+        )
+        self._builder.add_gpu(columns, more)
+
+    def _row(self, event: Any) -> tuple[str, int, int, int, int, float, float] | None:
+        """Return name, correlation, operator, kind, size, blocks per SM and occupancy; None for what is no work."""
+        plane = self._plane
+        stats = plane.values(event.stats, self._wanted)
+        if more := plane.event_stats.get(event.metadata_id):
+            stats = plane.values(more, self._wanted) | stats
+        if not _MEMORY_ONLY.isdisjoint(stats):
+            return None
+        name = plane.event_names.get(event.metadata_id, "").removesuffix(".kd")
+        operator = stats.get("hlo_op") or stats.get("tf_op")
+        number = self._builder.names.number(operator) if operator else -1
+        correlation = whole(stats.get("correlation_id", -1))
+        copied = stats.get("memcpy_details")
+        if copied is not None or (name.startswith("Memcpy") and "kernel_details" not in stats):
+            details = _details(str(copied or ""))
+            return _copy_name(name, details), correlation, number, Kind.MEMCPY, _size(details), math.nan, math.nan
+        filled = stats.get("Memset_details", stats.get("memset_details"))
+        if filled is not None or (name.startswith("Memset") and "kernel_details" not in stats):
+            details = _details(str(filled or ""))
+            named = memset_name(details.get("kind", ""))
+            return named, correlation, number, Kind.MEMSET, _size(details), math.nan, math.nan
+        kind = Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE
+        blocks, occupancy = _filling(str(stats.get("kernel_details", "")), self.gpu.sms)
+        return name, correlation, number, kind, -1, blocks, occupancy
+
+
+@lru_cache(maxsize=4_096)
+def _details(text: str) -> dict[str, str]:
+    return dict(_DETAIL.findall(text))
+
+
+def _size(details: dict[str, str]) -> int:
+    return max(whole(details.get("size", details.get("num_bytes", "-1"))), -1)
+
+
+def _copy_name(name: str, details: dict[str, str]) -> str:
+    way = _COPY.search(name)
+    source, target = details.get("kind_src", ""), details.get("kind_dst", "")
+    if way:
+        return memcpy_name(f"{way[1].upper()}to{way[2].upper()}", source, target)
+    return memcpy_name(details.get("kind", "") if details.get("kind") != "Unknown" else "", source, target)
+
+
+@lru_cache(maxsize=4_096)
+def _filling(details: str, sms: int) -> tuple[float, float]:
+    """Return blocks per SM and occupancy in percent; a profiler that cannot tell the occupancy writes 0."""
+    found = _details(details)
+    blocks = [whole(each) for each in found.get("grid", "").split(",") if each]
+    occupancy = whole(found.get("occ_pct", "").partition(".")[0] or "0")
+    filled = math.prod(blocks) / sms if blocks and sms and min(blocks) > 0 else math.nan
+    return filled, float(occupancy) if occupancy > 0 else math.nan
+
+
+def _gpu(plane: Plane) -> Gpu:
+    stats = plane.stats
+    capability = (max(whole(stats.get("compute_cap_major")), 0), max(whole(stats.get("compute_cap_minor")), 0))
+    name = stats.get("device_type") or stats.get("device_type_string") or stats.get("device_vendor") or ""
+    return Gpu(
+        name=str(name),
+        memory=max(whole(stats.get("memory_size")), 0),
+        capability=capability,
+        sms=max(whole(stats.get("core_count")), 0),
+    )
+
+
+_HOST_STATS = ("correlation_id", "step_num", "hlo_op", "tf_op", "_src", "allocator_name", "peak_bytes_in_use")
+_ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
+_LOADER = ("IteratorGetNext",)
+_OF_RUNTIME = re.compile(r"TFE_|Eager|Executor|Prefetch|Parallel|PjRt|PJRT|Xla|Thunk|Memory(?:Dea|A)llocation|Kernel")
+_IGNORED = ("$", "ThreadpoolListener")
+"""Python's own calls, and marks of the thread pool."""
+
+
+class HostPlane:
+    """Adds the host's events to a trace."""
+
+    def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
+        self._plane = plane
+        self._builder = builder
+        self._wanted = {number: name for number, name in plane.stat_names.items() if name in _HOST_STATS}
+
+    def add(self, batch: Batch) -> None:
+        """Add what ran on a thread."""
+        names = self._builder.names
+        lane = names.number(batch.line)
+        lasts = (batch.end > batch.start).tolist()
+        sorted_in: dict[str, list[tuple[int, str, int, int]]] = {}
+        for place, event in enumerate(batch.events):
+            name = self._plane.event_names.get(event.metadata_id, "")
+            stats = self._plane.values(event.stats, self._wanted)
+            if name == "MemoryAllocation":
+                self._reserve(stats, int(batch.start[place]))
+            sort, shown = _sorted_in(name, stats)
+            if sort != "launches" and not lasts[place]:
+                continue
+            operator = stats.get("hlo_op") or stats.get("tf_op")
+            number = names.number(operator) if operator else -1
+            correlation = whole(stats.get("correlation_id", -1)) if sort == "launches" else -1
+            sorted_in.setdefault(sort, []).append((place, shown, correlation, number))
+            if sort == "launches" and operator:
+                sorted_in.setdefault("operators", []).append((place, str(operator), -1, number))
+        for sort, rows in sorted_in.items():
+            if sort:
+                self._add(sort, batch, lane, rows)
+
+    def _add(self, sort: str, batch: Batch, lane: int, rows: list[tuple[int, str, int, int]]) -> None:
+        places = [row[0] for row in rows]
+        no_type = self._builder.names.number("")
+        self._builder.add(
+            sort,
+            Columns(
+                start=batch.start[places],
+                end=batch.end[places],
+                name=self._builder.names.of([row[1] for row in rows]),
+                lane=ints([lane] * len(rows)),
+                correlation=ints([no_type if sort == "operators" else row[2] for row in rows]),
+                operator=ints([row[3] for row in rows]),
+            ),
+        )
+
+    def _reserve(self, stats: dict[str, Any], at: int) -> None:
+        """Note the most bytes in use: XLA reserves most of the memory at once, whether it needs it or not."""
+        allocator = _ALLOCATOR.fullmatch(str(stats.get("allocator_name", "")))
+        if allocator:
+            self._builder.reserve(int(allocator[1]), max(whole(stats.get("peak_bytes_in_use")), 0), at)
+
+
+def _sorted_in(name: str, stats: dict[str, Any]) -> tuple[str, str]:
+    """Return the sort of a row, empty for one that is not read, and the name that it is shown by."""
+    if "step_num" in stats:
+        return "annotations", f"ProfilerStep#{max(whole(stats['step_num']), 0)}"
+    if "correlation_id" in stats or is_call(name):
+        return "launches", call_name(name)
+    return _by_name(name, known="_src" in stats or "hlo_op" in stats), name
+
+
+@lru_cache(maxsize=16_384)
+def _by_name(name: str, *, known: bool) -> str:
+    if name.startswith(_IGNORED):
+        return ""
+    if name.startswith(_LOADER):
+        return "annotations"
+    return "operators" if known or ":" in name or _OF_RUNTIME.match(name) else "annotations"

@@ -1,0 +1,231 @@
+"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Ints, Trace
+from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.gpu_times import GpuTime, IdleCauses
+from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
+from trainguard.kernels.kernel_table import KernelLine, KernelTable
+from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.window import Window
+
+SHOWN = 5
+FAMILY = "kernels/"
+FEW_STEPS = 3
+SMALL_GAIN = 0.01
+"""What could win less than that of the window is of low severity, whatever its value."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a finding rests on.
+
+    Attributes
+    ----------
+    what : str
+        A kernel, a call, or a stretch of time.
+    duration_ns : int
+        How long it took, added up over ``count`` times.
+    count : int
+        How often it occurred.
+    start_ns : int or None
+        Where it is one stretch: its start, from the start of the window.
+    step : int or None
+        The number of the step in which it lies, or in which the longest one of several lies.
+    longest_start_ns, longest_ns : int or None
+        Where it is several runs: the longest one's start, from the start of the window, and its length.
+    """
+
+    what: str
+    duration_ns: int
+    count: int = 1
+    start_ns: int | None = None
+    step: int | None = None
+    longest_start_ns: int | None = None
+    longest_ns: int | None = None
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
+
+    ns_per_step: int
+    share: float
+
+
+class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that fires on a rank.
+
+    Attributes
+    ----------
+    id : str
+        The rule, ``kernels/<Rule>``.
+    value, threshold : float
+        What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind : str
+        What was found: of the rule's sayings.
+    facts : list of Fact
+        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
+    gain : Gain
+        The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
+    confidence : {"normal", "low"}
+        Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
+    """
+
+    id: str
+    severity: Severity
+    value: float
+    threshold: float
+    summary: str
+    evidence: list[Evidence]
+    gain: Gain
+    recommendation: str
+    kind: str
+    facts: list[Fact]
+    confidence: Literal["normal", "low"] = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rank's metrics and its kernels, for rules."""
+
+    metrics: RankMetrics
+    table: KernelTable
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.metrics.trace
+
+    @property
+    def window(self) -> Window:
+        """The window."""
+        return self.metrics.window
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether any work of a GPU was recorded in the window."""
+        return bool(self.metrics.in_window.any())
+
+    @property
+    def steps(self) -> int:
+        """How many steps to spread a gain over, at least 1."""
+        return max(len(self.window.steps), 1)
+
+    @property
+    def gaps(self) -> Spans:
+        """When no GPU is busy."""
+        return gaps(self.metrics.busy, self.window.start, self.window.end)
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The highest compute capability of the rank's GPUs; (0, 0) where the trace says none."""
+        return max((gpu.capability for gpu in self.trace.gpus), default=(0, 0))
+
+    def step_at(self, time: int) -> int | None:
+        """Return the number of the step in which a time lies."""
+        steps = self.window.steps
+        inside = (steps.start <= time) & (time < steps.end)
+        return int(steps.number[inside][0]) if inside.any() else None
+
+    def gain(self, total_ns: float) -> Gain:
+        """Return the most that can be won where so much of the window goes away."""
+        return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
+
+    def runs(self, what: str, rows: Ints) -> Evidence:
+        """Return GPU rows, at least one, as evidence."""
+        start = self.trace.gpu.rows.start[rows]
+        lasted = self.trace.gpu.rows.end[rows] - start
+        longest = int(lasted.argmax())
+        return Evidence(
+            what=what,
+            duration_ns=exact_sum(lasted),
+            count=len(rows),
+            step=self._launched_in(int(rows[longest])),
+            longest_start_ns=int(start[longest]) - self.window.start,
+            longest_ns=int(lasted[longest]),
+        )
+
+    def _launched_in(self, row: int) -> int | None:
+        step = int(self.window.step[row])
+        return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
+
+    def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
+        """Return the first kernels of a table's lines as evidence."""
+        return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
+
+    def stretch(self, what: str, start: int, end: int) -> Evidence:
+        """Return a stretch of time as evidence."""
+        return Evidence(
+            what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGpu:
+    """One GPU of a rank that is judged."""
+
+    judged: Judged
+    time: GpuTime
+    causes: IdleCauses
+
+    @property
+    def communication_alone(self) -> Spans:
+        """When it communicates and does not compute."""
+        return difference(self.time.communication, self.time.compute)
+
+    @property
+    def copies_alone(self) -> Spans:
+        """When it only copies or sets memory."""
+        return difference(self.time.memory, union(self.time.compute, self.time.communication))
+
+    def runs(self, rows: Ints) -> Spans:
+        """Return when rows run on it."""
+        columns, window = self.judged.trace.gpu, self.judged.window
+        mine = rows[columns.device[rows] == self.time.number]
+        return clipped(merged(columns.rows.start[mine], columns.rows.end[mine]), window.start, window.end)
+
+
+def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
+    """Return findings: those that explain most of the time come first, in whole percents of it, then by severity."""
+    return sorted(findings, key=lambda each: (-round(each.gain.share, 2), -each.severity.rank, -each.gain.ns_per_step))
+
+
+def severity(value: float, medium: float, high: float) -> Severity:
+    """Return the severity of a value that grows with the fault."""
+    if value >= high:
+        return Severity.HIGH
+    return Severity.MEDIUM if value >= medium else Severity.LOW
+
+
+def at_most_medium(severity: Severity) -> Severity:
+    """Return the severity of what rests on too little."""
+    return min(severity, Severity.MEDIUM, key=lambda each: each.rank)
+
+
+def weighed(finding: KernelFinding) -> KernelFinding:
+    """Return a finding; one that could win next to nothing is of low severity."""
+    small = finding.gain.ns_per_step > 0 and finding.gain.share < SMALL_GAIN
+    return replace(finding, severity=Severity.LOW) if small else finding
+
+
+def capped(severity: Severity, steps: int) -> Severity:
+    """Return a severity; of too few steps medium at most."""
+    return severity if steps >= FEW_STEPS else at_most_medium(severity)
+
+
+def percent(share: float) -> str:
+    """Return a share for people."""
+    return f"{100 * share:.1f} %"
+
+
+def rank_name(rank: int | None, trace: str) -> str:
+    """Return how a rank is called at the beginning of a sentence."""
+    return trace if rank is None else f"Rank {rank}"

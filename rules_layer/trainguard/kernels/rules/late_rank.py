@@ -1,0 +1,127 @@
+"""One rank comes late into collectives, and the others wait for it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.document import RankProfile
+from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.ranks.waiting import Waiting
+from trainguard.kernels.rules.exposed_communication import ExposedCommunication
+from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, rank_name
+from trainguard.kernels.rules.rule import ACROSS, KernelRule
+from trainguard.kernels.rules.slow_rank import SlowRank
+from trainguard.kernels.rules.text import Saying, portion, shown
+from trainguard.kernels.rules.thresholds import Number, Share
+from trainguard.kernels.words import counted
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.rule_result import FactSheet, Measure
+from trainguard.rules.spec import LOW_GPUS
+
+
+def _summary(sheet: FactSheet) -> str:
+    ratio, slower = sheet.number("compute_ratio"), sheet["compute_ratio"].threshold or LateRank.compute
+    if ratio >= slower:
+        cause = f"It computes {ratio:.2f} times as long as the others"
+    else:
+        how = "as long as" if ratio * slower >= 1.0 else "less than"
+        cause = f"It computes {how} the others, so something else holds it up: its data, its host, a checkpoint"
+    return (
+        f"{sheet.name('late_rank')} comes last into {sheet.name('collective')} in {sheet['last_steps'].value} of "
+        f"{sheet['steps'].value} steps, {shown(sheet)['lateness_share']} of a step later than the middle one of "
+        f"{counted(int(sheet.number('ranks_compared')), 'rank')}. {cause}."
+    )
+
+
+class LateRank(KernelRule):
+    """Fires for the rank that comes last into a collective in many steps, by much of a step.
+
+    Of two ranks one always comes last: where they take turns, neither is late over all steps. A rank that is late over
+    a few steps, and not in each of them, may be so by chance: then the confidence is low.
+    """
+
+    title = "A late rank"
+    looks_at = ACROSS
+    fires_when = (
+        "in {steps} of the steps one rank comes last into a collective, {lateness} of a step later than the middle "
+        "rank, and that much later over all steps"
+    )
+    measure = Measure("lateness as a share of a step")
+    explains = (LOW_GPUS,)
+    claims = (Bucket.PEERS,)
+    says = (
+        Saying(
+            "late_rank",
+            _summary,
+            advice="Balance the data and the layers between the ranks, and look at this rank's node: clocks, "
+            "temperature, its data loader, other programs.",
+            clause="one rank came late into collectives",
+        ),
+    )
+
+    steps: Share = 0.5
+    lateness: Share = 0.05
+    lateness_high: Share = 0.2
+    sigmas: Number = 3
+    compute: Number = SlowRank.times
+
+    def judge_ranks(
+        self, ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
+    ) -> tuple[int, KernelFinding] | None:
+        """Return the place of the late rank, and its finding; ``lines`` are of the same ranks, in the same order."""
+        times = np.bincount(waiting.last, minlength=len(waiting.ranks))
+        mine = int(times.argmax())
+        place, steps = waiting.ranks[mine], len(waiting.steps)
+        late = waiting.lateness_ns[waiting.last == mine]
+        step_ns = float(np.median([lines[each].step_ns for each in waiting.ranks]))
+        lateness = float(late.mean()) if len(late) else 0.0
+        share = lateness / step_ns if step_ns else 0.0
+        lead = waiting.lead_ns(mine)
+        if times[mine] < self.steps * steps or share < self.lateness or lead.mean() < self.lateness * step_ns:
+            return None
+        sure = steps >= FEW_STEPS and lead.mean() >= self.sigmas * lead.std() / np.sqrt(steps)
+        others = [lines[each] for each in waiting.ranks if each != place]
+        slower = lines[place].compute_ns / max(float(np.median([each.compute_ns for each in others])), 1.0)
+        return place, self.found(
+            [
+                portion("lateness_share", share, self.lateness),
+                Fact(name="late_rank", value=rank_name(ranks[place].rank, ranks[place].trace)),
+                Fact(name="collective", value=waiting.name),
+                Fact(name="last_steps", value=int(times[mine])),
+                Fact(name="steps", value=steps),
+                Fact(name="ranks_compared", value=len(waiting.ranks)),
+                Fact(name="compute_ratio", value=round(slower, 3), threshold=self.compute),
+            ],
+            severity=Severity.HIGH if sure and share >= self.lateness_high else Severity.MEDIUM,
+            evidence=_latest(ranks, waiting),
+            gain=Gain(ns_per_step=round(lateness * len(late) / steps), share=round(share * len(late) / steps, 4)),
+            confidence="normal" if sure else "low",
+        )
+
+
+def _latest(ranks: Sequence[RankProfile], waiting: Waiting) -> list[Evidence]:
+    evidence = []
+    for at in np.argsort(-waiting.lateness_ns, kind="stable")[:SHOWN].tolist():
+        last = ranks[waiting.ranks[int(waiting.last[at])]]
+        what = f"{rank_name(last.rank, last.trace)} comes last into {waiting.name}"
+        evidence.append(Evidence(what=what, duration_ns=int(waiting.lateness_ns[at]), step=waiting.steps[at]))
+    return evidence
+
+
+def beside_late_rank(findings: Sequence[KernelFinding], across: AcrossRanks | None) -> list[KernelFinding]:
+    """Return a rank's findings; exposed communication without the wait that a late rank explains."""
+    found = [] if across is None else across.findings
+    late = next((each.gain for each in found if each.id == LateRank.name and each.confidence == "normal"), None)
+    if late is None:
+        return list(findings)
+    return [_without(each, late) if each.id == ExposedCommunication.name else each for each in findings]
+
+
+def _without(finding: KernelFinding, late: Gain) -> KernelFinding:
+    gain = finding.gain
+    left = Gain(
+        ns_per_step=max(gain.ns_per_step - late.ns_per_step, 0), share=round(max(gain.share - late.share, 0.0), 4)
+    )
+    return replace(finding, gain=left)

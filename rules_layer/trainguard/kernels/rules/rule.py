@@ -1,0 +1,253 @@
+"""The protocol of rules over kernel profiles; in a job one fires where it holds on a rank with normal confidence."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from trainguard.core.finding import MOST_FACTS, Fact, Severity
+from trainguard.core.records import Status
+from trainguard.kernels.captures.keys import KERNELS
+from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.intervals import Spans
+from trainguard.kernels.rules.finding import (
+    FAMILY,
+    FEW_STEPS,
+    Evidence,
+    Gain,
+    Judged,
+    JudgedGpu,
+    KernelFinding,
+)
+from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
+from trainguard.kernels.rules.thresholds import shown_thresholds
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.protocol import Rule, RuleParameters
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import RuleSpec, Symptom
+
+FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
+"""Facts of a capture; the last one, the most that can be won, is there where a rule fires."""
+
+NAMED = 2
+
+ACROSS = "the ranks of the newest capture beside each other"
+
+_SCORES = {Severity.LOW: (0.0, 9.9), Severity.MEDIUM: (10.0, 24.9), Severity.HIGH: (25.0, 49.9)}
+_CRITICAL = (50.0, 100.0)
+
+
+class CaptureRuleParameters(RuleParameters, frozen=True, kw_only=True):
+    """The rules have no parameters of their own."""
+
+
+class KernelRule(Rule[CaptureRuleParameters]):
+    """A rule over kernel profiles; its class has its thresholds, and all that is said about it, as attributes.
+
+    A threshold is an attribute with a type of `trainguard.kernels.rules.thresholds`.
+
+    Attributes
+    ----------
+    title : str
+        Of its section in a report.
+    fires_when : str
+        Its line in the documentation, a template of its thresholds by their names.
+    measure : Measure
+        What ``KernelFinding.value`` is.
+    says : tuple of Saying
+        Its kinds of findings.
+    looks_at, informs_only, symptom, explains, claims
+        As in `RuleSpec`. ``claims`` are the parts of the ledger that a finding explains: a trace divides what
+        utilization leaves open.
+    """
+
+    parameters_type = CaptureRuleParameters
+    title: ClassVar[str] = ""
+    fires_when: ClassVar[str]
+    measure: ClassVar[Measure]
+    says: ClassVar[tuple[Saying, ...]]
+    looks_at: ClassVar[str] = "the kernel traces of the newest capture, rank by rank"
+    informs_only: ClassVar[bool] = False
+    symptom: ClassVar[Symptom | None] = None
+    explains: ClassVar[tuple[Symptom, ...]] = ()
+    claims: ClassVar[tuple[Bucket, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the spec of what the class says, and let its kinds of findings be worded."""
+        if cls.title:
+            cls.spec = _spec_of(cls)
+            SAYINGS.update({saying.kind: saying for saying in cls.says})
+        super().__init_subclass__(**kwargs)
+
+    def found(
+        self,
+        facts: Sequence[Fact],
+        *,
+        severity: Severity,
+        evidence: Sequence[Evidence],
+        gain: Gain,
+        kind: str = "",
+        measured: str = "",
+        confidence: Literal["normal", "low"] = "normal",
+    ) -> KernelFinding:
+        """Return a finding in words; ``measured`` is the fact that the rule is judged by, the first where empty."""
+        kind = kind or self.says[0].kind
+        judged_by = next(fact for fact in facts if fact.name == measured or not measured)
+        summary, recommendation = words(kind, facts)
+        return KernelFinding(
+            id=self.name,
+            severity=severity,
+            value=float(judged_by.value),
+            threshold=float(judged_by.threshold or 0.0),
+            summary=summary,
+            evidence=[*evidence],
+            gain=gain,
+            recommendation=recommendation,
+            kind=kind,
+            facts=[*facts],
+            confidence=confidence,
+        )
+
+    def clear_after_s(self, parameters: CaptureRuleParameters, interval_s: float) -> float:
+        """Return 0: the first capture without the condition ends an episode."""
+        del parameters, interval_s
+        return 0.0
+
+    def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
+        """Say what the newest capture means for the rule."""
+        if verdict is None:
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
+        found = verdict.of(self.name)
+        if found is None:
+            return _silent(verdict)
+        facts = (*found.facts, *_of_capture(verdict))
+        if self.spec.informs_only:
+            return RuleResult.of(text, Status.OK, found.kind, facts, data_points=verdict.traces)
+        if not found.sure:
+            unsure = Fact(name="unsure_ranks", value=found.unsure)
+            kept = bounded(found.facts, (unsure, *_of_capture(verdict)))
+            return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=verdict.traces)
+        return RuleResult.of(
+            text,
+            Status.FIRED,
+            found.kind,
+            bounded(found.facts, (*_won(found), *_where(found, verdict), *_of_capture(verdict), *_evidence(found))),
+            measured=found.value,
+            threshold=found.threshold,
+            worst=found.ranks[0] if found.ranks else None,
+            data_points=verdict.traces,
+            score=score_of(found),
+            details={"capture": verdict.capture, "ranks": found.sure, **_proofs(found)},
+        )
+
+
+def _spec_of(rule: type[KernelRule]) -> RuleSpec:
+    fires_when = rule.fires_when.format_map(shown_thresholds(rule))
+    return RuleSpec(
+        name=FAMILY + rule.__name__,
+        family=KERNELS,
+        title=rule.title,
+        looks_at=rule.looks_at,
+        fires_when=fires_when,
+        condition=fires_when.removeprefix("never: "),
+        measures=(rule.measure,),
+        counts="captures",
+        informs_only=rule.informs_only,
+        symptom=rule.symptom,
+        explains=rule.explains,
+        text=text,
+        claims={"": rule.claims} if rule.claims else {},
+    )
+
+
+def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return facts of a finding and others of its capture: no more than a result has."""
+    return (*facts, *others)[:MOST_FACTS]
+
+
+def unjudged(verdict: CaptureVerdict) -> str:
+    """Say why a capture could not be judged."""
+    return _unjudged(verdict).reason
+
+
+def _silent(verdict: CaptureVerdict) -> RuleResult:
+    if not verdict.judged:
+        return _unjudged(verdict)
+    judged = Fact(name="ranks_judged", value=verdict.judged)
+    facts = (judged, *_of_capture(verdict))
+    return RuleResult.of(text, Status.OK, CaptureKind.HOLDS_NOT, facts, data_points=verdict.traces)
+
+
+def _unjudged(verdict: CaptureVerdict) -> RuleResult:
+    facts = [*_of_capture(verdict)]
+    kind = CaptureKind.TOO_FEW_STEPS
+    if verdict.traces and verdict.unread == verdict.traces:
+        kind = CaptureKind.UNREAD
+        name, why = next(iter(verdict.unread_why.items()), ("", "the reason is unknown"))
+        facts += [Fact(name="unread_trace", value=name), Fact(name="unread_why", value=why)]
+    elif verdict.cut:
+        kind = CaptureKind.CUT_OFF
+    else:
+        facts.append(Fact(name="steps", value=verdict.steps, threshold=FEW_STEPS))
+    return RuleResult.of(text, Status.WARMING_UP, kind, tuple(facts), data_points=verdict.traces)
+
+
+def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
+    facts = [Fact(name=TRACES, value=verdict.traces)]
+    facts += [Fact(name=FRAMEWORK, value=verdict.framework)] if verdict.framework else []
+    return facts + ([Fact(name="cut_traces", value=verdict.cut)] if verdict.cut else [])
+
+
+def _won(found: RuleVerdict) -> list[Fact]:
+    share = Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share")
+    return [share, Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns")]
+
+
+def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
+    read = verdict.traces - verdict.unread
+    if read < 2 or not found.ranks:
+        return []
+    counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=read)]
+    return counts + [Fact(name="rank", value=name) for name in found.ranks[:NAMED]]
+
+
+def _evidence(found: RuleVerdict) -> list[Fact]:
+    return [Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence]
+
+
+def score_of(found: RuleVerdict) -> float:
+    """Return a score from 0 to 100 within the severity's level, which grows with what can be won."""
+    least, most = _SCORES.get(found.severity, _CRITICAL)
+    return least + (most - least) * min(max(found.gain_share, 0.0), 1.0)
+
+
+def _proofs(found: RuleVerdict) -> dict[str, object]:
+    return {
+        "evidence": [msgspec.to_builtins(each) for each in found.evidence],
+        "gain_ns_per_step": found.gain_ns_per_step,
+        "gain_share": found.gain_share,
+    }
+
+
+class RankRule(KernelRule):
+    """A rule over one rank's trace.
+
+    Attributes
+    ----------
+    is_steady : bool
+        Whether it has to fire without the first and the last step, too; else its confidence is low.
+    counts_for : float
+        How much of the time that it explains can be won.
+    """
+
+    is_steady: ClassVar[bool] = True
+    counts_for: ClassVar[float] = 1.0
+
+    @abstractmethod
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Return what is found on a rank; its gain is the most that can be won if it is the only finding."""
+
+    def stretches(self, gpu: JudgedGpu) -> Spans:
+        """Return when the time of one of the rank's GPUs is what the rule fires for."""
+        return Spans(gpu.time.busy.start[:0], gpu.time.busy.end[:0])

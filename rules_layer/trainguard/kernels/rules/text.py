@@ -1,0 +1,140 @@
+"""The words of kernel rules: each rule's own sayings, and around them where and how much."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from trainguard.core.finding import Fact
+from trainguard.core.statuses import Status
+from trainguard.core.units import counted
+from trainguard.rules.rule_result import FactSheet, Words
+
+SHARE, MILLISECONDS, MICROSECONDS = "share", "ms", "us"
+
+
+class CaptureKind(StrEnum):
+    """Outcomes of a rule without a finding; a finding's kind is that of a `Saying`."""
+
+    NO_CAPTURE = "no_capture"
+    HOLDS_NOT = "holds_not"
+    UNREAD = "unread"
+    CUT_OFF = "cut_off"
+    TOO_FEW_STEPS = "too_few_steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """The words on one kind of finding, which no two rules share.
+
+    ``summary`` is a template of facts by name, shares as percentages; in ``advice`` facts named ``remedy`` stand for
+    it. ``clause`` is in the past tense, for a report's first sentence; empty of what never fires.
+    """
+
+    kind: str
+    summary: str | Callable[[FactSheet], str]
+    advice: str
+    clause: str = ""
+
+
+SAYINGS: dict[str, Saying] = {}
+"""By kind: each rule adds its own when it is defined."""
+
+
+def portion(name: str, value: float, threshold: float | None = None, device: str | None = None) -> Fact:
+    """Return a share, from 0 to 1, as a fact."""
+    return Fact(name=name, value=round(value, 4), unit=SHARE, threshold=threshold, device=device)
+
+
+def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
+    """Return the finding and the advice, in sentences."""
+    saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
+    said = saying.summary
+    summary = said(sheet) if callable(said) else said.format_map(shown(sheet))
+    return summary, " ".join(str(fact.value) for fact in sheet.all("remedy")) or saying.advice
+
+
+def shown(sheet: FactSheet) -> Mapping[str, Any]:
+    """Return facts by name as a template takes them: shares as percentages, others as they are."""
+    return {fact.name: percent(fact) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)}
+
+
+def percent(share: Fact) -> str:
+    """Return a fact's share for people."""
+    return f"{100 * float(share.value):.1f} %"
+
+
+def text(sheet: FactSheet) -> Words:
+    """Say what the newest capture means for a rule."""
+    if sheet.kind in set(CaptureKind):
+        return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
+    summary, advice = words(sheet.kind, sheet.facts)
+    if sheet.status is Status.OK:
+        return Words(summary)
+    if sheet.status is not Status.FIRED:
+        return Words(_unsure(sheet) + summary)
+    reason = ("In an earlier capture: " if sheet.past else "") + _where(sheet) + summary
+    return Words(reason, advice + _explained(sheet), SAYINGS[sheet.kind].clause)
+
+
+def _unsure(sheet: FactSheet) -> str:
+    why = "files that are cut off, too few steps" if sheet.get("cut_traces") else "too few steps"
+    many = counted(int(sheet.number("unsure_ranks")), "rank")
+    return f"On {many} with low confidence, from {why} or only the first or last one: "
+
+
+def _where(sheet: FactSheet) -> str:
+    affected = sheet.get("ranks_affected")
+    if affected is None:
+        return ""
+    names = [str(fact.value) for fact in sheet.all("rank")]
+    number = int(affected.value)
+    if number == 1:
+        return f"On {names[0]}: "
+    named = ", ".join(names) + (", …" if number > len(names) else "")
+    return f"On {number:,} of {int(sheet.number('ranks_read')):,} ranks ({named}), at worst: "
+
+
+def _explained(sheet: FactSheet) -> str:
+    gain, share = sheet.number("gain_per_step"), sheet.number("gain_share")
+    if gain <= 0:
+        return ""
+    return f" It explains {100 * share:.1f} % of the time, {gain / 1e6:,.3f} ms a step."
+
+
+def _holds_not(sheet: FactSheet) -> str:
+    ranks = counted(int(sheet.number("ranks_judged")), "rank")
+    return f"It does not hold on {ranks} of the newest capture.{_cut(sheet)}"
+
+
+def _cut(sheet: FactSheet) -> str:
+    cut = sheet.get("cut_traces")
+    if cut is None:
+        return ""
+    number = int(cut.value)
+    files = "1 trace ends" if number == 1 else f"{number:,} traces end"
+    return f" It is judged in part: {files} early."
+
+
+def _unread(sheet: FactSheet) -> str:
+    traces = counted(int(sheet.number("traces")), "trace")
+    why = f"{sheet.name('unread_trace')}: {sheet.name('unread_why')}"
+    return f"None of {traces} of the newest capture could be read; {why}."
+
+
+def _few(sheet: FactSheet) -> str:
+    steps = sheet["steps"]
+    traces = counted(int(sheet.number("traces")), "trace")
+    return (
+        f"The newest capture has no trace with a GPU's work in {steps.threshold:g} steps or more ({traces}, "
+        f"{counted(int(steps.value), 'step')}). Profile 3 to 10 steps."
+    )
+
+
+_SILENT = {
+    CaptureKind.NO_CAPTURE: lambda _: "No capture was judged yet.",
+    CaptureKind.HOLDS_NOT: _holds_not,
+    CaptureKind.UNREAD: _unread,
+    CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
+    CaptureKind.TOO_FEW_STEPS: _few,
+}

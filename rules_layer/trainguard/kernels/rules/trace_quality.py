@@ -1,0 +1,174 @@
+"""Missing or damaged parts of a trace, so that other rules see less than they should, and the remedy for each."""
+
+from dataclasses import dataclass
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Framework, Kind
+from trainguard.kernels.intervals import clipped, merged
+from trainguard.kernels.rules.finding import FEW_STEPS, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.rules.rule import RankRule
+from trainguard.kernels.rules.text import Saying
+from trainguard.kernels.rules.thresholds import Share
+from trainguard.rules.rule_result import FactSheet, Measure
+
+EPOCH_LEAST_NS = 10**18
+"""An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base."""
+
+MOST_FAULTS = 8
+
+_WRITE_AGAIN = "Have the profiler end before the job does, and copy the whole file."
+_EXPORT_AGAIN = "Export the report again, with tables alone."
+_MARK_STEPS = {
+    Framework.PYTORCH: "Call profiler.step() after each step.",
+    Framework.JAX: "Mark steps with jax.profiler.StepTraceAnnotation.",
+    Framework.XLA: "Mark steps with jax.profiler.StepTraceAnnotation or tf.profiler.experimental.Trace.",
+    Framework.TENSORFLOW: "Mark steps with tf.profiler.experimental.Trace.",
+    Framework.UNKNOWN: "Mark steps with NVTX ranges such as 'step 12'.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a trace lacks, as a phrase, and what to do; no advice where nothing can be done."""
+
+    words: str
+    advice: str = ""
+
+
+DAMAGES = {
+    "truncated_gzip": Fault("the file ends within its gzip stream", _WRITE_AGAIN),
+    "broken_gzip": Fault("the gzip stream is broken", _WRITE_AGAIN),
+    "cut_off": Fault("the text ends within the events", _WRITE_AGAIN),
+    "unreadable_events": Fault(
+        "events that cannot be read", "Record it with a newer PyTorch, which escapes quotes in names."
+    ),
+    "unnamed_events": Fault("events without a name", "Export the report again, with its table of names."),
+    "unreadable_parts": Fault("planes or names that cannot be read", _WRITE_AGAIN),
+    "unreadable_metadata": Fault("a head that cannot be read", _WRITE_AGAIN),
+    "refused_tables": Fault("views or virtual tables in the place of tables, refused", _EXPORT_AGAIN),
+    "refused_columns": Fault("computed columns, refused", _EXPORT_AGAIN),
+    "bad_times": Fault(
+        "events with a negative, missing or days-long time", "Update PyTorch and the GPU's driver, and record it again."
+    ),
+    "rounded_times": Fault(
+        "times that are only exact to a quarter of a microsecond",
+        "Record it with a newer PyTorch, which writes baseTimeNanoseconds.",
+    ),
+}
+
+
+def _summary(sheet: FactSheet) -> str:
+    named = [str(fact.value) for fact in sheet.all("fault")]
+    more = int(sheet.number("faults")) - len(named)
+    return f"The trace shows less than it could: {'; '.join(named)}" + (f"; {more:,} more." if more else ".")
+
+
+class TraceQuality(RankRule):
+    """Says what is missing or damaged in a trace."""
+
+    title = "Quality of traces"
+    fires_when = (
+        "never: it says what is missing or damaged in traces, such as kernels without their launch ({unlaunched} of "
+        "them), or a profiler that takes {overhead} of the time"
+    )
+    measure = Measure("faults")
+    informs_only = True
+    is_steady = False
+    says = (Saying("trace_quality", _summary, advice="Nothing needs to be done."),)
+
+    unlaunched: Share = 0.05
+    overhead: Share = 0.05
+    stacks: Share = 0.5
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Say what other rules do not see."""
+        faults = [*damaged(judged.trace.tally), *missing(judged)]
+        if not faults:
+            return None
+        advice = dict.fromkeys(fault.advice for fault in faults if fault.advice)
+        return self.found(
+            [
+                Fact(name="faults", value=len(faults)),
+                *(Fact(name="fault", value=fault.words) for fault in faults[:MOST_FAULTS]),
+                *(Fact(name="remedy", value=each) for each in advice),
+            ],
+            severity=Severity.LOW,
+            evidence=[Evidence(what=fault.words, duration_ns=0) for fault in faults],
+            gain=judged.gain(0),
+        )
+
+
+def missing(judged: Judged) -> list[Fault]:
+    """Return what the trace does not have."""
+    trace, metrics = judged.trace, judged.metrics
+    found = _steps(judged)
+    if not len(trace.gpu):
+        is_pytorch = trace.framework is Framework.PYTORCH
+        how = "with ProfilerActivity.CUDA" if is_pytorch else "with the tracing of the GPU"
+        found.append(Fault("no work of a GPU", f"Profile on a machine with a GPU, {how}."))
+    elif not judged.has_gpu:
+        found.append(Fault("no work of a GPU in the steps", "Profile steps in which the GPU works."))
+    if trace.rank is None:
+        advice = "Start torch.distributed before the profiler, or write the rank into the file's name, as in rank3."
+        found.append(Fault("no rank", advice))
+    # The base time stands behind the events: a file that is cut off has none.
+    if not trace.is_cut and (trace.world_size or 1) > 1 and judged.window.start + trace.base_ns < EPOCH_LEAST_NS:
+        words = "no time base, so ranks cannot be aligned"
+        found.append(Fault(words, DAMAGES["rounded_times"].advice))
+    found += _joined(judged)
+    kernels = metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
+    unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
+    if unlaunched > TraceQuality.unlaunched:
+        words = f"{percent(unlaunched)} of the kernels without their launch"
+        advice = "Give the profiler's schedule warm-up steps, and record the host, too."
+        found.append(Fault(words, "" if trace.is_cut else advice))
+    return [*found, *_costs(judged)]
+
+
+def _steps(judged: Judged) -> list[Fault]:
+    window, found = judged.window, []
+    if not len(window.steps):
+        found.append(Fault("no steps", _MARK_STEPS[judged.trace.framework]))
+    elif len(window.steps) < FEW_STEPS:
+        found.append(Fault(f"fewer than {FEW_STEPS} steps", "Profile 3 to 10 steps after warm-up."))
+    if window.steps_lost:
+        words = "a step is" if window.steps_lost == 1 else f"{window.steps_lost:,} steps are"
+        found.append(Fault(f"{words} not judged, as the file does not hold all of the GPU's work", _WRITE_AGAIN))
+    if not window.is_whole:
+        words = "work of the GPU may be missing anywhere in the window"
+        found.append(Fault(words, _WRITE_AGAIN))
+    return found
+
+
+def _costs(judged: Judged) -> list[Fault]:
+    trace, metrics, found = judged.trace, judged.metrics, []
+    spent = clipped(merged(trace.overhead.start, trace.overhead.end), judged.window.start, judged.window.end)
+    if metrics.share(spent.total) > TraceQuality.overhead:
+        words = f"the profiler itself takes {percent(metrics.share(spent.total))} of the time"
+        found.append(Fault(words, "Record less: with_stack=False, profile_memory=False, fewer steps."))
+    stacks = trace.tally.get("stack_bytes", 0) / max(trace.tally.get("text_bytes", 0), 1)
+    if stacks > TraceQuality.stacks:
+        words = f"{percent(stacks)} of the file are stacks of Python, which nothing here reads"
+        found.append(Fault(words, "Set with_stack=False."))
+    return found
+
+
+def _joined(judged: Judged) -> list[Fault]:
+    tally, metrics = judged.trace.tally, judged.metrics
+    processes, graphs = tally.get("processes"), tally.get("whole_graphs")
+    found = [Fault(f"{metrics.counted:,} GPUs, judged by their mean")] if metrics.counted > 1 else []
+    idle = (gpu.number for gpu in metrics.gpus if not gpu.counted)
+    found += [Fault(f"GPU {number} with hardly any work, not in the mean") for number in idle]
+    if processes:
+        found.append(Fault(f"{processes:,} processes, judged as one rank", "Export one process at a time."))
+    if graphs:
+        words = f"no kernels of {graphs:,} runs of CUDA graphs, traced as a whole"
+        found.append(Fault(words, "Trace graphs by their nodes: nsys profile --cuda-graph-trace=node."))
+    return found
+
+
+def damaged(tally: dict[str, int]) -> list[Fault]:
+    """Return what could not be read, with its number."""
+    return [
+        Fault(f"{fault.words} ({tally[what]:,})", fault.advice) for what, fault in DAMAGES.items() if tally.get(what)
+    ]

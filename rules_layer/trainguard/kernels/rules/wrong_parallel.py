@@ -1,0 +1,148 @@
+"""The training is spread over GPUs in the wrong way: DataParallel, or DistributedDataParallel without NCCL."""
+
+import re
+
+import numpy as np
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, JudgedGpu, KernelFinding
+from trainguard.kernels.rules.rule import RankRule
+from trainguard.kernels.rules.text import Saying, portion
+from trainguard.kernels.rules.thresholds import Number
+from trainguard.rules.rule_result import Measure
+
+KEPLER = (3, 5)
+"""NCCL needs this capability."""
+
+_DATA_PARALLEL, _DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
+_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):\w")
+_OF_GPUS = "ccl"
+"""Part of the name of each vendor's library for collectives: NCCL, RCCL, oneCCL, HCCL."""
+
+
+class WrongParallel(RankRule):
+    """Fires where one process drives several GPUs by DataParallel, or DistributedDataParallel does not use NCCL."""
+
+    title = "The wrong kind of data parallelism"
+    fires_when = "DataParallel drives more than {gpus} GPU, or DistributedDataParallel sends gradients without NCCL"
+    measure = Measure("GPUs, or share of the window in collectives on the host")
+    says = (
+        Saying(
+            "data_parallel",
+            "DataParallel runs on {gpus} GPUs: one process launches for all of them, and copies the model to each of "
+            "them in each step. Their kernels take from {least_busy_share} to {most_busy_share} of the time.",
+            advice="Use DistributedDataParallel with one process for each GPU.",
+            clause="GPUs were driven by one process",
+        ),
+        Saying(
+            "without_nccl",
+            "DistributedDataParallel sends gradients by {library} and not by NCCL. Collectives run on the host "
+            "{collective_share} of the time, and the GPU is idle {idle_share} of the time.",
+            advice='Call torch.distributed.init_process_group(backend="nccl"): it moves gradients from GPU to GPU.',
+            clause="gradients were sent by the host",
+        ),
+    )
+
+    gpus: Number = 1
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire for either kind."""
+        return self._data_parallel(judged) or self._without_nccl(judged)
+
+    def stretches(self, gpu: JudgedGpu) -> Spans:
+        """Return when the GPU is idle: all the time with DataParallel, else in collectives on the host."""
+        judged = gpu.judged
+        calls = _calls(judged, _host_collectives(judged.trace))
+        if len(_calls(judged, (_DATA_PARALLEL,)).start):
+            calls = merged(np.array([judged.window.start]), np.array([judged.window.end]))
+        return intersection(gpu.causes.idle, calls)
+
+    def _data_parallel(self, judged: Judged) -> KernelFinding | None:
+        """Fire for DataParallel; a step takes a GPU's mean computation at least, and the rest can be won."""
+        calls = _calls(judged, (_DATA_PARALLEL,))
+        devices = judged.metrics.gpus
+        if not len(calls.start) or len(devices) <= self.gpus:
+            return None
+        busy = [device.kernels.total for device in devices]
+        return self.found(
+            [
+                Fact(name="gpus", value=len(devices), threshold=self.gpus),
+                portion("least_busy_share", judged.metrics.share(min(busy))),
+                portion("most_busy_share", judged.metrics.share(max(busy))),
+            ],
+            kind="data_parallel",
+            severity=Severity.MEDIUM,
+            evidence=[
+                *_of_calls(judged, _DATA_PARALLEL, calls)[:1],
+                *(
+                    Evidence(what=f"kernels of GPU {device.number}", duration_ns=device.kernels.total)
+                    for device in devices[: SHOWN - 1]
+                ),
+            ],
+            gain=judged.gain(max(judged.window.length - float(np.mean(busy)), 0)),
+        )
+
+    def _without_nccl(self, judged: Judged) -> KernelFinding | None:
+        """Fire for collectives on the host; their time in which the GPU is idle can be won."""
+        trace = judged.trace
+        if not judged.has_gpu or judged.capability < KEPLER or not len(_calls(judged, (_DISTRIBUTED,)).start):
+            return None
+        libraries = {match[1] for name in trace.names if (match := _COLLECTIVE.match(name))}
+        libraries |= {trace.backend.lower()} - {""}
+        on_gpu = bool((trace.gpu.kind == Kind.COMMUNICATION).any())
+        if on_gpu or not libraries or any(_OF_GPUS in each for each in libraries):
+            return None
+        library = ", ".join(sorted(libraries))
+        waits = _calls(judged, _host_collectives(trace))
+        idle = difference(waits, judged.metrics.busy).total
+        return self.found(
+            [
+                Fact(name="library", value=library),
+                portion("collective_share", judged.metrics.share(waits.total)),
+                portion("idle_share", judged.metrics.share(idle)),
+            ],
+            kind="without_nccl",
+            measured="collective_share",
+            severity=Severity.MEDIUM,
+            evidence=_of_calls(judged, f"collectives of {library}", waits) or [Evidence(what=library, duration_ns=0)],
+            gain=judged.gain(idle),
+        )
+
+
+def _host_collectives(trace: Trace) -> tuple[str, ...]:
+    return tuple(name for name in trace.names if _COLLECTIVE.match(name))
+
+
+def _calls(judged: Judged, names: tuple[str, ...]) -> Spans:
+    """Return when the host is in annotations or operators of these names; old traces have the former as the latter."""
+    trace, window = judged.trace, judged.window
+    numbers = _numbers(trace, names)
+    found = []
+    for rows in (trace.annotations, trace.operators):
+        mine = np.isin(rows.name, numbers)
+        found.append(merged(rows.start[mine], rows.end[mine]))
+    return clipped(union(*found), window.start, window.end)
+
+
+def _numbers(trace: Trace, names: tuple[str, ...]) -> list[int]:
+    wanted = set(names)
+    return [place for place, name in enumerate(trace.names) if name in wanted]
+
+
+def _of_calls(judged: Judged, what: str, calls: Spans) -> list[Evidence]:
+    if not len(calls.start):
+        return []
+    lasted = calls.end - calls.start
+    longest = int(lasted.argmax())
+    return [
+        Evidence(
+            what=what,
+            duration_ns=calls.total,
+            count=len(lasted),
+            step=judged.step_at(int(calls.start[longest])),
+            longest_start_ns=int(calls.start[longest]) - judged.window.start,
+            longest_ns=int(lasted[longest]),
+        )
+    ]

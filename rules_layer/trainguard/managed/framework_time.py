@@ -1,0 +1,161 @@
+"""Time spent in framework events, by phase and name, and the shares of it that reports give.
+
+The first match of a phase's name decides: it contains "cpu" (any case), "gpu", "Step", is one of the two sub-module
+phases, or else Horovod where the event's file type is empty.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from trainguard.formats.profile.snapshots import IntArray
+from trainguard.managed.framework_stream import FrameworkWindow
+
+SMALLEST_SHARE_PERCENT = 2.0
+_HOROVOD_SMALLEST_SHARE = 0.02
+
+Sums = dict[str, float]
+
+
+class Kind(IntEnum):
+    """What an event is."""
+
+    CPU = 0
+    GPU = 1
+    STEP = 2
+    FORWARD = 3
+    BACKWARD = 4
+    GENERAL = 5
+    HOROVOD = 6
+
+
+_OPERATORS = (Kind.CPU, Kind.GPU)
+_BY_PHASE = (Kind.STEP, Kind.GENERAL)
+
+
+def kind_of(phase: str) -> Kind:
+    """Return what an event of a phase is, Horovod apart."""
+    lowered = phase.lower()
+    if "cpu" in lowered:
+        return Kind.CPU
+    if "gpu" in lowered:
+        return Kind.GPU
+    if "Step" in phase:
+        return Kind.STEP
+    exact = {"Forward-SubModuleInternal": Kind.FORWARD, "Backward-SubModuleInternal": Kind.BACKWARD}
+    return exact.get(phase, Kind.GENERAL)
+
+
+class Kinds:
+    """The kinds of a job's events, looked up once a phase."""
+
+    def __init__(self) -> None:
+        self._of_phase: list[Kind] = []
+
+    def of(self, window: FrameworkWindow) -> IntArray:
+        """Return the kind of each of the window's N events, int64[N]."""
+        for phase in window.words.phases[len(self._of_phase) :]:
+            self._of_phase.append(kind_of(phase))
+        kinds = np.array(self._of_phase, dtype=np.int64)[window.phases] if len(window) else window.phases
+        return np.where(window.horovod & (kinds == Kind.GENERAL), int(Kind.HOROVOD), kinds)
+
+
+@dataclass(slots=True)
+class FrameworkTime:
+    """Sums in microseconds, with keys in the order in which events were met.
+
+    ``operators`` of CPU and GPU are by phase, then by name; ``sums`` of the other kinds by phase or by name.
+    """
+
+    operators: dict[Kind, dict[str, Sums]] = field(default_factory=lambda: {kind: {} for kind in _OPERATORS})
+    sums: dict[Kind, Sums] = field(default_factory=lambda: {kind: {} for kind in Kind if kind not in _OPERATORS})
+
+    def add(self, window: FrameworkWindow, kinds: IntArray, rows: IntArray, times: IntArray) -> None:
+        """Add events ``rows`` (int64[n], in the order in which they are met), each ``times`` (int64[n]) over."""
+        for kind in Kind:
+            at = np.flatnonzero(kinds[rows] == kind)
+            if at.size:
+                self._add(window, kind, rows[at], times[at])
+
+    def _add(self, window: FrameworkWindow, kind: Kind, rows: IntArray, times: IntArray) -> None:
+        lasted = window.durations[rows] if kind is Kind.GENERAL else window.ends[rows] - window.starts[rows]
+        phases, names = window.phases[rows], window.names[rows]
+        if kind in _OPERATORS:
+            keys = phases * len(window.words.names) + names
+        else:
+            keys = phases if kind in _BY_PHASE else names
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        amounts = np.bincount(group, weights=lasted * times)
+        for place in np.argsort(first).tolist():
+            row = first[place]
+            phase, name = window.words.phases[phases[row]], window.words.names[names[row]]
+            if kind in _OPERATORS:
+                sums, key = self.operators[kind].setdefault(phase, {}), name
+            else:
+                sums, key = self.sums[kind], phase if kind in _BY_PHASE else name
+            sums[key] = sums.get(key, 0.0) + float(amounts[place])
+
+    def report_keys(self) -> list[str]:
+        """Return the report's keys that there are sums for, in its order."""
+        keys = ["ratio"]
+        keys += ["CPU", "CPU_total"] if self.operators[Kind.CPU] else []
+        keys += ["GPU", "GPU_total"] if self.operators[Kind.GPU] else []
+        keys += ["phase", "phase_time"]
+        keys += ["general"] if self.sums[Kind.GENERAL] else []
+        keys += ["forward_backward"] if self.sums[Kind.FORWARD] and self.sums[Kind.BACKWARD] else []
+        keys += ["horovod"] if self.sums[Kind.HOROVOD] else []
+        return keys
+
+    def shares(self, *, labels_swapped: bool) -> dict[str, Any]:
+        """Return all of the report's keys; ``labels_swapped`` gives CPU phases the GPU phases' ratios."""
+        cpu, gpu = self.operators[Kind.CPU], self.operators[Kind.GPU]
+        cpu_percent, cpu_total = _operator_shares(cpu)
+        gpu_percent, gpu_total = _operator_shares(gpu)
+        forward, backward = (sum(self.sums[kind].values()) for kind in (Kind.FORWARD, Kind.BACKWARD))
+        totals = [sum(names.values()) for names in (*gpu.values(), *cpu.values())]
+        labels = [*cpu, *gpu] if labels_swapped else [*gpu, *cpu]
+        return {
+            "ratio": dict(zip(labels, _percent(totals), strict=True)),
+            "CPU": cpu_percent,
+            "CPU_total": cpu_total,
+            "GPU": gpu_percent,
+            "GPU_total": gpu_total,
+            "phase": _percentages(self.sums[Kind.STEP]),
+            "phase_time": {},
+            "general": _percentages(self.sums[Kind.GENERAL]),
+            "forward_backward": _percentages({"Forward pass": forward, "Backward pass": backward}),
+            "horovod": _horovod_shares(self.sums[Kind.HOROVOD]),
+        }
+
+
+def whole(number: float) -> float:
+    """Return an int where the number is one: times are whole microseconds unless a trace has fractions."""
+    return int(number) if float(number).is_integer() else float(number)
+
+
+def _percent(numbers: list[float]) -> list[float]:
+    """Return shares in percent; 0 of nothing, where the original divides by zero."""
+    total = sum(numbers)
+    return [number / total * 100.0 if total else 0.0 for number in numbers]
+
+
+def _percentages(sums: Sums) -> Sums:
+    return dict(zip(sums, _percent(list(sums.values())), strict=True))
+
+
+def _operator_shares(operators: dict[str, Sums]) -> tuple[Sums, Sums]:
+    """Sum operators over phases, leave out those of 2 % and less, rescale the rest; percent, and microseconds."""
+    totals: Sums = {}
+    for names in operators.values():
+        for name, amount in names.items():
+            totals[name] = totals.get(name, 0.0) + amount
+    percent = {name: share for name, share in _percentages(totals).items() if share > SMALLEST_SHARE_PERCENT}
+    return _percentages(percent), {name: whole(totals[name]) for name in percent}
+
+
+def _horovod_shares(sums: Sums) -> Sums:
+    total = sum(sums.values())
+    large = {name: of for name, of in sums.items() if of > 0 and of / total > _HOROVOD_SMALLEST_SHARE}
+    return _percentages(large)

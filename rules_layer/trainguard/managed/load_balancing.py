@@ -1,0 +1,60 @@
+"""LoadBalancing: histograms of GPU utilisation, which were once compared.
+
+Kept defects: the last GPU is compared with itself, so that the rule never triggers; 99 and 100 % are in no bin;
+``Datapoints`` is the last GPU's; beyond 1e6 values all state is dropped.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from trainguard.managed.history import NodeHistories, Past
+from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, RuleParameters, Window
+from trainguard.managed.system_stream import pieces_between_resets
+
+_EDGES = np.arange(0, 100, 2)
+
+
+class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
+    """Threshold of the distance between histograms, in [0, 0.83]; ``patience`` in values of a GPU."""
+
+    threshold: Number = 0.2
+    patience: Number = 1000
+    documented: ClassVar[Mapping[str, Number | str | None]] = {"threshold": 0.5, "patience": 10}
+
+
+class LoadBalancing(CompatibleRule[LoadBalancingParameters]):
+    """Reports a histogram of every GPU's whole history, in bins 2 points wide up to 98 %."""
+
+    name = "LoadBalancing"
+    parameters_type = LoadBalancingParameters
+
+    def __init__(self, parameters: LoadBalancingParameters, first_us: int) -> None:
+        super().__init__(parameters, first_us)
+        self._used = NodeHistories()
+        self._shown: dict[tuple[str, str], Past] = {}
+
+    def observe(self, window: Window) -> None:
+        """Append the window's values; what the report shows follows every window."""
+        samples = window.system.of("GPUUtilization")
+        sizes = {(node, gpu): len(history) for node, gpu, history in self._used}
+        last_row = -1
+        for number, piece in enumerate(pieces_between_resets(samples, sizes, MAX_DATAPOINTS)):
+            if number:
+                self._used = NodeHistories()
+            for part in piece:
+                history = self._used.of(part.node, part.name)
+                history.extend(part.values)
+                if part.rows[-1] > last_row:
+                    last_row = int(part.rows[-1])
+                    self.counts.datapoints = len(history)
+        for node, gpu, history in self._used:
+            self.counts.details.setdefault(node, {"workloads": {}})["workloads"].setdefault(gpu, [])
+            self._shown[node, gpu] = Past(history, len(history))
+
+    def finish(self) -> None:
+        """Count the histograms of the histories as they were last shown."""
+        for (node, gpu), past in self._shown.items():
+            counts, _ = np.histogram(past.values, bins=_EDGES)
+            self.counts.details[node]["workloads"][gpu] = counts.tolist()

@@ -1,0 +1,74 @@
+"""LowGPUUtilization: GPUs whose 95th percentile is low, or whose 5th is while the 95th is high.
+
+Kept defects: a 95th percentile at the threshold is neither; ``Datapoints`` is the last GPU's; unused GPUs, start-up and
+idle tail count; beyond 1e6 values all state is dropped.
+"""
+
+import numpy as np
+
+from trainguard.managed.history import Box, History, NodeHistories, Past
+from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, RuleParameters, Window
+
+
+class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
+    """Thresholds in percent; ``window`` and ``patience`` in values of a GPU."""
+
+    threshold_p95: Number = 70
+    threshold_p5: Number = 10
+    window: Number = 500
+    patience: Number = 1000
+
+
+class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
+    """Counts, once a window, every GPU that is under-utilised or fluctuates."""
+
+    name = "LowGPUUtilization"
+    parameters_type = LowGPUUtilizationParameters
+
+    def __init__(self, parameters: LowGPUUtilizationParameters, first_us: int) -> None:
+        super().__init__(parameters, first_us)
+        self._used = NodeHistories()
+        self._low: dict[tuple[str, str], tuple[Past, float, float]] = {}
+
+    def observe(self, window: Window) -> None:
+        """Append the window's values, then judge every GPU on its last ``window`` values."""
+        for samples in window.system.of("GPUUtilization"):
+            self._used.of(samples.node, samples.name).extend(samples.values)
+        overflow = False
+        for node, gpu, history in self._used:
+            self.counts.datapoints = len(history)
+            overflow |= len(history) > MAX_DATAPOINTS
+            if len(history) > self.parameters.patience:
+                self._judge(node, gpu, history, window.start_us)
+        if overflow:
+            self._used = NodeHistories()
+
+    def _judge(self, node: str, gpu: str, history: History, start_us: int) -> None:
+        newest = history.last(self.parameters.window)
+        if not newest.size:
+            return
+        high, low = np.quantile(newest, (0.95, 0.05)).tolist()
+        under = high < self.parameters.threshold_p95
+        fluctuating = high > self.parameters.threshold_p95 and low < self.parameters.threshold_p5
+        if not (under or fluctuating):
+            return
+        self.counts.rule_triggered += 1
+        self.counts.violations += 1
+        self.counts.details.setdefault(node, {}).setdefault(gpu, {})
+        self.counts.details["last_timestamp"] = start_us
+        self._low[node, gpu] = (Past(history, len(history)), high, low)
+
+    def finish(self) -> None:
+        """Compute each GPU's box at its last violation."""
+        for (node, gpu), (past, high, low) in self._low.items():
+            box = Box.of(past.values)
+            self.counts.details[node][gpu] = {
+                "gpu_max": box.largest,
+                "gpu_95": high,
+                "gpu_5": low,
+                "p25": box.p25,
+                "p50": box.p50,
+                "p75": box.p75,
+                "p95": box.p95,
+                **box.whiskers(),
+            }

@@ -1,0 +1,189 @@
+"""The whole replay: one window after the other through the eleven sub-rules, as the managed report runs them.
+
+Closed windows begin at the first file's time and as long as one starts before the newest file of the stream that ends
+first: the last minute is lost. Files are looked for up to three minutes around a window.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from trainguard.core.errors import RuleConfigError
+from trainguard.managed.ahead import FileMap, FilesAhead
+from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
+from trainguard.managed.framework_stream import FrameworkStream
+from trainguard.managed.parameters import (
+    RULES,
+    SCAN_INTERVAL,
+    Settings,
+    resolve_compatible_parameters,
+    resolve_scan_interval_us,
+)
+from trainguard.managed.rule import AnyCompatibleRule, Window
+from trainguard.managed.source import Catalogue, FrameworkName, ProfileSource, catalogue
+from trainguard.managed.system_stream import SystemFile, SystemStream, read_system_file
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+TIME_BUFFER_US = 180_000_000
+MAX_WINDOWS = 1_000_000
+"""Almost two years of minutes: a file's name may hold any time, and a window takes time even if it is empty."""
+
+Progress = Callable[[int, int], None]
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the managed report would have written, and what it was computed from.
+
+    ``reports`` are by name, in the original's order. Times are epoch microseconds, equal without a window. ``skipped``
+    counts by reason. ``failed`` is what a sub-rule raised: it has no report, and the others go on.
+    """
+
+    reports: dict[str, dict[str, Any]]
+    windows: int
+    first_us: int
+    through_us: int
+    skipped: Counter[str]
+    failed: dict[str, str]
+
+
+def replay(
+    source: ProfileSource,
+    settings: Settings | None = None,
+    *,
+    documented_defaults: bool = False,
+    progress: Progress | None = None,
+    file_map: FileMap = map,
+) -> Replayed:
+    """Replay a profile as if its job were finished.
+
+    The report's ``scan_interval_us`` sets the windows' length; ``progress`` is called after each window with the
+    windows done, and all; ``file_map`` parses files ahead. Raises EmptyProfileError without a system file;
+    RuleConfigError for settings that cannot be used, and for over a million windows.
+    """
+    given: Mapping[str, Mapping[str, Any]] = settings or {}
+    parameters = resolve_compatible_parameters(given, documented=documented_defaults)
+    interval_us = resolve_scan_interval_us(given)
+    files = catalogue(source.names())
+    first_us = files.first_us
+    starts = _window_starts(files, interval_us)
+    rules = _Rules([rule(parameters[rule.name], first_us) for rule in RULES])
+    windows = _Windows(files, source, file_map)
+    with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn
+        for number, start_us in enumerate(starts, start=1):
+            rules.observe(windows.cut(start_us, start_us + interval_us))
+            if progress is not None:
+                progress(number, len(starts))
+        reports = rules.reports()
+    return Replayed(
+        reports=reports,
+        windows=len(starts),
+        first_us=first_us,
+        through_us=first_us + len(starts) * interval_us,
+        skipped=+(files.skipped + windows.skipped()),
+        failed=rules.failed,
+    )
+
+
+def _window_starts(files: Catalogue, interval_us: int) -> range:
+    """Return the windows' starts, epoch microseconds."""
+    starts = range(files.first_us, files.latest_us, interval_us)
+    if len(starts) > MAX_WINDOWS:
+        span_us = files.latest_us - files.first_us
+        least = -(-span_us // MAX_WINDOWS)
+        expected = f"at least {least}: the times in the files' names are {span_us / 1e6:.0f} s apart"
+        raise RuleConfigError(PROFILER_REPORT, SCAN_INTERVAL, interval_us, expected)
+    return starts
+
+
+class _Rules:
+    """The sub-rules, of which none takes the others down."""
+
+    def __init__(self, rules: Sequence[AnyCompatibleRule]) -> None:
+        self._rules = rules
+        self.failed: dict[str, str] = {}
+
+    def observe(self, window: Window) -> None:
+        for rule in self._rules:
+            self._try(rule, partial(rule.observe, window))
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        for rule in self._rules:
+            self._try(rule, rule.finish)
+        return {rule.name: rule.report() for rule in self._rules if rule.name not in self.failed}
+
+    def _try(self, rule: AnyCompatibleRule, step: Callable[[], None]) -> None:
+        if rule.name in self.failed:
+            return
+        try:
+            step()
+        except Exception as fault:
+            self.failed[rule.name] = f"{type(fault).__name__}: {fault}"
+
+
+class _Windows:
+    """Answers one query after the other, each later than the one before."""
+
+    def __init__(self, files: Catalogue, source: ProfileSource, file_map: FileMap) -> None:
+        self._system_times = [file.time_us for file in files.system]
+        self._framework_times = [file.time_us for file in files.framework]
+        self._all_framework_times = files.framework_times_us
+        self._tally: Counter[str] = Counter()
+        self._system_files = FilesAhead(
+            [partial(source.read, file.name) for file in files.system], read_system_file, file_map, self._count_system
+        )
+        self._framework_files = FilesAhead(
+            [partial(_named, source, file) for file in files.framework],
+            read_framework_file,
+            file_map,
+            self._count_framework,
+        )
+        self._system = SystemStream()
+        self._framework = FrameworkStream(self._tally)
+
+    def cut(self, start_us: int, end_us: int) -> Window:
+        return Window(
+            start_us=start_us,
+            end_us=end_us,
+            system=self._system.window(self._system_span(start_us, end_us), start_us, end_us),
+            framework=self._framework.window(self._framework_span(start_us, end_us), start_us, end_us),
+        )
+
+    def _system_span(self, start_us: int, end_us: int) -> list[SystemFile]:
+        """Return files from the last at or before the start less 3 min to the first at or after the end plus 3 min."""
+        times = self._system_times
+        before = bisect_right(times, start_us - TIME_BUFFER_US)
+        start = bisect_left(times, times[before - 1]) if before else 0
+        return self._system_files.span(start, _through(times, end_us + TIME_BUFFER_US, times))
+
+    def _framework_span(self, start_us: int, end_us: int) -> list[FrameworkFile]:
+        """Return files from the first at or after the start less 3 min to the first at or after the end plus 3 min."""
+        start = bisect_left(self._framework_times, start_us - TIME_BUFFER_US)
+        stop = _through(self._framework_times, end_us + TIME_BUFFER_US, self._all_framework_times)
+        return self._framework_files.span(start, stop)
+
+    def skipped(self) -> Counter[str]:
+        return self._tally
+
+    def _count_system(self, file: SystemFile) -> None:
+        self._tally["bad_lines"] += file.bad_lines
+
+    def _count_framework(self, file: FrameworkFile) -> None:
+        self._tally["bad_events"] += file.bad_events
+        self._tally["framework_files_unreadable"] += not file.readable
+
+
+def _named(source: ProfileSource, file: FrameworkName) -> tuple[FrameworkName, bytes]:
+    return file, source.read(file.name)
+
+
+def _through(times: Sequence[int], time_us: int, listed: Sequence[int]) -> int:
+    """Return how many of ``times`` are up to, and equal to, the first of ``listed`` at or after ``time_us``."""
+    following = bisect_left(listed, time_us)
+    return bisect_right(times, listed[following]) if following < len(listed) else len(times)

@@ -1,0 +1,90 @@
+"""Parameters, window and report of the eleven sub-rules."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from trainguard.managed.framework_stream import FrameworkWindow
+from trainguard.managed.system_stream import SystemWindow
+
+MAX_DATAPOINTS = 1_000_000
+"""Most rules drop their state then."""
+
+STEP_NAME = "Step:ModeKeys"
+
+Number = int | float
+P = TypeVar("P", bound="RuleParameters")
+
+
+class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters of a sub-rule under the managed service's names, with the defaults of the container's code.
+
+    ``documented`` holds the documentation's defaults where they differ; ``texts`` are no numbers.
+    """
+
+    documented: ClassVar[Mapping[str, Number | str | None]] = {}
+    texts: ClassVar[frozenset[str]] = frozenset()
+
+    def text(self) -> str:
+        """Return the report's ``RuleParameters``: ``name:value``, joined by line feeds."""
+        return "\n".join(f"{name}:{value}" for name, value in self.shown())
+
+    def shown(self) -> list[tuple[str, Number | str | None]]:
+        """Return the names and values that the report shows, in its order: all fields, unless said otherwise."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What every sub-rule is fed: a closed window, in epoch microseconds, and its samples and events."""
+
+    start_us: int
+    end_us: int
+    system: SystemWindow
+    framework: FrameworkWindow
+
+
+@dataclass(slots=True)
+class RuleReport:
+    """The five fields of a sub-rule's report while they are counted; ``details`` keeps the original's key order."""
+
+    rule_triggered: int = 0
+    violations: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
+    datapoints: int = 0
+
+
+class CompatibleRule(ABC, Generic[P]):
+    """A sub-rule of the managed report: owns its state for the whole job and is fed window after window."""
+
+    name: ClassVar[str]
+    parameters_type: type[P]
+
+    def __init__(self, parameters: P, first_us: int) -> None:
+        self.parameters = parameters
+        self.first_us = first_us
+        self.counts = RuleReport()
+
+    @abstractmethod
+    def observe(self, window: Window) -> None:
+        """Fold one window in."""
+
+    def finish(self) -> None:
+        """Compute what only the last state of ``details`` needs; called once, after the last window."""
+        return
+
+    def report(self) -> dict[str, Any]:
+        """Return the report with its keys in the original's order."""
+        return {
+            "RuleTriggered": self.counts.rule_triggered,
+            "Violations": self.counts.violations,
+            "Details": self.counts.details,
+            "Datapoints": self.counts.datapoints,
+            "RuleParameters": self.parameters.text(),
+        }
+
+
+AnyCompatibleRule = CompatibleRule[Any]

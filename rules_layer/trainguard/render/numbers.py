@@ -1,0 +1,106 @@
+"""Numbers, durations and times in the tables of a page; what is not known is a dash."""
+
+import math
+from datetime import datetime
+
+from trainguard.core.units import show_duration
+from trainguard.render.names import shown_name
+
+DAY_S = 86_400.0
+NOTHING = "\N{EN DASH}"
+ALMOST_ALL = 0.9995
+_LONG_S = 3_600.0 * 48.0
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def number(value: float | None) -> str:
+    """To three digits, more for large whole numbers: ``0.833``, ``12.5``, ``1,004``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0.0 or float(value).is_integer():
+        return f"{value:,.0f}"
+    decimals = max(2 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{min(decimals, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(value: float | None) -> str:
+    """For example ``70.5 %``; what is more than nothing is never 0."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return "< 0.1 %" if 0.0 < value < 0.05 else f"{value:,.1f}".removesuffix(".0") + " %"
+
+
+def share(value: float | None) -> str:
+    """Write a share from 0 to 1 in percent; what is less than all is never 100."""
+    if value is not None and ALMOST_ALL <= value < 1.0:
+        return "> 99.9 %"
+    return percent(None if value is None else 100.0 * value)
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """Write a number with its unit, if it has one."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if unit in {"%", "percent"}:
+        return percent(value)
+    return f"{number(value)} {shown_name(unit)}" if unit else number(value)
+
+
+def seconds(value: float | None) -> str:
+    """Write a length of time that may be tiny: ``9.44 ms``, ``1.2 s``, ``16.7 h``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if abs(value) < 1.0:
+        return f"{number(value * 1e3)} ms"
+    return f"{number(value)} s" if abs(value) < 300.0 else duration(value)
+
+
+def duration(value: float | None) -> str:
+    """Write a length of time: ``250 s``, ``8.4 min``, ``16.7 h``, ``5.2 days``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{number(value / DAY_S)} days" if value >= _LONG_S else show_duration(value)
+
+
+def rate(value: float | None) -> str:
+    """Bytes per second: ``645 kB/s``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    size, prefix = next(((size, prefix) for size, prefix in _PREFIXES if abs(value) >= size), (1.0, ""))
+    return f"{number(value / size)} {prefix}B/s"
+
+
+def count(value: float | None) -> str:
+    """Write a whole number, thousands set apart."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.0f}"
+
+
+def money(value: float | None, currency: str | None) -> str:
+    """For example ``USD 5.92``; no decimals from a thousand on."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    amount = f"{value:,.0f}" if abs(value) >= 1_000.0 else f"{value:,.2f}"
+    return f"{shown_name(currency, 12)} {amount}" if currency else amount
+
+
+def moment(iso: str | None) -> str:
+    """Write an ISO 8601 time as ``2023-11-18 03:00:12``, to the second; anything else as it is."""
+    if iso is None:
+        return NOTHING
+    try:
+        at = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def elapsed(value: float | None) -> str:
+    """Write a time since the job's start as a clock does: ``+2:05:10``, ``+1 d 3:05:10``, ``-0:00:30``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    whole = round(abs(value))
+    days, rest = divmod(whole, round(DAY_S))
+    clock = f"{rest // 3_600}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    sign = "-" if value < 0.0 and whole else "+"
+    return f"{sign}{days} d {clock}" if days else f"{sign}{clock}"

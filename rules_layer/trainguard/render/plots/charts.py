@@ -1,0 +1,240 @@
+"""Charts with two axes, of a fixed shape: histograms of durations, and lines over windows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from trainguard.render.details import Durations
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import seconds, share
+from trainguard.render.plots.scale import Scale, of_durations, tick_labels, up_from_zero
+from trainguard.render.plots.strips import parts_of_whole
+from trainguard.render.plots.svg import Attribute, element, number, text, title
+
+MOST_COLUMNS = 56
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A histogram: N + 1 edges of N bins, and how many are in each."""
+
+    edges: Sequence[float]
+    counts: Sequence[int]
+
+
+def join_bins(lower: Sequence[float], upper: Sequence[float], counts: Sequence[int]) -> Bins:
+    """Return columns of equal ratio, each over as many stored bins as the others; empty ones are included.
+
+    ``lower`` and ``upper`` are ascending, positive, and of about one ratio. Raises ValueError without a bin, or for
+    unequal lengths.
+    """
+    if not (len(lower) == len(upper) == len(counts) and len(lower)):
+        raise ValueError(f"{len(lower)} lower and {len(upper)} upper edges do not fit {len(counts)} counts")
+    begin, end = max(lower[0], _LEAST), max(upper[-1], lower[0], _LEAST)
+    ratios = sorted(math.log(max(high, _LEAST) / max(low, _LEAST)) for low, high in zip(lower, upper, strict=True))
+    span, native = math.log(end / begin), ratios[len(ratios) // 2]
+    if span <= 0.0 or native <= 0.0:
+        return Bins((begin * 0.995, end * 1.005), (sum(counts),))
+    width = native * math.ceil(span / native / MOST_COLUMNS)
+    columns = max(math.ceil(span / width - 1e-6), 1)
+    joined = [0] * columns
+    for low, high, held in zip(lower, upper, counts, strict=True):
+        middle = (math.log(max(low, _LEAST)) + math.log(max(high, _LEAST))) / 2.0 - math.log(begin)
+        joined[min(max(int(middle / width), 0), columns - 1)] += held
+    return Bins([begin * math.exp(width * index) for index in range(columns + 1)], joined)
+
+
+WIDTH, HEIGHT = 400.0, 190.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 12.0, 22.0, 36.0
+SERIES_COLOURS = 8
+LONGEST_LABEL = 7
+LEAST_HEIGHT = 1.5
+"""Lowest bar: a single slow step among thousands can be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A vertical line at a value, named at the top unless its label is empty; ``kind`` is its class."""
+
+    value: float
+    label: str
+    kind: str = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Both scales of a chart, and where on the drawing a value is."""
+
+    across: Scale
+    up: Scale
+
+    def x(self, value: float) -> float:
+        """Return where a value is from the left."""
+        return LEFT + (WIDTH - LEFT - RIGHT) * self.across.at(value) / 100.0
+
+    def y(self, value: float) -> float:
+        """Return where a value is from the top."""
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * self.up.at(value) / 100.0
+
+
+def histogram(bins: Bins, *, alt: str, across: str, up: str, lines: Sequence[Line] = ()) -> Markup:
+    """Draw a histogram of positive values, logarithmic where they differ by much; ``across`` and ``up`` have units."""
+    highest = max([bins.edges[-1], *(line.value for line in lines)])
+    lowest = min([bins.edges[0], *(line.value for line in lines)])
+    frame = Frame(of_durations(lowest, highest), up_from_zero(max(bins.counts, default=0)))
+    parts = axes(frame, across, up)
+    for (lower, upper), held in zip(pairwise(bins.edges), bins.counts, strict=True):
+        if held:
+            left, right = frame.x(lower), frame.x(upper)
+            width, top = max(right - left - 0.5, 0.8), min(frame.y(held), frame.y(0.0) - LEAST_HEIGHT)
+            parts.append(element("rect", x=left, y=top, width=width, height=frame.y(0.0) - top, class_="bin"))
+    for row, line in enumerate(sorted(lines, key=lambda each: each.value)):
+        parts.extend(vertical(frame, line, row))
+    return chart(parts, alt)
+
+
+def lines_over(points: Mapping[str, Sequence[float]], *, step: float, alt: str, across: str, up: Scale) -> Markup:
+    """Draw one line a name over equal steps; of more than eight lines, some have one colour."""
+    longest = max((len(values) for values in points.values()), default=0)
+    frame = Frame(up_from_zero(max(longest, 1) * step), up)
+    parts = axes(frame, across, "%")
+    for index, (name, values) in enumerate(points.items()):
+        colour = f"series s{index % SERIES_COLOURS + 1}"
+        places = [(frame.x((at + 1) * step), frame.y(value)) for at, value in enumerate(values)]
+        path = " ".join(f"{number(x)},{number(y)}" for x, y in places)
+        drawn = element("polyline", title(name), points=path, class_=colour)
+        dots = (
+            [element("circle", cx=x, cy=y, r=1.8, class_=f"{colour} dot") for x, y in places]
+            if len(places) < 40
+            else []
+        )
+        parts.extend([drawn, *dots])
+    return chart(parts, alt)
+
+
+def chart(parts: Sequence[Markup], alt: str, **data: Attribute) -> Markup:
+    """Return a chart of its parts; ``alt`` is what it shows, ``data`` is for the page's script."""
+    box = f"0 0 {number(WIDTH)} {number(HEIGHT)}"
+    return element("svg", title(alt), *parts, viewBox=box, class_="chart", role="img", **data)
+
+
+def axes(frame: Frame, across: str, up: str) -> list[Markup]:
+    """Draw both axes with ticks, and their labels."""
+    base, right = frame.y(frame.up.low), WIDTH - RIGHT
+    parts = []
+    for tick, label in zip(frame.up.ticks, _labels(frame.up), strict=True):
+        y = frame.y(tick)
+        parts.append(element("line", x1=LEFT, x2=right, y1=y, y2=y, class_="grid"))
+        parts.append(text(label, x=LEFT - 6, y=y + 4, text_anchor="end", class_="tick"))
+    for tick, label in zip(frame.across.ticks, _labels(frame.across), strict=True):
+        parts.append(text(label, x=frame.x(tick), y=base + 15, text_anchor="middle", class_="tick"))
+        parts.append(element("line", x1=frame.x(tick), x2=frame.x(tick), y1=base, y2=base + 4, class_="axis"))
+    parts.append(element("line", x1=LEFT, x2=right, y1=base, y2=base, class_="axis"))
+    parts.append(text(across, x=(LEFT + right) / 2.0, y=HEIGHT - 4, text_anchor="middle", class_="axis-label"))
+    parts.append(text(up, x=4.0, y=12.0, text_anchor="start", class_="axis-label"))
+    return parts
+
+
+def _labels(scale: Scale) -> list[str]:
+    linear = tick_labels(scale.ticks)
+    if scale.logarithmic or max(map(len, linear), default=0) > LONGEST_LABEL:
+        return [f"{tick:,g}" for tick in scale.ticks]
+    return linear
+
+
+def vertical(frame: Frame, line: Line, row: int) -> list[Markup]:
+    """Draw a vertical line, with its name in one of the rows at the top where it has one."""
+    x, top = frame.x(line.value), TOP - 8.0 + 12.0 * row
+    anchor, shift = ("end", -4.0) if x > WIDTH * 0.6 else ("start", 4.0)
+    drawn = element("line", x1=x, x2=x, y1=top - 6.0, y2=frame.y(frame.up.low), class_=line.kind)
+    return (
+        [drawn]
+        if not line.label
+        else [drawn, text(line.label, x=x + shift, y=top + 3.0, text_anchor=anchor, class_="limit-label halo")]
+    )
+
+
+RADIUS = 34.0
+COLOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a whole: its name, its share from 0 to 1, the same in its unit, and its colour from 1 to 8."""
+
+    label: str
+    share: float
+    value: str
+    colour: int
+
+
+def donut(parts: Sequence[Part], *, alt: str) -> Markup:
+    """Draw the parts of a whole; shares add up to 1 at most."""
+    drawn, begin = [], 0.0
+    for part in parts:
+        length = 100.0 * min(max(part.share, 0.0), 1.0)
+        if length > 0.0:
+            ring = element(
+                "circle",
+                title(f"{part.label}: {share(part.share)}"),
+                cx=50.0,
+                cy=50.0,
+                r=RADIUS,
+                pathLength=100,
+                stroke_dasharray=f"{number(length)} {number(100.0 - length)}",
+                stroke_dashoffset=number(25.0 - begin),
+                class_=f"ring s{part.colour}",
+            )
+            drawn.append(ring)
+        begin += length
+    back = element("circle", cx=50.0, cy=50.0, r=RADIUS, class_="ring none")
+    picture = element("svg", title(alt), back, *drawn, viewBox="0 0 100 100", class_="donut", role="img")
+    row = Markup(
+        '<tr><th scope="row">{}{}</th><td class="bar-cell">{}</td>'
+        '<td class="number">{}</td><td class="number">{}</td></tr>'
+    )
+    rows = [
+        row.format(_swatch(each), shown_name(each.label, 60), _bar(each), share(each.share), each.value)
+        for each in parts
+    ]
+    return Markup('<div class="whole">{}<table class="shares"><tbody>{}</tbody></table></div>').format(
+        picture, Markup("").join(rows)
+    )
+
+
+def _swatch(part: Part) -> Markup:
+    square = element("rect", x=1, y=1, width=10, height=10, rx=2, class_=f"part s{part.colour}")
+    return element("svg", square, class_="swatch", width=12, height=12, aria_hidden="true")
+
+
+def _bar(part: Part) -> Markup:
+    return parts_of_whole([("", part.share, f"s{part.colour}")], alt=f"{part.label}: {share(part.share)}")
+
+
+Marked = tuple[float | None, str, str]
+
+
+def duration_chart(durations: Durations, marks: Sequence[Marked], *, alt: str, up: str) -> Markup:
+    """Return the chart of a histogram in microseconds; raises ValueError when it is empty."""
+    unit, unit_us = _unit(durations.upper_us[-1] if durations.upper_us else 0.0)
+    bins = join_bins(
+        [each / unit_us for each in durations.lower_us],
+        [each / unit_us for each in durations.upper_us],
+        durations.counts,
+    )
+    lines = [
+        Line(value * 1e6 / unit_us, f"{label} {seconds(value)}", kind)
+        for value, label, kind in marks
+        if value is not None
+    ]
+    return histogram(bins, alt=alt, across=unit, up=up, lines=lines)
+
+
+def _unit(longest_us: float) -> tuple[str, float]:
+    if longest_us < 1e3:
+        return "\N{MICRO SIGN}s", 1.0
+    return ("ms", 1e3) if longest_us < 1e6 else ("s", 1e6)

@@ -1,0 +1,270 @@
+"""The rules on the page: a line each, and a section for each that has something to show."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+import msgspec
+from msgspec.structs import replace
+
+from trainguard.core.finding import Severity
+from trainguard.core.records import Status
+from trainguard.core.units import counted, listed
+from trainguard.render.blocks import Block, Cell, Facts, Note
+from trainguard.render.names import shown_name
+from trainguard.render.numbers import NOTHING, number
+from trainguard.render.rule_entry import Parameter, RuleEntry
+from trainguard.report.document import FindingEntry, Report
+from trainguard.rules.parameters import UNSHOWN
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import OWN_NAMES, spec_of
+
+Writer = Callable[[RuleEntry], list[Block]]
+_OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
+
+
+STATUSES: Mapping[str, tuple[str, str]] = {
+    Status.FIRED: ("fired", "bad"),
+    Status.ERROR: ("error", "bad"),
+    Status.OK: ("ok", "ok"),
+    Status.WARMING_UP: ("warming up", "idle"),
+    Status.WAITING_FOR_DATA: ("no data yet", "idle"),
+    Status.NOT_APPLICABLE: ("not applicable", "idle"),
+    Status.DISABLED: ("disabled", "idle"),
+}
+NOT_JUDGING = frozenset({Status.NOT_APPLICABLE, Status.DISABLED})
+SEVERITIES: Mapping[str, str] = {
+    Severity.CRITICAL: "bad",
+    Severity.HIGH: "high",
+    Severity.MEDIUM: "warn",
+    Severity.LOW: "low",
+}
+SHORT_UNIT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word in a tone, whose icon says the same as its colour."""
+
+    word: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRule:
+    """A rule as the page shows it; ``anchor`` is where its section is, else its line.
+
+    ``measured`` is the worst value of the episodes; of a rule that has found nothing, what it measured last.
+    """
+
+    entry: RuleEntry
+    finding: FindingEntry | None
+    anchor: str
+    blocks: Sequence[Block]
+    status: Badge
+    severity: Badge | None
+    parameters: Sequence[tuple[str, str, bool]]
+    measured: float | None
+    shared: str | None
+
+    @property
+    def fired(self) -> bool:
+        """Whether the rule has fired, be it over by now."""
+        return has_fired(self.entry)
+
+    @property
+    def has_section(self) -> bool:
+        """Whether there is more of it than a line."""
+        return bool(self.blocks) or self.fired
+
+    @property
+    def title(self) -> str:
+        """What its section is called."""
+        return spec_of(self.entry.rule).title or self.entry.rule
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its section is shown without a click: what fired, and what only informs."""
+        return self.fired or spec_of(self.entry.rule).informs_only or self.entry.status == Status.ERROR
+
+    @property
+    def applies(self) -> bool:
+        """Whether the rule could find something in this job."""
+        return self.fired or self.entry.status not in NOT_JUDGING
+
+    @property
+    def reason(self) -> str:
+        """What the rule has found, else how it judges."""
+        return self.entry.reason if self.finding is None else self.finding.reason
+
+    @property
+    def advice(self) -> str | None:
+        """What to do, or to know; None where the reason says all."""
+        alt = self.entry.recommendation if self.finding is None else self.finding.advice or self.entry.recommendation
+        return None if alt == self.reason else alt
+
+    @property
+    def advice_title(self) -> str:
+        """What the advice is called."""
+        return "What to do" if self.fired else "Good to know"
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes there were."""
+        if self.finding is None or not self.finding.episodes:
+            return self.entry.times_fired
+        return len(self.finding.episodes) + self.finding.earlier_episodes
+
+    @property
+    def threshold_unit(self) -> str | None:
+        """The unit as it stands at the threshold, below what was measured: a long one is not written twice."""
+        unit = self.entry.unit
+        return unit if unit is not None and len(unit) <= SHORT_UNIT else None
+
+
+def has_fired(entry: RuleEntry) -> bool:
+    """Whether a rule has fired, be it over by now."""
+    return entry.times_fired > 0 or entry.status == Status.FIRED
+
+
+def shown_rules(report: Report) -> list[ShownRule]:
+    """Return the rules in the report's order."""
+    findings = {finding.rule: finding for finding in report.findings}
+    shared = shared_loss(report)
+    return [
+        _shown(entry, findings.get(entry.rule), anchor_of(entry.rule, place), shared.get(entry.rule), report)
+        for place, entry in enumerate(report.rules)
+    ]
+
+
+def _shown(
+    entry: RuleEntry, finding: FindingEntry | None, anchor: str, shared: str | None, report: Report
+) -> ShownRule:
+    changed = set(entry.changed)
+    set_ones = [item for item in entry.parameters.items() if item[1] is not None]
+    shown_here = [item for item in set_ones if item[0] not in UNSHOWN or item[0] in changed]
+    ordered = sorted(shown_here, key=lambda item: item[0] not in changed)
+    return ShownRule(
+        entry=entry,
+        finding=finding,
+        anchor=anchor,
+        blocks=_blocks(entry),
+        status=status_badge(entry, ongoing=_is_ongoing(entry, finding), final=report.final),
+        severity=severity_badge(entry.severity if finding is None else finding.severity),
+        parameters=[(name, _setting(entry.rule, name, value), name in changed) for name, value in ordered],
+        measured=entry.measured if finding is None else _worst(entry, finding),
+        shared=shared,
+    )
+
+
+def severity_badge(severity: str | None) -> Badge | None:
+    """Return the badge of a severity, None for none."""
+    return None if severity is None else Badge(severity, SEVERITIES.get(severity, "idle"))
+
+
+def status_badge(entry: RuleEntry, *, ongoing: bool, final: bool) -> Badge:
+    """Return the badge of a rule's status; a job that has ended warms up no more: it was too short."""
+    if entry.status != Status.ERROR and has_fired(entry):
+        return Badge("fired", "bad") if ongoing or final else Badge("fired, over", "warn")
+    if final and entry.status == Status.WARMING_UP:
+        return Badge("too short", "idle")
+    return Badge(*STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle")))
+
+
+def _is_ongoing(entry: RuleEntry, finding: FindingEntry | None) -> bool:
+    return entry.status == Status.FIRED if finding is None else finding.ongoing
+
+
+def _worst(entry: RuleEntry, finding: FindingEntry) -> float | None:
+    """Return the value furthest from the threshold; without episodes' values what the rule measured last."""
+    measured = [each.measured for each in finding.episodes if each.measured is not None]
+    return max(measured, key=lambda value: abs(value - (entry.threshold or 0.0)), default=entry.measured)
+
+
+def _setting(rule: str, name: str, value: Parameter) -> str:
+    if isinstance(value, str) or value is None:
+        return NOTHING if value is None else value
+    if isinstance(value, bool | list):
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    alt = spec_of(rule).parameters.get(name)
+    return written if alt is None else f"{written} {alt.unit}".strip()
+
+
+def shared_loss(report: Report) -> dict[str, str]:
+    """Say for each finding that shares its loss with others how that is counted in the verdict."""
+    alt: dict[str, str] = {}
+    for finding in report.findings:
+        if finding.explained_by is None or finding.wasted_share is None:
+            continue
+        reasons = [*finding.reasons] or [finding.explained_by]
+        alt[finding.rule] = f"as the loss of {listed(reasons)}, which {'is' if len(reasons) == 1 else 'are'} its cause"
+        for cause in reasons:
+            alt.setdefault(cause, f"with what it explains of {finding.rule}: one loss, seen from two sides")
+    return alt
+
+
+def anchor_of(rule: str, number: int) -> str:
+    """Return where a rule is on the page: by its name, or by its number where the name is anybody's."""
+    return f"rule-{rule}" if rule in _OWN else f"rule-{number + 1}"
+
+
+@cache
+def writer_of(place: str) -> Writer:
+    """Return what writes a section, from its place in a rule's spec: ``module:function``."""
+    module, _, function = place.partition(":")
+    write: Writer = getattr(import_module(module), function)
+    return write
+
+
+def _blocks(entry: RuleEntry) -> list[Block]:
+    """Details of an unknown shape are listed as they are; a node without any is passed over."""
+    entry = replace(entry, details={name: held for name, held in entry.details.items() if held != {}})
+    place = spec_of(entry.rule).section if entry.rule in _OWN else None
+    if place is None:
+        return listed_details(entry.details)
+    try:
+        shown = writer_of(place)(entry)
+        return shown if not entry.nodes_left_out else [*shown, _left_out(entry)]
+    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+        return listed_details(entry.details)
+
+
+def _left_out(entry: RuleEntry) -> Note:
+    more = counted(entry.nodes_left_out, "node")
+    return Note(f"In profiler-reports/{entry.rule}.json only: {more} more.")
+
+
+FACTS_AT_MOST = 48
+DEPTH_AT_MOST = 8
+
+
+def listed_details(details: object) -> list[Block]:
+    """Return the first values of the details under their paths; nothing when there are none."""
+    facts: list[tuple[str, Cell]] = []
+    for path, value in _leaves(details, ()):
+        if len(facts) == FACTS_AT_MOST:
+            return [Facts(facts), Note("More is in report.json.")]
+        facts.append((" / ".join(path) or "value", value))
+    return [Facts(facts)] if facts else []
+
+
+def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, Mapping) and len(path) < DEPTH_AT_MOST:
+        for key, each in value.items():
+            yield from _leaves(each, (*path, shown_name(str(key), 40)))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        yield path, f"{len(value):,} values"
+    else:
+        yield path, _written(value)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return shown_name(str(value), 160)

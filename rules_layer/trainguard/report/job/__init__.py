@@ -1,0 +1,1 @@
+"""The report of one job: its document and its files."""

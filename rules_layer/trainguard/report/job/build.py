@@ -1,0 +1,263 @@
+"""A job's report as a typed document: from its items alone, or with time lines from its profile read again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from trainguard.core.finding import EpisodeEntry, finding_fields
+from trainguard.core.records import JobRecord, NodeRecord
+from trainguard.core.run_links import plain_links
+from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import counted
+from trainguard.engine.diagnosis.text import counted_rules, sentences_of
+from trainguard.engine.family import Families
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.pricing.cost import Bill
+from trainguard.report.comparison import compared
+from trainguard.report.document import FindingEntry, JobSummary, Money, Report, Scope, Span, Spending, Verdict
+from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
+from trainguard.report.job.coverage import coverage, data_covered, data_missing
+from trainguard.report.job.facts import first_step_at, gpu_remarks, gpus_of_type, last_step_end, steps
+from trainguard.report.job.kernel_report import kernel_report
+from trainguard.report.job.not_collected import not_collected
+from trainguard.report.job.rule_entries import managed_files, rule_entries
+from trainguard.report.timeline.build import build_timelines
+from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import Mark, Timelines
+from trainguard.report.training.build import RuleFires, rule_fires, training_report
+from trainguard.report.training.digest import TrainingDigest
+
+
+def job_summary(judged: EvaluatedJob) -> JobSummary:
+    """Summarise a job; a part of its time is given only where both its ends were seen."""
+    job = judged.job
+    start, end = judged.started_at, judged.ended_at
+    first, last = first_step_at(judged), last_step_end(judged)
+    duration_s = judged.duration_s
+    return JobSummary(
+        name=job.job,
+        arn=job.arn,
+        status=job.status.value,
+        instance_type=job.instance_type,
+        instance_count=job.instance_count,
+        gpus=judged.gpus,
+        started_at=shown_time(start),
+        ended_at=shown_time(end),
+        duration_s=None if duration_s is None else round(duration_s, 3),
+        evaluated_through=shown_time(judged.streams.watermark_s),
+        initialization=_span(start, first, duration_s),
+        training_loop=_span(first, last, duration_s),
+        finalization=_span(last, end, duration_s),
+        steps=steps(judged),
+        data_covered=data_covered(judged),
+        data_missing=data_missing(judged),
+        gpus_of_type=gpus_of_type(judged),
+        run_links=plain_links(job.run_links),
+    )
+
+
+def _span(start: float | None, end: float | None, whole_s: float | None) -> Span | None:
+    """Return the time between; clocks differ, so an end before its start is the start."""
+    if start is None or end is None:
+        return None
+    end = max(start, end)
+    length_s = round(end - start, 3)
+    share = min(length_s / whole_s, 1.0) if whole_s else None
+    return Span(start=shown_time(start) or "", end=shown_time(end) or "", duration_s=length_s, share=share)
+
+
+MOST_NAMES = 512
+"""Of the nodes, and of the GPUs, of an episode: one that goes on has all of a job's."""
+
+
+def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
+    """Return the entry of a finding of a job."""
+    verdict, reach = ranked.verdict, ranked.verdict.over_nodes
+    of_finding = finding_fields(ranked.finding)
+    columns = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
+    episodes: list[EpisodeEntry] = columns["episodes"]
+    columns["episodes"] = [
+        msgspec.structs.replace(each, nodes=each.nodes[:MOST_NAMES], gpus=each.gpus[:MOST_NAMES]) for each in episodes
+    ]
+    columns["facts"] = list(ranked.finding.facts)
+    columns["cost"] = _money(ranked, judged)
+    return FindingEntry(
+        **columns,
+        score=round(ranked.score, 1),
+        ongoing=ranked.ongoing,
+        affected_share=verdict.affected_share,
+        wasted_share=ranked.wasted_share,
+        worst=verdict.result.worst,
+        nodes_affected=reach.affected,
+        nodes=reach.nodes,
+        explained_by=ranked.explained_by,
+        explained_share=round(ranked.explained_share, 4),
+        reasons={rule: round(part, 4) for rule, part in ranked.reasons.items() if part},
+        earlier_episodes=verdict.earlier_episodes,
+        names_left_out=sum(max(len(names) - MOST_NAMES, 0) for each in episodes for names in (each.nodes, each.gpus)),
+    )
+
+
+def _money(ranked: RankedFinding, judged: EvaluatedJob) -> Money | None:
+    bill, loss = judged.account.bill(), ranked.loss
+    if loss is None or loss.usd is None or ranked.finding.cost is None or not isinstance(bill, Bill):
+        return None
+    return Money(
+        lost=round(loss.usd, 2), spent=round(bill.spent, 2), currency=bill.currency, sentence=ranked.finding.cost
+    )
+
+
+MAX_MARKS = 256
+TEXT_LENGTH = 240
+
+
+def marks(findings: Sequence[FindingEntry]) -> list[Mark]:
+    """Return the episodes in order of time; of more than MAX_MARKS, the newest of each finding come first."""
+    newest_first = [
+        (place, mark)
+        for finding in findings
+        for place, mark in enumerate(_mark(finding, episode) for episode in reversed(finding.episodes))
+    ]
+    kept = sorted(newest_first, key=lambda each: each[0])[:MAX_MARKS]
+    return sorted((mark for _, mark in kept), key=lambda mark: (mark.at, mark.rule, mark.node or "", mark.gpu or ""))
+
+
+def unmarked(findings: Sequence[FindingEntry]) -> list[str]:
+    """Say how many episodes have no mark."""
+    known = sum(len(finding.episodes) for finding in findings)
+    missing = max(known - MAX_MARKS, 0) + sum(finding.earlier_episodes for finding in findings)
+    total = known + sum(finding.earlier_episodes for finding in findings)
+    return [f"{missing:,} of {total:,} episodes are not marked: of each finding, the newest are."] if missing else []
+
+
+def _mark(finding: FindingEntry, episode: EpisodeEntry) -> Mark:
+    reason = finding.reason
+    return Mark(
+        at=epoch_of(episode.start),
+        end=None if episode.end is None else epoch_of(episode.end),
+        rule=finding.rule,
+        severity=finding.severity,
+        node=episode.node,
+        gpu=episode.gpus[0] if episode.node is not None and len(episode.gpus) == 1 else None,
+        text=reason if len(reason) <= TEXT_LENGTH else f"{reason[: TEXT_LENGTH - 1]}…",
+    )
+
+
+MOST_NODES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltReport:
+    """A report, and the five-field files of the managed service by name."""
+
+    report: Report
+    managed: Mapping[str, bytes]
+    fires: Mapping[str, RuleFires] = field(default_factory=dict)
+
+    def with_training(self, digest: TrainingDigest) -> "BuiltReport":
+        """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
+        training = training_report(digest, self.fires)
+        return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
+
+    def compared_with(self, other: Report) -> "BuiltReport":
+        """Return the report with what is other in another run."""
+        return replace(self, report=msgspec.structs.replace(self.report, comparison=compared(self.report, other)))
+
+    def without_kernel_files(self) -> "BuiltReport":
+        """Return the report of a job whose ``kernels.html`` and ``kernels.json`` nobody wrote beside it."""
+        if self.report.kernels is None:
+            return self
+        kernels = msgspec.structs.replace(self.report.kernels, page=None, document=None)
+        return replace(self, report=msgspec.structs.replace(self.report, kernels=kernels))
+
+
+def build_report(
+    job: JobRecord,
+    records: Sequence[NodeRecord],
+    *,
+    now: float,
+    plan: RulePlan | None = None,
+    families: Families = FAMILIES,
+    digests: Sequence[NodeDigest] = (),
+    missing: Sequence[str] = (),
+) -> BuiltReport:
+    """Build the report of a job from all its items; ``now`` is in epoch seconds, ``plan`` by default the job's own.
+
+    ``digests`` are the profile read again, which gives scope ``full``; ``missing`` says what of it could not be read.
+    Raises StateCodecError when an item cannot be decoded; TimelinePartError when the digests are not of one axis.
+    """
+    judged = evaluate_job(job, families.plan(job) if plan is None else plan, records, families)
+    scope: Scope = "full" if digests else "state"
+    verdict = _verdict(judged)
+    findings = [finding_entry(finding, judged) for finding in judged.findings]
+    report = Report(
+        generated_at=iso_time(now),
+        scope=scope,
+        final=judged.final,
+        healthy=verdict.level == "healthy",
+        verdict=verdict,
+        summary=f"{verdict.health} {counted_rules(judged, judged.diagnosis.judged)}",
+        fired=[each.rule for each in judged.verdicts if each.history.times_fired],
+        findings=findings,
+        cost=_spending(judged),
+        ledger=list(judged.diagnosis.ledger),
+        ledger_by_node=judged.ledger.by_node()[:MOST_NODES],
+        goodput=judged.ledger.goodput,
+        job=job_summary(judged),
+        coverage=coverage(judged),
+        not_collected=not_collected(judged, scope, missing),
+        rules=rule_entries(judged),
+        kernels=kernel_report(judged),
+        timelines=_timelines(judged, findings, digests, missing) if digests else None,
+    )
+    return BuiltReport(report, managed_files(judged.verdicts, judged.plan), rule_fires(judged))
+
+
+def _verdict(judged: EvaluatedJob) -> Verdict:
+    found, words = judged.diagnosis, sentences_of(judged, judged.diagnosis)
+    bill = judged.account.bill()
+    share = None if not found.judged.profiled else found.lost_share
+    return Verdict(
+        health=words.health,
+        change=words.change,
+        cost=words.cost,
+        level=found.level,
+        rule=None if found.root is None else found.root.rule,
+        wasted_share=share,
+        lost=round(share * bill.spent, 2) if share is not None and isinstance(bill, Bill) else None,
+        causes=[each.rule for each in found.causes],
+        judged=list(found.judged.judged),
+        not_judged=list(found.judged.vetoes),
+    )
+
+
+def _timelines(
+    judged: EvaluatedJob, findings: Sequence[FindingEntry], digests: Sequence[NodeDigest], missing: Sequence[str]
+) -> Timelines:
+    built = build_timelines(digests, marks=marks(findings), started_at=judged.started_at, ended_at=judged.ended_at)
+    return msgspec.structs.replace(built, left_out=[*missing, *unmarked(findings), *built.left_out])
+
+
+def _spending(judged: EvaluatedJob) -> Spending:
+    """Say in a note why a cost is not known, or where the GPUs are others than paid."""
+    bill = judged.account.bill()
+    remarks = gpu_remarks(judged)
+    if not isinstance(bill, Bill):
+        hours = "" if bill.instance_hours is None else f" {bill.instance_hours:,.2f} instance hours were paid for."
+        note = " ".join([f"No cost: {bill.why}.{hours}", *remarks])
+        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(bill.instance_hours))
+    hourly = f"{bill.currency} {bill.hourly:g} an hour"
+    note = f"{counted(bill.nodes, 'node')} for {bill.hours:.2f} h at {hourly} ({bill.origin})."
+    return Spending(
+        spent=round(bill.spent, 2),
+        currency=bill.currency,
+        note=" ".join([note, *remarks]),
+        instance_hours=_rounded(bill.instance_hours),
+    )
+
+
+def _rounded(hours: float | None) -> float | None:
+    return None if hours is None else round(hours, 4)

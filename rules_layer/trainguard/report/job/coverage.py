@@ -1,0 +1,243 @@
+"""What was collected of a job, stream by stream, and what was missing or could not be used."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from trainguard.core.records import FIRST_FAMILY, NodeRecord, StreamKey
+from trainguard.core.units import counted, faults_counted, listed, show_duration, show_share
+from trainguard.engine.installed import FAMILIES
+from trainguard.engine.kernels.streams import CaptureStreams
+from trainguard.engine.ordering.grid_order import MINUTE_S
+from trainguard.engine.profiler.system_session import MINUTE_PARTITION
+from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.training.keys import SCALARS, TRAINING
+from trainguard.engine.training.streams import AnyStepStream, TrainingStreams
+from trainguard.engine.verdicts.combine import VANISHED_S
+from trainguard.kernels.captures.keys import KERNELS
+from trainguard.report.document import NodeCoverage
+from trainguard.report.evaluated_job import EvaluatedJob, FamilyCoverage, coverage_of, shown_time
+
+STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
+BAD_OBJECTS = "bad_objects"
+UNREAD_PARTS, CUT_FILES = "unread_parts", "files_cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """Minutes of a system stream, from the first to the last: how many there are, and how many have samples."""
+
+    used: float
+    expected: int
+
+    @property
+    def share(self) -> float | None:
+        """Share, 0 to 1, that could be used; None before the first."""
+        return self.used / self.expected if self.expected else None
+
+
+def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
+    """Count a system stream's minutes from its first sample on; an object that could not be read counts, too."""
+    state = judged.profiler.system[record.key.node].state
+    last, first_at = record.cursors.get(MINUTE_PARTITION), state.kept.first_sample_at
+    if last is None or first_at is None:
+        return Minutes(0, 0)
+    expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
+    ended_at = first_at if state.watermark_s is None else state.watermark_s
+    tail = max((last - ended_at) / MINUTE_S, 0.0)
+    lost = state.kept.missing_s / MINUTE_S + (tail if tail > 1.0 else 0.0)
+    return Minutes(max(expected - lost, 0.0), expected)
+
+
+def stale_nodes(judged: EvaluatedJob) -> list[str]:
+    """Return the nodes that have written no system metrics; no more of them than SageMaker says that there are."""
+    known, wrote = set(judged.streams.records), judged.system_nodes
+    keys = known | FAMILIES.expected(judged.job, known)
+    names = {key.node for key in keys if key.family == FIRST_FAMILY} - set(wrote)
+    silent = sorted(names, key=lambda name: (len(name), name))
+    instances = judged.job.instance_count
+    return silent if instances is None else silent[: max(instances - len(wrote), 0)]
+
+
+def stopped_nodes(judged: EvaluatedJob) -> dict[str, float]:
+    """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
+    last = judged.profiler.system_through
+    behind = {
+        node: last - stream.state.watermark_s
+        for node, stream in judged.profiler.system.items()
+        if last is not None and stream.state.watermark_s is not None and last - stream.state.watermark_s >= VANISHED_S
+    }
+    return dict(sorted(behind.items(), key=lambda each: -each[1]))
+
+
+def minutes_covered(judged: EvaluatedJob) -> str:
+    """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
+    counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
+    used, expected = sum(each.used for each in counts), sum(each.expected for each in counts)
+    return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
+
+
+def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
+    """Say which nodes wrote nothing of a kind that others wrote."""
+    so_far = "" if judged.ended else " so far"
+    stale = stale_nodes(judged)
+    if stale:
+        yield f"{listed(stale)} wrote no system metrics{so_far}."
+    framework = set(judged.framework_nodes)
+    others = [node for node in judged.system_nodes if node not in framework]
+    if framework and others:
+        yield f"{listed(others)} wrote no framework events{so_far}, which {listed(sorted(framework))} did."
+
+
+def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
+    """Say which nodes stopped writing long before the others."""
+    text = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
+    if text:
+        yield f"System metrics end before those of the other nodes: {listed(text)}."
+
+
+class ProfilerCoverage(FamilyCoverage):
+    """What was collected of system metrics and framework events."""
+
+    titles = STREAMS
+
+    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+        """Return what was collected of one stream."""
+        node, entry = record.key.node, super().coverage(record, judged)
+        if record.key.stream == "system":
+            first_at = judged.profiler.system[node].state.kept.first_sample_at
+            return replace(entry, first_at=shown_time(first_at), share=minutes_of(record, judged).share)
+        first_us = judged.profiler.framework[node].state.first_step_us
+        return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
+
+    def covered(self, judged: EvaluatedJob) -> list[str]:
+        """Say what was collected, a clause each."""
+        nodes, framework = judged.system_nodes, judged.framework_nodes
+        parts = []
+        if nodes:
+            instances = judged.mig_instances
+            lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
+            gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
+            parts.append(
+                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {minutes_covered(judged)} of their minutes, "
+                f"a point every {judged.interval_s:g} s"
+            )
+        if framework:
+            parts.append(f"framework events of {counted(len(framework), 'node')}")
+        return parts
+
+    def missing(self, judged: EvaluatedJob) -> list[str]:
+        """Say what was not collected, a sentence each."""
+        return [*silent_nodes(judged), *late_nodes(judged)]
+
+
+PROFILER = ProfilerCoverage()
+
+
+IN_MINUTES = frozenset({"gaps", "late"})
+
+
+def coverage(judged: EvaluatedJob) -> list[NodeCoverage]:
+    """Return one entry a stream, in order of unit and stream."""
+    families = judged.families
+    return [coverage_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
+
+
+def data_covered(judged: EvaluatedJob) -> str:
+    """Say what was collected, in a sentence."""
+    parts = [part for family in judged.families for part in coverage_of(family).covered(judged)]
+    text = "; ".join(parts) or "nothing was collected yet"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def data_missing(judged: EvaluatedJob) -> list[str]:
+    """Say what was not collected or could not be used, a sentence each."""
+    missing = [sentence for family in judged.families for sentence in coverage_of(family).missing(judged)]
+    return [*missing, *_counted_faults(judged)]
+
+
+def _counted_faults(judged: EvaluatedJob) -> Iterator[str]:
+    amounts: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for record in judged.streams.records.values():
+        for name, amount in record.counters.items():
+            if amount and name not in HARMLESS_COUNTERS:
+                title = coverage_of(judged.families.of(record.key)).title_of(record.key.stream)
+                amounts[title, name][record.key.node] = amount
+    for (stream, name), nodes in sorted(amounts.items()):
+        yield _fault(stream, name, nodes)
+
+
+def _by_node(amounts: Mapping[str, int]) -> str:
+    if len(amounts) == 1 and sum(amounts.values()) > 1:
+        return f"all of {next(iter(amounts))}"
+    ranked = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
+    return listed([f"{amount:,} of {node}" for node, amount in ranked])
+
+
+def _fault(stream: str, name: str, nodes: Mapping[str, int]) -> str:
+    total = sum(nodes.values())
+    if name in IN_MINUTES:
+        verb = "missing" if name == "gaps" else "left out for being late"
+        return f"{counted(total, 'minute')} of {stream} {'is' if total == 1 else 'are'} {verb}: {_by_node(nodes)}."
+    if name.startswith(DEGRADED):
+        return f"State of {stream} was shortened to keep it small ({name.replace('_', ' ')}): {_by_node(nodes)}."
+    return f"Not used of {stream}: {faults_counted(total, name)}, {_by_node(nodes)}."
+
+
+class CaptureCoverage(FamilyCoverage):
+    """Says how many captures were judged."""
+
+    titles: Mapping[str, str] = {KERNELS: "kernel traces"}
+
+    def covered(self, judged: EvaluatedJob) -> list[str]:
+        """Say how many captures there are, and of how many traces the newest one is."""
+        family = judged.streams.families.get(KERNELS)
+        stream = family.stream if isinstance(family, CaptureStreams) else None
+        if stream is None or stream.state.verdict is None:
+            return []
+        traces = counted(stream.state.verdict.traces, "trace")
+        return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
+
+    def missing(self, judged: EvaluatedJob) -> list[str]:
+        """Say that traces wait to be judged."""
+        waits = [record for record in judged.streams.records.values() if record.key.family == KERNELS]
+        if any(record.pending for record in waits):
+            return ["The newest kernel traces are not judged yet."]
+        return []
+
+
+CAPTURES = CaptureCoverage()
+
+
+class TrainingCoverage(FamilyCoverage):
+    """Says how many steps were judged."""
+
+    titles: Mapping[str, str] = {TRAINING: "tensors of debug-output", SCALARS: "files of scalars"}
+
+    def covered(self, judged: EvaluatedJob) -> list[str]:
+        """Say how many steps each stream has."""
+        return [
+            f"{counted(stream.state.steps, 'step')} of the {self.title_of(key.stream)}"
+            for key, stream in _streams(judged).items()
+            if stream.state.steps
+        ]
+
+    def missing(self, judged: EvaluatedJob) -> list[str]:
+        """Say which stream ended without data, and which files are of older runs."""
+        streams = _streams(judged)
+        without = [
+            stream.state.no_data
+            for key, stream in streams.items()
+            if judged.streams.records[key].closed and stream.state.no_data
+        ]
+        return [*without, *(note for stream in streams.values() for note in stream.state.notes)]
+
+
+def _streams(judged: EvaluatedJob) -> Mapping[StreamKey, AnyStepStream]:
+    family = judged.streams.families.get(TRAINING)
+    return family.of_steps if isinstance(family, TrainingStreams) else {}
+
+
+TRAINING_STREAMS = TrainingCoverage()

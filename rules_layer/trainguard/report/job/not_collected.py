@@ -1,0 +1,221 @@
+"""What a job did not write: what is not known without it, and how to collect it next time."""
+
+from collections.abc import Iterator, Sequence
+
+from trainguard.core.units import clause, counted, listed, show_duration, show_share
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE
+from trainguard.ledger.bucket import Bucket
+from trainguard.pricing.cost import Unpriced
+from trainguard.report.document import NotCollected, Scope
+from trainguard.report.evaluated_job import EvaluatedJob
+from trainguard.report.job.facts import first_step_at, has_loader_events, usage
+from trainguard.rules.overall_system_usage.rule import METRICS
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import SPECS
+from trainguard.rules.spec import LOW_GPUS
+from trainguard.rules.windows.rule import PatienceParameters
+
+LONG_INTERVAL_S = 5.0
+"""From this sampling interval on, what a point hides is worth a word."""
+
+RECORDER = (
+    "Use the recorder (docs/recorder.md) in the training script: `trainguard_collector.Recorder()`. It works with "
+    "PyTorch, transformers, Lightning, Keras 3 and JAX."
+)
+COLLECTOR = (
+    "Run the collector (docs/collector.md) beside the training: install it in the image and set `TRAINGUARD_OUTPUT`. "
+    "It records them all."
+)
+FRAMEWORK_PROFILE = (
+    "In an account that has SageMaker Debugger, "
+    "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile())` records them with PyTorch below 2.0 "
+    "or TensorFlow below 2.11."
+)
+SYSTEM_PROFILE = "In an account that has SageMaker Debugger, `profiler_config=ProfilerConfig()` does, too."
+SYSTEM_INTERVAL = (
+    "In an account that has SageMaker Debugger: `profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`."
+)
+_SAGEMAKER = "arn:"
+"""A job that SageMaker does not know, or that is evaluated from its files, has no such name."""
+
+_GPU_METRICS = frozenset({"GPU", "GPU memory"})
+
+
+def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
+    """Return what is absent in this job, and nothing else; ``missing`` says which time lines could not be read."""
+    return [
+        *_nothing_sampled(judged),
+        *_framework(judged),
+        *_kernel_trace(judged),
+        *_gpus(judged),
+        *_system_metrics(judged),
+        *_points(judged),
+        *_time_lines(scope, missing),
+        *_money(judged),
+        *_disabled(judged),
+    ]
+
+
+def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    if not judged.framework_nodes:
+        expected = "expected, but none came" if judged.job.framework_expected else "none came"
+        yield NotCollected(
+            what="Framework metrics",
+            unknown=f"Steps, phases and waits for data ({expected}): {_of_framework()} cannot judge without them.",
+            how=_with_debugger(judged, RECORDER, FRAMEWORK_PROFILE),
+        )
+        return
+    if first_step_at(judged) is None:
+        yield NotCollected(
+            what="Steps",
+            unknown="When training began and ended, how long a step takes and which ones are slow.",
+            how="Mark them with the recorder (docs/recorder.md): `with recorder.step():` round each step, or its "
+            "callback for transformers, Lightning or Keras.",
+        )
+    if has_loader_events(judged) is False:
+        yield NotCollected(
+            what="Waits for data",
+            unknown="How many loader processes feed the training, and how long it waits for them.",
+            how="Let the recorder (docs/recorder.md) time them: `for batch in recorder.wrap(loader):`, or "
+            "`recorder.time_loaders()` where the script has no loop of its own.",
+        )
+
+
+def _kernel_trace(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    unexplained = judged.diagnosis.share_of(Bucket.UNEXPLAINED)
+    if judged.ledger.shares is None and unexplained >= SIZEABLE_SHARE:
+        yield NotCollected(
+            what="A kernel trace",
+            unknown=f"Why the GPUs did little in {show_share(unexplained)} of the paid time: whether they waited for "
+            "the host, for data or for other ranks.",
+            how="Record three to ten steps after warm-up (docs/kernels.md): with the recorder, "
+            "`Recorder(kernels=KernelProfile(steps=StepRange(50, 5)))`, or with `torch.profiler`.",
+        )
+
+
+def _with_debugger(judged: EvaluatedJob, ours: str, debugger: str) -> str:
+    """Add what SageMaker Debugger offers: AWS has closed it to other accounts on 2026-07-30."""
+    return f"{ours} {debugger}" if judged.job.arn.startswith(_SAGEMAKER) else ours
+
+
+def _nothing_sampled(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    if not judged.system_nodes:
+        yield NotCollected(
+            what="System metrics",
+            unknown="How busy GPUs, CPU, disk and network were, and so what the paid time went into: a log of losses, "
+            "or tensors alone, does not say it.",
+            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
+        )
+
+
+def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    states = {node: judged.profiler.system[node].state for node in judged.system_nodes}
+    parted = [node for node, state in states.items() if state.mig_names and not state.gpu_names]
+    if parted:
+        yield NotCollected(
+            what=f"GPU utilization of {listed(parted)}",
+            unknown="How busy the GPUs are: they are partitioned (MIG), and NVML does not measure utilization then.",
+            how="Nothing. Memory of each instance is collected, and since Hopper its SM activity, which rules judge.",
+        )
+    without = [node for node, state in states.items() if not (state.gpu_names or state.mig_names)]
+    if without:
+        yield NotCollected(
+            what="GPU metrics" if not judged.gpus else f"GPU metrics of {listed(without)}",
+            unknown="How busy GPUs and their memory are: the rules on GPUs cannot judge "
+            f"{'this job' if not judged.gpus else counted(len(without), 'node')}.",
+            how="If these nodes have GPUs, check that the container sees them (`nvidia-smi`), and that what recorded "
+            "the run samples them: the collector (docs/collector.md) does.",
+        )
+
+
+def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    states = usage(judged).values()
+    if not any(state.snapshots for state in states):
+        return
+    seen = {metric for state in states for metric in state.percents}
+    if any(state.traffic.largest is not None for state in states):
+        seen.add("Network")
+    lacking = [metric for metric in METRICS if metric not in seen and metric not in _GPU_METRICS]
+    if judged.gpus:
+        lacking += [metric for metric in METRICS if metric not in seen and metric in _GPU_METRICS]
+    if lacking:
+        blind = "" if not (cannot := _cannot_judge(lacking)) else f", and {cannot}"
+        yield NotCollected(
+            what=f"System metrics: {listed(lacking)}",
+            unknown=f"{_of_usage()} and the time lines have nothing on {listed(lacking)}{blind}.",
+            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
+        )
+
+
+def _cannot_judge(lacking: Sequence[str]) -> str:
+    if "GPU" in lacking:
+        return "no rule on GPUs can judge"
+    needing = [rule for metric in lacking for rule, spec in SPECS.items() if metric in spec.metrics]
+    rules = list(dict.fromkeys(needing))
+    return f"{listed(rules)} cannot judge" if rules else ""
+
+
+def _of_framework() -> str:
+    rules = [(spec.informs_only, rule) for rule, spec in SPECS.items() if "framework" in spec.inputs]
+    return listed([rule for informs_only, rule in sorted(rules, key=lambda each: each[0])])
+
+
+def _of_usage() -> str:
+    return listed([rule for rule, spec in SPECS.items() if spec.informs_only and "system" in spec.inputs])
+
+
+def _patience_on_low_gpus(judged: EvaluatedJob) -> int:
+    """Return 0 where it is not known."""
+    parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
+    known = [each for each in parameters if isinstance(each, PatienceParameters)]
+    return max((each.patience_points(judged.interval_s) for each in known), default=0)
+
+
+def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    if judged.system_nodes and judged.interval_s >= LONG_INTERVAL_S:
+        patience = _patience_on_low_gpus(judged)
+        wait = (
+            f"; {patience:,} points of patience take {show_duration(patience * judged.interval_s)}" if patience else ""
+        )
+        yield NotCollected(
+            what=f"What happens between two points, {judged.interval_s:g} s apart",
+            unknown=f"Stalls shorter than {show_duration(2.0 * judged.interval_s)} are hidden or look longer than they "
+            f"are{wait}.",
+            how=_with_debugger(
+                judged,
+                "The collector (docs/collector.md) samples each 500 ms: `TRAINGUARD_INTERVAL_MS=500`.",
+                SYSTEM_INTERVAL,
+            ),
+        )
+
+
+def _time_lines(scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
+    if scope == "state":
+        why = f" ({clause(' '.join(missing))})" if missing else ""
+        yield NotCollected(
+            what="Time lines",
+            unknown=f"How utilization, memory, network and step durations went over time{why}.",
+            how="The full report is made at the job's end; before that, or for a folder or an S3 URI: "
+            "`trainguard report <job>`.",
+        )
+
+
+def _money(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    bill = judged.account.bill()
+    if isinstance(bill, Unpriced):
+        yield NotCollected(
+            what="Prices",
+            unknown=f"What the job and its findings cost, because {bill.why}.",
+            how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives your own prices.",
+        )
+
+
+def _disabled(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    disabled = judged.plan.disabled
+    if disabled:
+        yield NotCollected(
+            what=f"Verdicts of {counted(len(disabled), 'rule')}",
+            unknown=f"Whatever {listed(disabled)} would say, and what this report takes from them (number of steps, "
+            "end of the training loop, mean use).",
+            how=f"Set `rule_to_invoke` to {PROFILER_REPORT}, or leave it out.",
+        )

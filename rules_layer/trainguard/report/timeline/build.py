@@ -1,0 +1,187 @@
+"""Digests of all nodes to the time lines of a report."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from trainguard.core.errors import TimelinePartError
+from trainguard.formats.profile.snapshots import IntArray
+from trainguard.report.timeline.axis import shown_axis
+from trainguard.report.timeline.detail import details_of
+from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
+from trainguard.report.timeline.series import Mark, Phase, TimeAxis, Timelines
+from trainguard.report.timeline.shown import (
+    Shown,
+    device_forms,
+    node_timeline,
+    overall_means,
+    step_timelines,
+    used_buckets,
+)
+
+MAX_PHASES = 200
+
+Loop = Literal["training", "evaluation", "other"]
+_LOOPS: tuple[Loop, ...] = ("training", "evaluation", "other")
+_MODES: dict[str, Loop] = {"TRAIN": "training", "EVAL": "evaluation"}
+_LABELS: dict[Loop, str] = {"training": "Training", "evaluation": "Evaluation", "other": "Other steps"}
+_INITIALIZATION = "Initialization"
+_FINALIZATION = "Finalization"
+
+
+def phases_of(
+    digests: Sequence[StepDigest], axis: TimeAxis, *, started_at: float | None, ended_at: float | None
+) -> tuple[list[Phase], float]:
+    """Return a job's phases in order, at most MAX_PHASES, and the least length of one, seconds.
+
+    Without ``started_at`` and ``ended_at``, epoch seconds, there is no initialization and no finalization. The length
+    is ``axis.bucket_s``, or as many times longer as MAX_PHASES takes.
+    """
+    extents = [extent for steps in digests for extent in steps.extents.values()]
+    if not extents:
+        return [], axis.bucket_s
+    first = min(extent.first_us for extent in extents) / MICROSECONDS
+    last = max(extent.end_us for extent in extents) / MICROSECONDS
+    time = _time_by_loop(digests, axis)
+    together = 1
+    while len(runs := _runs(time)) > MAX_PHASES - 2:
+        together *= 2
+        time = _halved(time)
+    width = axis.bucket_s * together
+    starts = [first, *(axis.start + bucket * width for bucket, _ in runs[1:])]
+    ends = [*starts[1:], last]
+    phases = [
+        Phase(kind=loop, label=_LABELS[loop], start=start, end=end)
+        for (_, loop), start, end in zip(runs, starts, ends, strict=True)
+    ]
+    if started_at is not None and started_at < first:
+        phases.insert(0, Phase(kind="initialization", label=_INITIALIZATION, start=started_at, end=first))
+    if ended_at is not None and ended_at > last:
+        phases.append(Phase(kind="finalization", label=_FINALIZATION, start=last, end=ended_at))
+    return phases, width
+
+
+def _time_by_loop(digests: Sequence[StepDigest], axis: TimeAxis) -> IntArray:
+    """Return microseconds of the steps that began in each bucket, and one a step: int64[3, buckets]."""
+    time = np.zeros((len(_LOOPS), axis.buckets), dtype=np.int64)
+    for steps in digests:
+        loops = [_LOOPS.index(_MODES.get(mode.rpartition(".")[2], "other")) for _, _, mode in steps.table.keys]
+        np.add.at(time, loops, steps.table.totals + steps.table.counts)
+    return time
+
+
+def _runs(time: IntArray) -> list[tuple[int, Loop]]:
+    used = np.flatnonzero(time.any(axis=0))
+    loops = np.argmax(time[:, used], axis=0)
+    begins = np.flatnonzero(np.append(True, np.diff(loops) != 0))
+    return [(bucket, _LOOPS[loop]) for bucket, loop in zip(used[begins].tolist(), loops[begins].tolist(), strict=True)]
+
+
+def _halved(time: IntArray) -> IntArray:
+    pairs: IntArray = np.add.reduceat(time, np.arange(0, time.shape[1], 2), axis=1)
+    return pairs
+
+
+GPUS_WITH_BANDS = 32
+_NAMED = 5
+_NUMBER = re.compile(r"(\d+)")
+
+
+def build_timelines(
+    digests: Sequence[NodeDigest], *, marks: Sequence[Mark], started_at: float | None, ended_at: float | None
+) -> Timelines:
+    """Return what a report shows over time, without empty buckets before the job's start and after its end.
+
+    ``detail`` holds finer buckets as far as there is room, around the ``marks`` of a large job. ``started_at`` and
+    ``ended_at`` are epoch seconds. Raises TimelinePartError when there is no digest, or their axes differ.
+    """
+    fine = merged(digests)
+    gpus = sum(len(node.tables["gpu"].keys) for node in fine)
+    whole = shown_axis(fine[0].axis, gpus, len(fine))
+    nodes = [node.joined(whole) for node in fine]
+    shown = _shown(nodes, [time for time in (started_at, ended_at) if time is not None])
+    banded = _least_busy(nodes)
+    steps, steps_left_out = step_timelines(nodes, shown)
+    phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
+    forms, devices_left_out = device_forms(nodes, shown.stop - shown.first)
+    left_out = [*_thinned(nodes, banded), *devices_left_out, *steps_left_out, *_not_shown(nodes)]
+    if phase_s > whole.bucket_s:
+        left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
+    built = Timelines(
+        axis=shown.axis(whole),
+        nodes=[node_timeline(node, shown, banded, forms=forms) for node in nodes],
+        steps=steps,
+        phases=phases,
+        marks=list(marks),
+        left_out=left_out,
+    )
+    return msgspec.structs.replace(built, detail=details_of(fine, built, banded, forms))
+
+
+def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
+    """Return one digest a node, algo-2 before algo-10; raises TimelinePartError when there is none or axes differ."""
+    nodes: dict[str, NodeDigest] = {}
+    axis: TimeAxis | None = None
+    for digest in digests:
+        if axis is not None and digest.axis != axis:
+            raise TimelinePartError(digest.node, f"its axis is {digest.axis}, expected {axis}")
+        axis = digest.axis
+        nodes.setdefault(digest.node, NodeDigest(digest.node, axis)).merge(digest)
+    if not nodes:
+        raise TimelinePartError("", "there is none, expected at least one")
+    return [nodes[name] for name in sorted(nodes, key=_natural)]
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(name)], name
+
+
+def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> Shown:
+    """Return the buckets from the first to the last value or time; all when there is none."""
+    axis = nodes[0].axis
+    ranges = [used_buckets([*node.tables.values(), node.steps.table]) for node in nodes]
+    buckets = [bucket for used in ranges if used is not None for bucket in used]
+    if not buckets:
+        return Shown(0, axis.buckets)
+    inside = [min(max(int((time - axis.start) // axis.bucket_s), 0), axis.buckets - 1) for time in times]
+    return Shown(min([*buckets, *inside]), max([*buckets, *inside]) + 1)
+
+
+def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
+    """Return the (node, GPU) of the lowest mean."""
+    means = []
+    for node in nodes:
+        table = node.tables["gpu"]
+        overall = overall_means(table, range(len(table.keys))).tolist()
+        means += [
+            (mean, _natural(node.node), number, node.node, gpu)
+            for mean, (number, gpu, _) in zip(overall, table.keys, strict=True)
+        ]
+    return {(node, gpu) for *_, node, gpu in sorted(means)[:GPUS_WITH_BANDS]}
+
+
+def _thinned(nodes: Sequence[NodeDigest], banded: set[tuple[str, str]]) -> list[str]:
+    gpus = sum(len(node.tables["gpu"].keys) for node in nodes)
+    if gpus <= len(banded):
+        return []
+    return [f"Lowest and highest values are shown for the {len(banded)} least busy of {gpus:,} GPUs, means for all."]
+
+
+def _not_shown(nodes: Sequence[NodeDigest]) -> list[str]:
+    sentences = []
+    outside = {node.node: node.outside + node.steps.outside for node in nodes}
+    if any(outside.values()):
+        sentences.append(f"{_on_nodes(outside)} lie outside the time shown.")
+    refused = {node.node: sum(table.refused for table in (*node.tables.values(), node.steps.table)) for node in nodes}
+    if any(refused.values()):
+        sentences.append(f"{_on_nodes(refused)} are of more devices or processes than a node is shown with.")
+    return sentences
+
+
+def _on_nodes(counts: dict[str, int]) -> str:
+    found = [node for node, count in counts.items() if count]
+    names = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    return f"{sum(counts.values()):,} samples or steps on {names}"

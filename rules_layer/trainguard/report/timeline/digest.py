@@ -1,0 +1,307 @@
+"""A node's objects folded into the buckets of one axis, in any order."""
+
+import math
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trainguard.core.errors import TimelinePartError
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.events import StepBatch
+from trainguard.formats.profile.keys import FrameworkKey
+from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray
+from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
+from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
+from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
+from trainguard.report.timeline.device_kinds import KIND_LIMITS, device_series
+from trainguard.report.timeline.series import TimeAxis
+from trainguard.state.histogram import MAX_DURATION_US
+
+MAX_STEP_SERIES = 64
+"""Processes times modes of one node."""
+
+KEPT_SLOWEST = 200
+MICROSECONDS = 1_000_000
+
+
+class KeptStep(msgspec.Struct, array_like=True, frozen=True):
+    """A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
+
+    start_us: int
+    duration_us: int
+    number: str
+
+
+class Extent(msgspec.Struct, array_like=True):
+    """Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
+
+    first_us: int
+    end_us: int
+    slowest: list[KeptStep]
+
+    def widen(self, other: "Extent") -> None:
+        """Take in another part of the same series."""
+        self.first_us = min(self.first_us, other.first_us)
+        self.end_us = max(self.end_us, other.end_us)
+        self.slowest = _slowest([*self.slowest, *other.slowest])
+
+
+class StoredSteps(msgspec.Struct, array_like=True):
+    """`StepDigest` as bytes; ``extents`` in the order of the table's series."""
+
+    outside: int
+    table: StoredTable
+    extents: list[Extent]
+
+
+class StepDigest:
+    """Steps of one node; ``outside`` counts those that began before the axis or after it.
+
+    ``table`` holds microseconds in the bucket of a step's start, by keys (0, process, mode).
+    """
+
+    def __init__(self, axis: TimeAxis) -> None:
+        self._axis = axis
+        self.table = BucketTable(axis.buckets, MAX_STEP_SERIES)
+        self.extents: dict[Key, Extent] = {}
+        self.outside = 0
+
+    def add(self, batch: StepBatch) -> None:
+        """Add the steps of one process and mode that one object holds."""
+        axis = self._axis
+        buckets = (batch.starts_us - round(axis.start * MICROSECONDS)) // round(axis.bucket_s * MICROSECONDS)
+        rows = np.flatnonzero((buckets >= 0) & (buckets < axis.buckets))
+        self.outside += int(batch.starts_us.size - rows.size)
+        if not rows.size:
+            return
+        key = (0, batch.process, batch.mode)
+        durations = np.clip(batch.durations_us[rows], 0, MAX_DURATION_US)
+        self.table.add([key], np.zeros(rows.size, dtype=np.int64), buckets[rows], durations)
+        self._widen(key, _extent(batch, rows, durations))
+        self._drop_refused()
+
+    def merge(self, other: "StepDigest") -> None:
+        """Add all that another one of the same axis holds."""
+        self.table.merge(other.table)
+        for key, extent in other.extents.items():
+            self._widen(key, extent)
+        self._drop_refused()
+        self.outside += other.outside
+
+    def joined(self, axis: TimeAxis, edges: IntArray) -> "StepDigest":
+        """Return the steps on an ``axis`` whose buckets join some of this one's; see `BucketTable.joined`."""
+        steps = StepDigest(axis)
+        steps.table, steps.extents, steps.outside = self.table.joined(edges), self.extents, self.outside
+        return steps
+
+    def stored(self) -> StoredSteps:
+        """Return the steps as bytes."""
+        return StoredSteps(self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys])
+
+    @classmethod
+    def restored(cls, stored: StoredSteps, axis: TimeAxis) -> "StepDigest":
+        """Undo `stored`; raises ValueError when it does not fit the axis."""
+        steps = cls(axis)
+        steps.outside = stored.outside
+        steps.table = BucketTable.restored(stored.table, axis.buckets, MAX_STEP_SERIES)
+        steps.extents = dict(zip(steps.table.keys, stored.extents, strict=True))
+        return steps
+
+    def _widen(self, key: Key, extent: Extent) -> None:
+        if key in self.extents:
+            self.extents[key].widen(extent)
+        else:
+            self.extents[key] = Extent(extent.first_us, extent.end_us, extent.slowest)
+
+    def _drop_refused(self) -> None:
+        if len(self.extents) > len(self.table.keys):
+            self.extents = {key: self.extents[key] for key in self.table.keys}
+
+
+def _extent(batch: StepBatch, rows: IntArray, durations: IntArray) -> Extent:
+    starts = batch.starts_us[rows]
+    first, end = int(starts.min()), int((starts + durations).max())
+    if rows.size > KEPT_SLOWEST:
+        least = np.partition(durations, -KEPT_SLOWEST)[-KEPT_SLOWEST]
+        slow = durations >= least
+        rows, starts, durations = rows[slow], starts[slow], durations[slow]
+    numbers = (batch.numbers[row] for row in rows.tolist())
+    kept = map(KeptStep, starts.tolist(), durations.tolist(), numbers)
+    return Extent(first, end, _slowest(kept))
+
+
+def _slowest(steps: Iterable[KeptStep]) -> list[KeptStep]:
+    return sorted(steps, key=lambda step: (-step.duration_us, step.start_us, step.number))[:KEPT_SLOWEST]
+
+
+HUNDREDTHS = 100
+"""Percents are folded in as whole hundredths, so that sums are exact."""
+
+MAX_RATE = 10**12
+"""Beyond every device; a higher rate counts as this."""
+
+MOST_BUCKETS = FINER * MAX_BUCKETS
+
+_LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1} | KIND_LIMITS
+"""Cores are one series, of which the mean and the busiest is shown."""
+
+_MAGIC = b"TGTL"
+_FORMAT = 1
+_LEVEL = 6
+_MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+
+
+class _StoredDigest(msgspec.Struct, array_like=True):
+    node: str
+    axis: TimeAxis
+    outside: int
+    tables: dict[str, StoredTable]
+    steps: StoredSteps
+
+
+class NodeDigest:
+    """What one node was like over time; objects are added once each, in any order.
+
+    ``axis`` is at most MOST_BUCKETS long. ``tables`` hold hundredths of a percent, and bytes per second of rates, by
+    kind as in MAX_SERIES. ``outside`` counts samples before the axis or after it.
+    """
+
+    def __init__(self, node: str, axis: TimeAxis) -> None:
+        self.node = node
+        self.axis = axis
+        self.tables = {kind: BucketTable(axis.buckets, limit) for kind, limit in _LIMITS.items()}
+        self.steps = StepDigest(axis)
+        self.outside = 0
+
+    def add_samples(self, samples: Samples) -> None:
+        """Add one object of system metrics."""
+        self._add_devices(samples.devices)
+        buckets = np.floor((samples.times - self.axis.start) / self.axis.bucket_s)
+        inside = (buckets >= 0) & (buckets < self.axis.buckets)
+        if inside.all():
+            values, series = samples.values, samples.series
+        else:
+            self.outside += int(inside.size - np.count_nonzero(inside))
+            buckets, values, series = buckets[inside], samples.values[inside], samples.series[inside]
+        places = buckets.astype(np.int64)
+        kinds = np.array([_KIND_NUMBERS[each.kind] for each in samples.table], dtype=np.int64)[series]
+        for number in np.flatnonzero(np.bincount(kinds, minlength=len(_KINDS))).tolist():
+            rows = np.flatnonzero(kinds == number)
+            kind = _KINDS[number]
+            keys, index = _keys_of(kind, samples.table)
+            self.tables[kind].add(keys, index[series[rows]], places[rows], _whole(kind, values[rows]))
+
+    def _add_devices(self, devices: DeviceSamples) -> None:
+        """Add further series; samples outside the axis are counted with the managed ones of their object."""
+        for kind, key, times, values in device_series(devices):
+            places = np.floor((times - self.axis.start) / self.axis.bucket_s)
+            inside = (places >= 0) & (places < self.axis.buckets)
+            scaled = values[inside] * (1 if kind.is_rate else HUNDREDTHS)
+            whole: IntArray = np.rint(np.clip(scaled, 0, MAX_RATE)).astype(np.int64)
+            self.tables[kind.name].add(
+                [key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole
+            )
+
+    def add_events(self, events: FrameworkEvents) -> None:
+        """Add one framework object, of which steps alone are used."""
+        for batch in events.steps:
+            self.steps.add(batch)
+
+    def merge(self, other: "NodeDigest") -> None:
+        """Add all of another part of the same node; raises TimelinePartError when node or axis is another."""
+        if (other.node, other.axis) != (self.node, self.axis):
+            raise TimelinePartError(
+                other.node, f"it is of {other.node} on {other.axis}, expected {self.node} on {self.axis}"
+            )
+        for kind, table in self.tables.items():
+            table.merge(other.tables[kind])
+        self.steps.merge(other.steps)
+        self.outside += other.outside
+
+    def joined(self, axis: TimeAxis) -> "NodeDigest":
+        """Return the digest on an ``axis`` of which each bucket joins whole buckets of this one's."""
+        if axis == self.axis:
+            return self
+        starts = axis.start + np.arange(axis.buckets) * axis.bucket_s
+        edges = np.maximum(np.rint((starts - self.axis.start) / self.axis.bucket_s), 0.0).astype(np.int64)
+        joined = NodeDigest(self.node, axis)
+        joined.tables = {kind: table.joined(edges) for kind, table in self.tables.items()}
+        joined.steps, joined.outside = self.steps.joined(axis, edges), self.outside
+        return joined
+
+    def encode(self) -> bytes:
+        """Return the digest as bytes; equal digests give equal bytes."""
+        tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys}
+        stored = _StoredDigest(self.node, self.axis, self.outside, tables, self.steps.stored())
+        return _MAGIC + bytes([_FORMAT]) + zlib.compress(msgspec.msgpack.encode(stored), _LEVEL)
+
+
+def decode_digest(data: bytes, part: str = "") -> NodeDigest:
+    """Undo `NodeDigest.encode`; ``part`` is where the bytes come from, for the error.
+
+    Raises TimelinePartError when the bytes are damaged, or of a format that this version does not read.
+    """
+    header = len(_MAGIC) + 1
+    if data[:header] != _MAGIC + bytes([_FORMAT]):
+        raise TimelinePartError(part, f"begins with {data[:header]!r}, expected {_MAGIC!r} and format {_FORMAT}")
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(data[header:], _MAX_UNPACKED_BYTES)
+        if not unpacker.eof:
+            raise ValueError(f"truncated, or larger than {_MAX_UNPACKED_BYTES} bytes")
+        return _restored(msgspec.msgpack.decode(text, type=_StoredDigest))
+    except (zlib.error, ValueError, RecursionError) as fault:
+        raise TimelinePartError(part, f"damaged ({fault})") from fault
+
+
+def _restored(stored: _StoredDigest) -> NodeDigest:
+    axis = stored.axis
+    if not (1 <= axis.buckets <= MOST_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
+        raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MOST_BUCKETS} of 1 s or more")
+    digest = NodeDigest(stored.node, axis)
+    digest.outside = stored.outside
+    digest.steps = StepDigest.restored(stored.steps, axis)
+    for kind, table in stored.tables.items():
+        if kind not in digest.tables:
+            raise ValueError(f"a series of kind {kind}, expected one of {', '.join(digest.tables)}")
+        digest.tables[kind] = BucketTable.restored(table, axis.buckets, _LIMITS[kind])
+    return digest
+
+
+_KINDS = tuple(_LIMITS)
+_KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(_KINDS)}
+_ALL_CORES: Key = (0, "", "")
+
+
+def _keys_of(kind: str, table: tuple[Series, ...]) -> tuple[list[Key], IntArray]:
+    """Return the keys of the series of a kind, and int64[len(table)], their places among the keys."""
+    index = np.zeros(len(table), dtype=np.int64)
+    if _LIMITS[kind] == 1:
+        return [_ALL_CORES], index
+    rows = [row for row, series in enumerate(table) if series.kind == kind]
+    index[rows] = np.arange(len(rows))
+    return [(*series_order(table[row])[1:], "") for row in rows], index
+
+
+def _whole(kind: str, values: FloatArray) -> IntArray:
+    scaled: Any = np.minimum(values, MAX_RATE) if kind == "network" else values * HUNDREDTHS
+    whole: IntArray = np.rint(scaled).astype(np.int64)
+    return whole
+
+
+def read_framework(listing: ProfileListing, key: str, parsed: FrameworkKey) -> FrameworkEvents:
+    """Read a timeline, or the TensorFlow trace that the metadata ``key`` describes.
+
+    Raises TelemetryFormatError when it cannot be read or there is no trace to the metadata; ObjectMissingError when the
+    object is gone; PortUnavailableError.
+    """
+    process = f"{parsed.node}-{parsed.process}"
+    if parsed.start_us is not None:
+        trace = listing.trace_of(key, parsed)
+        body = listing.get(trace)
+        return read_tf_trace(trace, body, process=process, start_us=parsed.start_us, end_us=parsed.end_us)
+    return read_framework_object(key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind)

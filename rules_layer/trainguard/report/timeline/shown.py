@@ -1,0 +1,353 @@
+"""Further series of GPUs as a report shows them: as many as there is room for."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
+from trainguard.report.timeline.buckets import BucketTable
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, DeviceKind
+from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, KeptStep, NodeDigest
+from trainguard.report.timeline.series import (
+    Band,
+    DeviceTimeline,
+    GpuTimeline,
+    NodeTimeline,
+    SlowStep,
+    StepTimeline,
+    TimeAxis,
+    Values,
+)
+
+_PERCENT_DECIMALS = 1
+_SECOND_DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The part of an axis that is shown: buckets from ``first`` on, before ``stop``."""
+
+    first: int
+    stop: int
+
+    def of(self, matrix: IntArray) -> IntArray:
+        """Cut the last dimension."""
+        return matrix[..., self.first : self.stop]
+
+    def axis(self, whole: TimeAxis) -> TimeAxis:
+        """Return this part of an axis as one of its own."""
+        start = whole.start + self.first * whole.bucket_s
+        return TimeAxis(start=start, bucket_s=whole.bucket_s, buckets=self.stop - self.first)
+
+
+def percents(table: BucketTable, row: int, shown: Shown, *, low: bool, high: bool) -> Band:
+    """Return a series of percents, to a tenth."""
+    present = shown.of(table.counts[row]) > 0
+
+    def values(column: IntArray) -> Values:
+        return _values(shown.of(column[row]) / HUNDREDTHS, present, _PERCENT_DECIMALS)
+
+    mean = _values(_means(table, row, shown) / HUNDREDTHS, present, _PERCENT_DECIMALS)
+    return Band(mean=mean, low=values(table.lows) if low else None, high=values(table.highs) if high else None)
+
+
+def seconds(table: BucketTable, row: int, shown: Shown) -> tuple[Values, Values, Values]:
+    """Return mean, lowest and highest of a series of microseconds, in seconds."""
+    present = shown.of(table.counts[row]) > 0
+    columns: tuple[Any, ...] = (_means(table, row, shown), shown.of(table.lows[row]), shown.of(table.highs[row]))
+    mean, low, high = (_values(column / MICROSECONDS, present, _SECOND_DECIMALS) for column in columns)
+    return mean, low, high
+
+
+def rate_of_all(table: BucketTable, shown: Shown) -> Band | None:
+    """Return the sum over the series of their mean in each bucket, to a whole number; None without a series."""
+    if not table.keys:
+        return None
+    present = (shown.of(table.counts) > 0).any(axis=0)
+    total = np.sum([_means(table, row, shown) for row in range(len(table.keys))], axis=0)
+    return Band(mean=_listed(np.rint(total).astype(np.int64), present))
+
+
+def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+    """Return the mean of all values of some series in each bucket, of hundredths, to a tenth."""
+    del gpus
+    counts, totals = (shown.of(column[list(rows)]).sum(axis=0) for column in (table.counts, table.totals))
+    return Band(mean=_values(totals / np.maximum(counts, 1) / HUNDREDTHS, counts > 0, _PERCENT_DECIMALS))
+
+
+def rate_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+    """Return the sum of some series' means in each bucket, a share for each of ``gpus``, to a whole number."""
+    present = (shown.of(table.counts[list(rows)]) > 0).any(axis=0)
+    total = np.sum([_means(table, row, shown) for row in rows], axis=0) / gpus
+    return Band(mean=_listed(np.rint(total).astype(np.int64), present))
+
+
+def used_buckets(tables: Sequence[BucketTable]) -> tuple[int, int] | None:
+    """Return the first and the last bucket in which a table has a value; None when there is none."""
+    used = np.flatnonzero(np.any([table.counts.any(axis=0) for table in tables], axis=0))
+    return (int(used[0]), int(used[-1])) if used.size else None
+
+
+def overall_means(table: BucketTable, rows: Sequence[int]) -> FloatArray:
+    """Return the mean of all values of each series: float64[len(rows)]."""
+    means: FloatArray = table.totals[list(rows)].sum(axis=1) / np.maximum(table.counts[list(rows)].sum(axis=1), 1)
+    return means
+
+
+def one_or_none(table: BucketTable, make: Callable[[int], Band]) -> Band | None:
+    """Return what ``make`` makes of the table's only series; None when there is none."""
+    return make(0) if table.keys else None
+
+
+def _means(table: BucketTable, row: int, shown: Shown) -> FloatArray:
+    means: FloatArray = shown.of(table.totals[row]) / np.maximum(shown.of(table.counts[row]), 1)
+    return means
+
+
+def _values(values: FloatArray, present: Any, decimals: int) -> Values:
+    return _listed(np.round(values, decimals), present)
+
+
+def _listed(values: Any, present: Any) -> Values:
+    listed = values.astype(object)
+    listed[~present] = None
+    entries: Values = listed.tolist()
+    return entries
+
+
+ROOM_BYTES = 500_000
+"""What these series of the whole job may take on a page of 3 MB."""
+
+PERCENT_BYTES, FLOAT_BYTES = 4 / 3, 16 / 3
+"""A value as base64 on the page: of a percentage one byte, of anything else four."""
+
+NAME_BYTES = 70
+
+DeviceForms = Mapping[str, bool]
+
+
+def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceForms, list[str]]:
+    """Return what is shown over so many buckets, and sentences on what is not.
+
+    A kind without room for a line a GPU has the mean of each node's GPUs, and else no line.
+    """
+    forms: dict[str, bool] = {}
+    left_out, room = [], float(ROOM_BYTES)
+    for kind in DEVICE_KINDS:
+        gpus = sum(len(_rows_by_gpu(digest.tables[kind.name])) for digest in digests)
+        nodes = sum(bool(digest.tables[kind.name].keys) for digest in digests)
+        if not nodes:
+            continue
+        each = buckets * bytes_of(kind) + NAME_BYTES
+        for by_gpu, lines in ((True, gpus), (False, nodes)):
+            if lines * each <= room:
+                forms[kind.name] = by_gpu
+                room -= lines * each
+                break
+        else:
+            left_out.append(f"{_TITLES[kind.name]} is left out: a report of so many nodes has no room for it.")
+        if forms.get(kind.name) is False:
+            left_out.append(f"{_TITLES[kind.name]} is shown as the mean of each node's GPUs.")
+    return forms, left_out
+
+
+def device_timelines(digest: NodeDigest, shown: Shown, forms: DeviceForms) -> list[DeviceTimeline]:
+    """Return a node's further series over a part of the axis."""
+    found = []
+    for kind in DEVICE_KINDS:
+        table = digest.tables[kind.name]
+        by_gpu = _rows_by_gpu(table)
+        if kind.name not in forms or not by_gpu:
+            continue
+        make = rate_of_rows if kind.is_rate else mean_of_rows
+        if forms[kind.name]:
+            found += [
+                DeviceTimeline(kind=kind.name, gpu=gpu, band=make(table, rows, shown)) for gpu, rows in by_gpu.items()
+            ]
+        else:
+            rows = [row for own in by_gpu.values() for row in own]
+            found.append(DeviceTimeline(kind=kind.name, gpu=None, band=make(table, rows, shown, len(by_gpu))))
+    return found
+
+
+def bytes_of(kind: DeviceKind) -> float:
+    """Return what a value of a kind takes on the page."""
+    return PERCENT_BYTES if kind.is_percent else FLOAT_BYTES
+
+
+def bytes_a_bucket(digests: Sequence[NodeDigest], forms: DeviceForms) -> tuple[float, int]:
+    """Return what these series take on the page in each bucket, and beside that in each part that is shown."""
+    taken, lines = 0.0, 0
+    for kind in DEVICE_KINDS:
+        tables = [digest.tables[kind.name] for digest in digests] if kind.name in forms else []
+        own = sum(len(_rows_by_gpu(table)) if forms[kind.name] else bool(table.keys) for table in tables)
+        taken, lines = taken + own * bytes_of(kind), lines + own
+    return taken, NAME_BYTES * lines
+
+
+def bytes_taken(shown: Sequence[DeviceTimeline]) -> float:
+    """Return what series take on the page."""
+    sizes = {kind.name: bytes_of(kind) for kind in DEVICE_KINDS}
+    return sum(sizes[each.kind] * len(each.band.mean) + NAME_BYTES for each in shown)
+
+
+def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row, (_, gpu, _) in enumerate(table.keys):
+        rows.setdefault(gpu, []).append(row)
+    return rows
+
+
+_TITLES = {
+    "sm_activity": "SM activity",
+    "memory_used": "GPU memory in use",
+    "tensor_activity": "Tensor core activity",
+    "dram_activity": "Use of GPU memory's bandwidth",
+    "sm_occupancy": "SM occupancy",
+    "power": "GPU power",
+    "sm_clock": "SM clock",
+    "temperature": "GPU temperature",
+    "nvlink": "NVLink traffic",
+    "pcie": "PCIe traffic",
+}
+
+
+def node_timeline(
+    digest: NodeDigest,
+    shown: Shown,
+    banded: Collection[tuple[str, str]],
+    *,
+    brief: bool = False,
+    forms: DeviceForms | None = None,
+) -> NodeTimeline:
+    """Return a node's series over the ``shown`` part of its axis.
+
+    Of ``banded`` GPUs, as (node, GPU), the range of utilization is shown; ``brief`` shows memory as means alone.
+    ``forms`` says which further series are shown, none by default.
+    """
+    tables = digest.tables
+
+    def cores(kind: str) -> Band | None:
+        return one_or_none(tables[kind], lambda row: percents(tables[kind], row, shown, low=False, high=True))
+
+    memory = tables["host_memory"]
+    return NodeTimeline(
+        node=digest.node,
+        gpus=_gpus(digest, shown, banded, brief=brief),
+        cpu=cores("cpu"),
+        io_wait=cores("io_wait"),
+        host_memory=one_or_none(memory, lambda row: percents(memory, row, shown, low=not brief, high=not brief)),
+        network=rate_of_all(tables["network"], shown),
+        devices=device_timelines(digest, shown, forms or {}),
+    )
+
+
+def _gpus(digest: NodeDigest, shown: Shown, banded: Collection[tuple[str, str]], *, brief: bool) -> list[GpuTimeline]:
+    utilization, memory = digest.tables["gpu"], digest.tables["gpu_memory"]
+    gpus = []
+    for row, key in enumerate(utilization.keys):
+        has_band = (digest.node, key[1]) in banded
+        both = has_band and not brief
+        memory_row = memory.row_of(key)
+        gpus.append(
+            GpuTimeline(
+                gpu=key[1],
+                utilization=percents(utilization, row, shown, low=has_band, high=has_band),
+                memory=None if memory_row is None else percents(memory, memory_row, shown, low=both, high=both),
+            )
+        )
+    return gpus
+
+
+MAX_PROCESSES = 32
+SLOWEST_OF_ALL = 2_000
+FEWEST_SLOWEST = 10
+_NAMED = 20
+
+Process = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    digest: NodeDigest
+    row: int
+    process: str
+    mode: str
+
+    @property
+    def owner(self) -> Process:
+        return self.digest.node, self.process
+
+    @property
+    def counts(self) -> IntArray:
+        counts: IntArray = self.digest.steps.table.counts[self.row]
+        return counts
+
+    @property
+    def totals(self) -> IntArray:
+        totals: IntArray = self.digest.steps.table.totals[self.row]
+        return totals
+
+    @property
+    def mean_us(self) -> float:
+        return float(self.totals.sum()) / float(self.counts.sum())
+
+    @property
+    def slowest(self) -> Sequence[KeptStep]:
+        return self.digest.steps.extents[0, self.process, self.mode].slowest
+
+
+def step_timelines(nodes: Iterable[NodeDigest], shown: Shown) -> tuple[list[StepTimeline], list[str]]:
+    """Return the steps of at most MAX_PROCESSES processes in order of their names, and who was left out."""
+    series = [
+        _Series(digest, row, process, mode)
+        for digest in nodes
+        for row, (_, process, mode) in enumerate(digest.steps.table.keys)
+    ]
+    ranked = _by_time_lost(series)
+    chosen = set(ranked[:MAX_PROCESSES])
+    kept = [each for each in series if each.owner in chosen]
+    slowest = max(FEWEST_SLOWEST, SLOWEST_OF_ALL // max(len(kept), 1))
+    return [_timeline(each, shown, slowest) for each in kept], _left_out(ranked)
+
+
+def _by_time_lost(series: Sequence[_Series]) -> list[Process]:
+    """Order by the time that steps took beyond the median of the processes' mean steps."""
+    means = defaultdict(list)
+    for each in series:
+        means[each.mode].append(each.mean_us)
+    typical = {mode: median(values) for mode, values in means.items()}
+    lost: defaultdict[Process, float] = defaultdict(float)
+    for each in series:
+        lost[each.owner] += float(np.maximum(each.totals - each.counts * typical[each.mode], 0.0).sum())
+    return sorted(lost, key=lambda owner: -lost[owner])
+
+
+def _timeline(series: _Series, shown: Shown, slowest: int) -> StepTimeline:
+    mean, low, high = seconds(series.digest.steps.table, series.row, shown)
+    slow = sorted(series.slowest[:slowest], key=lambda step: (step.start_us, step.duration_us, step.number))
+    return StepTimeline(
+        node=series.digest.node,
+        process=series.process,
+        mode=series.mode,
+        steps=int(series.counts.sum()),
+        mean_s=mean,
+        low_s=low,
+        high_s=high,
+        slowest=[
+            SlowStep(at=step.start_us / MICROSECONDS, step=step.number, duration_s=step.duration_us / MICROSECONDS)
+            for step in slow
+        ],
+    )
+
+
+def _left_out(ranked: Sequence[Process]) -> list[str]:
+    hidden = sorted(process for _, process in ranked[MAX_PROCESSES:])
+    if not hidden:
+        return []
+    names = ", ".join(hidden[:_NAMED]) + (f" and {len(hidden) - _NAMED:,} more" if len(hidden) > _NAMED else "")
+    return [f"Steps are shown of the {MAX_PROCESSES} processes that lost most time in them; left out: {names}."]

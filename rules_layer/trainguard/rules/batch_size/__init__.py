@@ -1,0 +1,1 @@
+"""BatchSize: more GPU than the batch needs."""

@@ -1,0 +1,1 @@
+"""CPUBottleneck and IOBottleneck: GPUs that wait for cores, or for a disk."""

@@ -1,0 +1,309 @@
+"""Counts of the rules on bottlenecks: judged snapshots, and bottlenecks among them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
+
+RECENT_MINUTES = 30
+KEPT_BOTTLENECKS = 32
+HUNDREDTHS = 100.0
+GOOD_GPUS = 80.0
+"""GPUs whose mean over a minute is at least as high, percent, do not wait for long."""
+GOOD_POINTS = 20
+"""And over so many points: by chance a few readings of GPUs that wait between steps are all of the work."""
+GOOD_S = 120.0
+"""GPUs that worked for a shorter time say nothing of what the cores do then."""
+MORE_OFTEN, MORE_LEVEL = 0.25, 15.0
+"""What holds the GPUs up is at its limit in so much more of the points, or higher by so many percentage points."""
+FULL_PACE = 95.0
+"""What a GPU is at that is kept busy, percent: it leaves the rest undone in any job."""
+
+
+class MinuteCount(msgspec.Struct, array_like=True):
+    """Judged snapshots of one minute of event time (epoch minutes).
+
+    What follows the counts are sums over them, in hundredths: ``gpu`` of mean utilization, ``level`` and ``peak`` of
+    the cores' two measures, ``lost`` of what low GPUs left undone. ``hot`` counts snapshots with a core at its limit.
+    """
+
+    minute: int
+    judged: int
+    bottlenecked: int
+    gpu: int = 0
+    level: int = 0
+    peak: int = 0
+    gpus: int = 0
+    lost: int = 0
+    hot: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the GPUs worked."""
+        return self.gpu >= HUNDREDTHS * GOOD_GPUS * self.judged
+
+    def add(self, later: "MinuteCount") -> None:
+        """Add what other snapshots of the same minute count."""
+        for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost", "hot"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.gpus = max(self.gpus, later.gpus)
+
+    def mean(self, total: int) -> float:
+        """Return the mean of one of the sums in hundredths, of a minute of which something was judged."""
+        return total / HUNDREDTHS / self.judged
+
+    @property
+    def hot_share(self) -> float:
+        """Share, 0 to 1, of the snapshots in which a core was at its limit."""
+        return self.hot / self.judged
+
+    @property
+    def wasted(self) -> int:
+        """What the GPUs left undone of a full pace, in the same unit."""
+        return max(self.undone - round(HUNDREDTHS * (100.0 - FULL_PACE)) * self.judged, 0)
+
+    @property
+    def undone(self) -> int:
+        """What the GPUs left undone, in hundredths of a percent of them, summed over snapshots."""
+        return round(HUNDREDTHS * 100.0) * self.judged - self.gpu
+
+
+IsSlow = Callable[[MinuteCount], bool]
+
+
+class Bottleneck(msgspec.Struct, array_like=True):
+    """One snapshot in which the GPUs waited: epoch seconds, number of GPUs that were low, highest core in percent."""
+
+    time: float
+    gpus_low: int
+    peak: float
+
+
+class Tally(msgspec.Struct, array_like=True):
+    """Counts over any number of snapshots; ``minutes`` holds the newest 30, ``newest`` the last 32 bottlenecks.
+
+    ``lost`` (``slow_lost`` of slow minutes) is what low GPUs left undone in bottlenecks, in hundredths of a percent,
+    summed over snapshots. ``good``, ``poor`` and ``forming`` are minutes no longer held: the GPUs worked, did not, or
+    too few points tell.
+    """
+
+    judged: int = 0
+    bottlenecked: int = 0
+    low_gpu: int = 0
+    minutes: list[MinuteCount] = msgspec.field(default_factory=list)
+    newest: list[Bottleneck] = msgspec.field(default_factory=list)
+    lost: int = 0
+    slow: int = 0
+    slow_lost: int = 0
+    level: int = 0
+    low: dict[str, int] = msgspec.field(default_factory=dict)
+    gone: MinuteCount | None = None
+    good: MinuteCount | None = None
+    poor: MinuteCount | None = None
+    forming: MinuteCount | None = None
+
+    @property
+    def contrast(self) -> "Contrast":
+        """The cores while the GPUs worked, and while they did not."""
+        total = Tally(good=_copy(self.good), poor=_copy(self.poor), forming=_copy(self.forming))
+        for count in self.minutes:
+            if count.judged:
+                total.sort(count)
+        return Contrast(total.good, total.poor)
+
+    @property
+    def recent(self) -> range:
+        """The epoch minutes of the recent window: the newest one that counts, and those before it; empty of nothing."""
+        newest = self.minutes[-1].minute if self.minutes else -1
+        return range(newest - RECENT_MINUTES + 1, newest + 1)
+
+    @property
+    def gone_slow(self) -> MinuteCount:
+        """The slow minutes that are no longer held, as one."""
+        return MinuteCount(0, self.slow, 0) if self.gone is None else self.gone
+
+    def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
+        """Add the counts of other snapshots."""
+        for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for gpu, points in other.low.items():
+            self.low[gpu] = self.low.get(gpu, 0) + points
+        if other.gone is not None:
+            self._let_go(other.gone)
+        for count in (other.good, other.poor, other.forming):
+            if count is not None:
+                self.sort(count)
+        by_minute = {count.minute: count for count in self.minutes}
+        for count in other.minutes:
+            if count.minute in by_minute:
+                by_minute[count.minute].add(count)
+            else:
+                by_minute[count.minute] = msgspec.structs.replace(count)
+        self.minutes = [by_minute[minute] for minute in sorted(by_minute)]
+        while self.minutes and self.minutes[0].minute <= self.minutes[-1].minute - RECENT_MINUTES:
+            gone = self.minutes.pop(0)
+            self.sort(gone)
+            if is_slow(gone):
+                self.slow += gone.judged
+                self.slow_lost += gone.wasted
+                self._let_go(gone)
+        self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
+
+    def sort(self, count: MinuteCount) -> None:
+        """Add a minute to those in which the GPUs worked, or to the others, with those before it that were too few."""
+        if self.forming is not None:
+            count = msgspec.structs.replace(count)
+            count.add(self.forming)
+        self.forming = _copy(count) if count.judged < GOOD_POINTS else None
+        if self.forming is not None:
+            return
+        held = self.good if count.is_good else self.poor
+        if held is not None:
+            held.add(count)
+        elif count.is_good:
+            self.good = _copy(count)
+        else:
+            self.poor = _copy(count)
+
+    def _let_go(self, slow: MinuteCount) -> None:
+        if self.gone is None:
+            self.gone = msgspec.structs.replace(slow)
+        else:
+            self.gone.add(slow)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Minutes in which the GPUs worked, and others, each as one; None where there is none."""
+
+    good: MinuteCount | None
+    poor: MinuteCount | None
+
+    def is_known(self, interval_s: float) -> bool:
+        """Tell whether the GPUs worked for long enough, and did not."""
+        least = max(GOOD_S / interval_s, 2 * GOOD_POINTS)
+        return self.poor is not None and self.good is not None and self.good.judged >= least
+
+    def is_cause(self, interval_s: float, more_peak: float) -> bool:
+        """Tell whether the cores were nearer to their limit, by ``more_peak`` at least, while the GPUs did not work."""
+        if not self.is_known(interval_s) or self.good is None or self.poor is None:
+            return True
+        good, poor = self.good, self.poor
+        return (
+            poor.hot_share - good.hot_share >= MORE_OFTEN
+            or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
+            or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Bottlenecks among judged snapshots; ``lost`` is what they cost, as in a Tally."""
+
+    hits: int
+    judged: int
+    lost: int
+
+    @property
+    def percent(self) -> float:
+        """In percent; 0 of none."""
+        return 100.0 * self.hits / self.judged if self.judged else 0.0
+
+    def wasted_of(self, least: int) -> float:
+        """Return the share, 0 to 1, of the judged time that was lost; of ``least`` points, > 0, where they are more."""
+        return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a snapshot is a bottleneck: a core above ``core`` percent, and ``fraction`` (0 to 1) of ``gpus`` low."""
+
+    core: float
+    gpu: float
+    fraction: float
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores in T snapshots, float64[T] each: the highest one in percent, and the two measures that count."""
+
+    highest: FloatArray
+    level: FloatArray
+    peak: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What T snapshots count as (all arrays of length T, ``below`` bool[T, G])."""
+
+    below: BoolArray
+    low: BoolArray
+    hit: BoolArray
+    cores: Cores
+    lost: IntArray
+    gpu: FloatArray
+    gpus: tuple[str, ...]
+    hot: BoolArray
+
+    @classmethod
+    def of(cls, utilization: FloatArray, cores: Cores, limits: Limits) -> "Counted":
+        """Look at the GPUs of ``limits``, float64[T, G]."""
+        below: BoolArray = utilization < limits.gpu
+        low: BoolArray = np.count_nonzero(below, axis=1) >= limits.fraction * len(limits.gpus)
+        undone = np.where(below, 100.0 - utilization, 0.0).sum(axis=1) / len(limits.gpus)
+        lost = np.rint(HUNDREDTHS * undone).astype(np.int64)
+        sampled = np.maximum(np.count_nonzero(~np.isnan(utilization), axis=1), 1)
+        gpu: FloatArray = np.nansum(utilization, axis=1) / sampled
+        hot: BoolArray = cores.highest > limits.core
+        return cls(below, low, low & hot, cores, lost, gpu, limits.gpus, hot)
+
+    def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
+        """Count the chosen snapshots, oldest first."""
+        hit = chosen & self.hit
+        newest = np.flatnonzero(hit)[-KEPT_BOTTLENECKS:]
+        gpus_low = np.count_nonzero(self.below[newest], axis=1)
+        columns = (times[newest].tolist(), gpus_low.tolist(), self.cores.highest[newest].tolist())
+        by_gpu: Mapping[str, int] = dict(zip(self.gpus, self.below[hit].sum(axis=0).tolist(), strict=True))
+        return Tally(
+            judged=int(np.count_nonzero(chosen)),
+            bottlenecked=int(np.count_nonzero(hit)),
+            low_gpu=int(np.count_nonzero(chosen & self.low)),
+            minutes=self._minutes(times, chosen, hit),
+            newest=[Bottleneck(*row) for row in zip(*columns, strict=True)],
+            lost=int(self.lost[hit].sum()),
+            level=_sum(self.cores.level[hit]),
+            low={gpu: points for gpu, points in by_gpu.items() if points},
+        )
+
+    def _minutes(self, times: FloatArray, chosen: BoolArray, hit: BoolArray) -> list[MinuteCount]:
+        numbers = np.floor(times / 60.0).astype(np.int64)
+        minutes = []
+        for number in np.unique(numbers[chosen]).tolist():
+            rows = chosen & (numbers == number)
+            count = int(np.count_nonzero(rows))
+            minutes.append(
+                MinuteCount(
+                    minute=number,
+                    judged=count,
+                    bottlenecked=int(np.count_nonzero(rows & hit)),
+                    gpu=_sum(self.gpu[rows]),
+                    level=_sum(self.cores.level[rows]),
+                    peak=_sum(self.cores.peak[rows]),
+                    gpus=len(self.gpus),
+                    lost=int(self.lost[rows & hit].sum()),
+                    hot=int(np.count_nonzero(rows & self.hot)),
+                )
+            )
+        return minutes
+
+
+def _copy(count: MinuteCount | None) -> MinuteCount | None:
+    return None if count is None else msgspec.structs.replace(count)
+
+
+def _sum(values: FloatArray) -> int:
+    return round(HUNDREDTHS * float(np.nansum(values)))

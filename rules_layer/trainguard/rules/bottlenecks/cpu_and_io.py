@@ -1,0 +1,222 @@
+"""CPUBottleneck and IOBottleneck: GPUs that wait for cores, or for I/O. Source: AWS documentation of both."""
+
+from typing import ClassVar
+
+from trainguard.core.units import show_number, show_percent
+from trainguard.formats.profile.snapshots import Snapshots
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.bottlenecks.counts import Cores, MinuteCount
+from trainguard.rules.bottlenecks.rule import (
+    BOTTLENECK_HELP,
+    BOTTLENECKED_SHARE,
+    EXPLAINED,
+    SECTION,
+    SLOW_SHARE,
+    BottleneckParameters,
+    BottleneckRule,
+)
+from trainguard.rules.bottlenecks.text import BottleneckDetails, CoreSeries, CoreWords
+from trainguard.rules.protocol import Percent
+from trainguard.rules.rule_result import FactSheet
+from trainguard.rules.spec import LOW_GPUS, SYSTEM, ChartLine, ParameterHelp, RuleSpec
+
+FULL_NODE = 80.0
+"""Cores whose mean is as high, percent, leave little: the rest is what the system itself needs."""
+
+
+def _level(sheet: FactSheet) -> float:
+    found = sheet.get("mean_core_utilization_found")
+    return sheet.number("mean_core_utilization") if found is None else float(found.value)
+
+
+def _cpu_cause(sheet: FactSheet) -> str:
+    return f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}"
+
+
+def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
+    level, full = sheet.number("mean_core_utilization"), sheet.number("cores_full")
+    if level >= FULL_NODE:
+        return f"the cores were {show_percent(level)} busy on average"
+    return f"{show_number(full)} cores were full on average" if full >= 1.5 else "a core was full"
+
+
+def _cpu_at_limit(sheet: FactSheet) -> str:
+    limit = sheet["core_at_limit_while_working"].threshold or 0.0
+    return f"A core was above {show_percent(limit)}"
+
+
+def _cpu_remedy(sheet: FactSheet) -> str:
+    level = _level(sheet)
+    busy = f"The cores {'were' if sheet.past else 'are'} {show_percent(level)} busy on average"
+    if level >= FULL_NODE:
+        return (
+            f"{busy}, which leaves little: use fewer or cheaper transforms, preprocess once ahead of training or on "
+            "the GPU, or take an instance with more cores for each GPU"
+        )
+    return (
+        f"{busy}, so that others are free: use more data loader processes (num_workers) or prefetching, do less in the "
+        "training process itself, or preprocess once ahead of training or on the GPU"
+    )
+
+
+CPU_WORDS = CoreWords(
+    clause="the CPU cores could not keep up with the GPUs",
+    cause=_cpu_cause,
+    cause_of_minutes=_cpu_cause_of_minutes,
+    at_limit=_cpu_at_limit,
+    remedy=_cpu_remedy,
+)
+
+
+class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
+    """``cpu_threshold`` is in percent of a core."""
+
+    default_patience_s: ClassVar[float | None] = 50.0
+
+    cpu_threshold: Percent = 90.0
+    gpu_threshold: Percent = 10.0
+
+
+class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
+    """Fires when too large a share of the snapshots has low GPUs beside a busy core."""
+
+    spec = RuleSpec(
+        name="CPUBottleneck",
+        title="CPU bottlenecks",
+        looks_at="each node's GPUs and cores",
+        fires_when="the GPUs wait for busy cores in most of the points, or work slowly beside full ones",
+        condition=(
+            "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
+            "while a core is above {cpu_threshold} %, or the GPUs' mean over the minute is below 80 % while cores are "
+            "full, over the whole job or the last 30 min"
+        ),
+        measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
+        parameters={**BOTTLENECK_HELP, "cpu_threshold": ParameterHelp("%", "a core above it is busy")},
+        shipped_defaults={"patience_s": 500.0},
+        managed_parameters=("threshold", "cpu_threshold", "gpu_threshold", "patience"),
+        inputs=SYSTEM,
+        metrics=("CPU",),
+        explains=EXPLAINED,
+        seen_with=(LOW_GPUS,),
+        text=CPU_WORDS,
+        claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
+        details=BottleneckDetails,
+        chart_lines=(
+            ChartLine("utilization", "gpu_threshold", "a GPU waits"),
+            ChartLine("cpu", "cpu_threshold", "a core is busy"),
+        ),
+        section=SECTION,
+    )
+
+    peak_key: ClassVar[str] = "cpu_max"
+    series: ClassVar[CoreSeries] = CoreSeries("CPUUtilization", "mean_core_utilization", "cores_full", "cores")
+    more_peak: ClassVar[float] = 1.0
+
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""
+        return Cores(snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full)
+
+    def at_limit(self, count: MinuteCount, parameters: CPUBottleneckParameters) -> bool:
+        """Say whether all cores were full, or more than the GPUs' own processes fill, which may only wait for them."""
+        del parameters
+        return count.mean(count.level) >= FULL_NODE or count.mean(count.peak) >= count.gpus + 1.0
+
+    def limit(self, parameters: CPUBottleneckParameters) -> float:
+        """Return ``cpu_threshold``."""
+        return parameters.cpu_threshold
+
+
+def _io_cause(sheet: FactSheet) -> str:
+    return f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
+
+
+def _io_cause_of_minutes(sheet: FactSheet) -> str:
+    first, mean = (show_percent(sheet.number(name)) for name in ("highest_io_wait", "mean_io_wait"))
+    return f"cores waited for I/O, the first of them {first} of its time and all {mean}"
+
+
+def _io_at_limit(sheet: FactSheet) -> str:
+    limit = sheet["core_at_limit_while_working"].threshold or 0.0
+    return f"A core waited for I/O more than {show_percent(limit)} of its time"
+
+
+def _io_remedy(_: FactSheet) -> str:
+    return (
+        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
+        "file system"
+    )
+
+
+IO_WORDS = CoreWords(
+    clause="the GPUs waited for storage or other I/O",
+    cause=_io_cause,
+    cause_of_minutes=_io_cause_of_minutes,
+    at_limit=_io_at_limit,
+    remedy=_io_remedy,
+)
+
+WAITING_NODE = 15.0
+"""Percent of their time that all cores wait for I/O on average, from which on they are held up."""
+FIRST_PASS_S = 900.0
+"""A running job is judged on more points than these: its first pass over the data fills caches, and is slow once."""
+
+
+class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
+    """``io_threshold`` is in percent of a core's time."""
+
+    default_patience_s: ClassVar[float | None] = 500.0
+
+    io_threshold: Percent = 50.0
+    gpu_threshold: Percent = 70.0
+
+
+class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
+    """Fires when too large a share of the snapshots has low GPUs beside a core that waits for input or output."""
+
+    spec = RuleSpec(
+        name="IOBottleneck",
+        title="I/O bottlenecks",
+        looks_at="each node's GPUs and cores",
+        fires_when="the GPUs wait while cores wait for I/O in most of the points",
+        condition=(
+            "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
+            "while a core waits for I/O more than {io_threshold} % of its time, or the GPUs' mean over the minute is "
+            "below 80 % while cores wait so, over the whole job or the last 30 min"
+        ),
+        measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
+        parameters={
+            **BOTTLENECK_HELP,
+            "io_threshold": ParameterHelp("% of a core's time", "a core that waits longer for I/O is stuck"),
+        },
+        shipped_defaults={"gpu_threshold": 10.0},
+        managed_parameters=("threshold", "io_threshold", "gpu_threshold", "patience"),
+        inputs=SYSTEM,
+        metrics=("I/O",),
+        explains=EXPLAINED,
+        seen_with=(LOW_GPUS,),
+        text=IO_WORDS,
+        claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
+        details=BottleneckDetails,
+        chart_lines=(
+            ChartLine("utilization", "gpu_threshold", "a GPU waits"),
+            ChartLine("io_wait", "io_threshold", "a core waits"),
+        ),
+        section=SECTION,
+    )
+
+    peak_key: ClassVar[str] = "io_wait_max"
+    series: ClassVar[CoreSeries] = CoreSeries("I/OWaitPercentage", "mean_io_wait", "highest_io_wait", "%")
+    more_peak: ClassVar[float] = 15.0
+    least_judged_s: ClassVar[float] = FIRST_PASS_S
+
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return the I/O wait of the core that waits most, of all cores on average, and that of the first again."""
+        return Cores(snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max)
+
+    def at_limit(self, count: MinuteCount, parameters: IOBottleneckParameters) -> bool:
+        """Say whether a core waited for most of the minute, or all of them for a good part of it."""
+        return count.mean(count.peak) > parameters.io_threshold or count.mean(count.level) >= WAITING_NODE
+
+    def limit(self, parameters: IOBottleneckParameters) -> float:
+        """Return ``io_threshold``."""
+        return parameters.io_threshold

@@ -1,0 +1,261 @@
+"""The shared part of the rules on bottlenecks: GPUs that are low while a core is at some limit.
+
+Source: AWS documentation of both rules. Slow minutes are added: where counters are means over the sampling interval,
+GPUs at 45 % beside full cores are below 10 % in no point.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.core.units import points_in
+from trainguard.formats.profile.snapshots import Snapshots
+from trainguard.rules.bottlenecks.counts import (
+    GOOD_GPUS,
+    HUNDREDTHS,
+    RECENT_MINUTES,
+    Cores,
+    Counted,
+    Limits,
+    MinuteCount,
+    Share,
+    Tally,
+)
+from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, UNUSED_S, BottleneckState
+from trainguard.rules.bottlenecks.text import (
+    BottleneckKind,
+    CoreSeries,
+    Evidence,
+    contrast_facts,
+    core_facts,
+    details_of,
+    share_facts,
+)
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
+from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeMinute, NodeView, share_of_paid
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import DATA_WAITS, LOW_GPUS, PATIENCE_HELP, SLOW_STEPS, SMALL_WORK, ParameterHelp
+from trainguard.rules.windows.rule import PatienceParameters, SampledRule
+from trainguard.rules.windows.warm_up import never_collected, node_fact, warming_up
+from trainguard.state.sample_window import ACTIVE_PERCENT
+
+RECENT_MIN_SHARE = 0.5
+"""The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire."""
+MIN_JUDGED_S = 600.0
+"""A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault."""
+WAITED_SHARE = 0.5
+"""A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points."""
+
+
+class BottleneckParameters(PatienceParameters, frozen=True, kw_only=True):
+    """Thresholds in percent; ``patience_s`` in seconds, or ``patience`` in points.
+
+    ``gpu_fraction`` is the fraction of the ever-active GPUs that must be below ``gpu_threshold``.
+    """
+
+    threshold: Percent = 50.0
+    gpu_threshold: Percent
+    patience: NonNegativeInt | None = None
+    patience_s: Positive | None = None
+    gpu_fraction: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
+
+
+BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
+    "threshold": ParameterHelp("% of the judged points", "a larger share of bottlenecked points fires"),
+    "gpu_threshold": ParameterHelp("%", "a GPU below it waits"),
+    "gpu_fraction": ParameterHelp("fraction of the ever-active GPUs", "so many must wait for a point to count"),
+    **PATIENCE_HELP,
+}
+BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
+SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
+SECTION = "trainguard.rules.bottlenecks.section:blocks"
+P = TypeVar("P", bound=BottleneckParameters)
+
+
+class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
+    """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
+
+    ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. ``more_peak`` is by how
+    much the cores' second measure is higher while the GPUs wait. A running job is judged on
+    more points than ``least_judged_s``, where no ``patience_s`` is set.
+    """
+
+    peak_key: ClassVar[str]
+    series: ClassVar[CoreSeries]
+    more_peak: ClassVar[float]
+    least_judged_s: ClassVar[float] = MIN_JUDGED_S
+
+    @abstractmethod
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return what the cores of each snapshot were at."""
+
+    @abstractmethod
+    def limit(self, parameters: P) -> float:
+        """Return above how many percent a core is what the GPUs wait for."""
+
+    @abstractmethod
+    def at_limit(self, count: MinuteCount, parameters: P) -> bool:
+        """Say whether the cores were at their limit over a minute."""
+
+    def is_slow(self, count: MinuteCount, parameters: P) -> bool:
+        """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
+        if not count.judged or count.mean(count.gpu) >= GOOD_GPUS:
+            return False
+        return count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
+
+    clear_s = 3.0 * RECENT_MINUTES * 60.0
+    """Three recent windows, so that a share that hovers about the threshold stays one episode."""
+
+    def observe(self, state: BottleneckState, minute: NodeMinute, parameters: P) -> None:
+        """Count the snapshots that have CPU and GPU samples, start-up left out; an idle run waits for its end."""
+        if minute.restarted:
+            state.reset()
+        snapshots = minute.snapshots
+        used = state.used(minute)
+        columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in used]
+        state.note_use(minute, snapshots.gpu_utilization >= ACTIVE_PERCENT)
+        if not columns:
+            return
+        utilization, cores = snapshots.gpu_utilization[:, columns], self.cores(snapshots)
+        limits = Limits(self.limit(parameters), parameters.gpu_threshold, parameters.gpu_fraction, used)
+        judged = ~np.isnan(cores.highest) & ~np.isnan(utilization).all(axis=1) & minute.started
+        counted = Counted.of(utilization, cores, limits)
+        state.add(
+            minute,
+            counted,
+            judged,
+            is_slow=lambda count: self.is_slow(count, parameters),
+            threshold=parameters.threshold,
+        )
+
+    def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
+        """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes."""
+        kept = state.kept
+        slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
+        points, minutes = _points(kept), _minutes(kept, slow)
+        details = details_of(kept, points, minutes, self.peak_key) if view.detailed else None
+        patience = _needed(view, parameters, self.least_judged_s)
+        if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
+            return never_collected(self.series.name, view)
+        if kept.judged <= patience:
+            return warming_up(kept.judged, patience, view, details or {})
+        covered = points.recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
+        shares = [
+            (evidence, share, share is evidence.recent)
+            for evidence in (points, minutes)
+            for share in (evidence.whole, evidence.recent)
+            if share is evidence.whole or covered
+        ]
+        # While the job runs, what it has lost is held against 30 minutes at least: a few compilations are soon over.
+        at_once = view.closed or parameters.patience_s is not None
+        least = 1 if at_once else points_in(60.0 * RECENT_MINUTES, view.interval_s)
+        above = [each for each in shares if each[1].percent > parameters.threshold]
+        costly = [each for each in above if each[1].wasted_of(least) >= ALARMING_WASTE]
+        over = state.has_lapsed
+        if over and view.closed:
+            costly = [each for each in costly if each[1] is each[0].whole]
+        contrast = kept.contrast if costly else None
+        alike = contrast is not None and not contrast.is_cause(view.interval_s, self.more_peak)
+        found = None if alike or (over and not view.closed) else next(iter(costly), None)
+        evidence, measured, recently = next(iter(costly or above or shares))
+        lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
+        kind = BottleneckKind.WAITS if evidence is points else BottleneckKind.SLOW
+        why: list[Fact] = []
+        if above and not costly:
+            kind, undone = kind.ending("cheap"), measured.wasted_of(least)
+            why = [node_fact("undone_share", undone, view, unit="share", threshold=ALARMING_WASTE)]
+        elif contrast is not None and alike:
+            kind = kind.ending("alike")
+            why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
+        elif costly and found is None:
+            kind, why = kind.ending("over"), [node_fact("free_minutes", LAPSED_MINUTES, view, unit="min")]
+        facts = (
+            *share_facts(measured, view, parameters.threshold, kept.recent if recently else None),
+            *self._condition(kept, slow, view, parameters, by_points=evidence is points),
+            *why,
+        )
+        return RuleResult.of(
+            self.text,
+            Status.FIRED if found else Status.OK,
+            kind,
+            facts,
+            measured=measured.percent,
+            threshold=parameters.threshold,
+            measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
+            data_points=kept.judged,
+            progress=Progress(seen=kept.judged, needed=patience),
+            affected_share=evidence.whole.percent / 100.0,
+            wasted_share=share_of_paid(view, lost_s) if found else None,
+            pooled=(evidence.whole.hits, kept.judged),
+            pooled_by={
+                each: ((points if each.by_points else minutes).whole.hits, kept.judged) for each in BottleneckKind
+            },
+            onset=None if state.bad_since is None or not found else _onset(state.bad_since, view),
+            until=60.0 * (state.bad_through + 1) if found and over and state.bad_through is not None else None,
+            gpus=_gpus(state, view, evidence is points) if found else (),
+            details=details or {},
+        )
+
+    def _condition(
+        self, kept: Tally, slow: list[MinuteCount], view: NodeView, parameters: P, *, by_points: bool
+    ) -> Iterator[Fact]:
+        if not by_points:
+            yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
+            return
+        yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
+        yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
+        core, limit = kept.newest[-1].peak if kept.newest else 0.0, self.limit(parameters)
+        yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
+        if kept.bottlenecked:
+            level = kept.level / HUNDREDTHS / kept.bottlenecked
+            yield node_fact(f"{self.series.level}_found", level, view, unit="%", series=self.series.name)
+
+
+def _points(kept: Tally) -> Evidence:
+    judged, hits, lost = (
+        sum(getattr(count, name) for count in kept.minutes) for name in ("judged", "bottlenecked", "lost")
+    )
+    return Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, lost))
+
+
+def _minutes(kept: Tally, slow: list[MinuteCount]) -> Evidence:
+    hits, lost = sum(count.judged for count in slow), sum(count.wasted for count in slow)
+    recent = Share(hits, sum(count.judged for count in kept.minutes), lost)
+    return Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
+
+
+def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
+    if not slow:
+        return kept.gone_slow
+    total = msgspec.structs.replace(slow[0])
+    for count in slow[1:]:
+        total.add(count)
+    return total
+
+
+def _onset(minute: int, view: NodeView) -> float:
+    began_at = 60.0 * minute
+    return began_at if view.first_active_at is None else max(began_at, view.first_active_at)
+
+
+def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:
+    """Return the GPUs that were low in half of the bottlenecks; in slow minutes, all that are used."""
+    kept = state.kept
+    if by_points and kept.low:
+        return tuple(gpu for gpu in view.gpu_names if 2 * kept.low.get(gpu, 0) >= kept.bottlenecked)
+    active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
+    return tuple(gpu for gpu in active if state.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
+
+
+def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:
+    """Return ``patience_s`` in points, or ``patience``, which is at least ``least_s`` while the job runs."""
+    patience = parameters.patience_points(view.interval_s)
+    if parameters.patience_s is not None or view.closed:
+        return patience
+    return max(patience, points_in(least_s, view.interval_s))

@@ -1,0 +1,1 @@
+"""Dataloader: too few or too many loaders, and waits for them."""

@@ -1,0 +1,341 @@
+"""Dataloader: training that waits for batches, and too few or too many data loader processes for a node's cores.
+
+Source: AWS documentation of Dataloader and the managed rule's definition; here it fires only where loading costs time.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import UNKNOWN
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.dataloader.details import (
+    WAITING_SHARE,
+    Load,
+    LoaderDetails,
+    LoopWaits,
+    Waiting,
+    between_steps,
+    details_of,
+    waits_of,
+)
+from trainguard.rules.dataloader.series import BLOCK_US, LoaderState
+from trainguard.rules.dataloader.text import DataloaderKind, text
+from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
+from trainguard.rules.rule_inputs import ALARMING_WASTE, JobView, NodeView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import (
+    DATA_WAITS,
+    FRAMEWORK,
+    LOADER_SECONDS,
+    LOW_GPUS,
+    SMALL_WORK,
+    SYSTEM,
+    WAITED,
+    ParameterHelp,
+    RuleSpec,
+    span_help,
+)
+from trainguard.rules.windows.rule import PatienceParameters
+
+BUCKET_S = 1.0
+MIN_ELAPSED_S = 600.0
+
+
+class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
+    """Thresholds in percent of the node's cores; ``patience`` in seconds with loader events, as is ``patience_s``."""
+
+    default_patience_s: ClassVar[float | None] = 10.0
+    default_points: ClassVar[int] = 1
+
+    min_threshold: Positive = 70.0
+    max_threshold: Positive = 200.0
+    patience: NonNegativeInt | None = None
+    patience_s: Positive | None = None
+
+
+LOADERS = Measure("data loaders of the node's cores", "%")
+WAITING = Measure("training loop spent waiting for batches", "%")
+BETWEEN = Measure("training loop between its steps", "%")
+_CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
+
+SPEC = RuleSpec(
+    name="Dataloader",
+    title="Data loading",
+    looks_at="each node's data loaders and cores",
+    fires_when="the training waits for batches, or loader processes are too few or too many, and loading costs time",
+    condition=(
+        "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, no "
+        "step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
+        "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
+    ),
+    measures=(LOADERS, WAITING, BETWEEN),
+    counts=LOADER_SECONDS,
+    parameters={
+        "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
+        "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
+        **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
+    },
+    managed_parameters=("min_threshold", "max_threshold"),
+    inputs=SYSTEM | FRAMEWORK,
+    metrics=("CPU",),
+    looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
+    explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
+    text=text,
+    claims={
+        **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+        DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
+    },
+    details=LoaderDetails,
+    section="trainguard.rules.dataloader.section:blocks",
+)
+
+
+class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
+    """Fires when the loader processes of some node are too few or too many for its cores."""
+
+    spec = SPEC
+
+    clear_s = 1_800.0
+    """Half an hour: the median is of the whole job and changes slowly."""
+
+    def observe(self, state: LoaderState, events: FrameworkEvents, parameters: DataloaderParameters) -> None:
+        """Add the loader events of one object."""
+        del parameters
+        state.fold(events)
+
+    def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
+        """Compare the loader processes of each node with its cores; the worst node gives the reason."""
+        states = dict(_states(view))
+        loading = {node: state for node, state in states.items() if state.alive}
+        if not loading:
+            return _without_loaders(view, states)
+        limits = parameters.min_threshold, parameters.max_threshold
+        loads = [Load(node, view.nodes[node].cores, state, limits) for node, state in loading.items()]
+        details = _details(view, states)
+        counted = [load for load in loads if load.cores]
+        if not counted:
+            unknown = (Fact(name="cores", value=0, node=loads[0].node),)
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_CORES, unknown, details=details)
+        patience = parameters.patience_points(BUCKET_S)
+        judged = [load for load in counted if load.seconds > patience]
+        if not judged:
+            return _warming_up(max(counted, key=lambda load: load.seconds), patience, details)
+        waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
+        worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
+        kind = _kind_of(worst, waits[worst.node], view)
+        found = kind in SPEC.claims
+        waiting = _waiting_of(kind, waits[worst.node])
+        by_waits = kind is DataloaderKind.WAITS
+        percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
+        threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
+        costs = found and not worst.too_many and waiting.waited is not None
+        return RuleResult.of(
+            text,
+            Status.FIRED if found else Status.WARMING_UP if kind is DataloaderKind.TOO_EARLY else Status.OK,
+            kind,
+            _facts(worst, waiting, kind),
+            measured=percent if by_waits else worst.percent,
+            threshold=limit if by_waits else threshold,
+            measure=WAITING if by_waits else LOADERS,
+            worst=worst.node,
+            data_points=sum(load.seconds for load in judged),
+            progress=Progress(seen=worst.seconds, needed=patience, counts="seconds"),
+            affected_share=(waiting.waited if by_waits else _affected_share(worst)) if found else None,
+            wasted_share=waits[worst.node].whole.share if by_waits or costs else None,
+            confidence=_confidence(waiting) if found else None,
+            onset=_onset(worst, waits[worst.node], kind, view) if found else None,
+            gpus=_used_gpus(view.nodes[worst.node].system) if found else (),
+            details=details,
+        )
+
+
+def _gravity(load: Load, waits: LoopWaits) -> tuple[bool, bool]:
+    return waits.starved is not None, (load.too_few or load.too_many) and waits.is_alarming
+
+
+def _kind_of(load: Load, waits: LoopWaits, view: JobView) -> DataloaderKind:
+    """Return what is said about a node with patience: the first batches of any job are waited for."""
+    starved, unfit = _gravity(load, waits)
+    if (starved or (unfit and waits.whole.share is not None)) and not view.closed and _elapsed_s(view) < MIN_ELAPSED_S:
+        return DataloaderKind.TOO_EARLY
+    if starved:
+        return DataloaderKind.WAITS
+    if not (load.too_few or load.too_many):
+        return DataloaderKind.FITS
+    if not unfit:
+        return DataloaderKind.LITTLE_LOST
+    return DataloaderKind.TOO_FEW if load.too_few else DataloaderKind.TOO_MANY
+
+
+def _waiting_of(kind: DataloaderKind, waits: LoopWaits) -> Waiting:
+    return (waits.starved if kind is DataloaderKind.WAITS else None) or waits.costliest
+
+
+def _confidence(waiting: Waiting) -> float | None:
+    """Return which part of what the GPUs left undone the waits can be, 0 to 1; None where that is not known."""
+    if waiting.waited is None or not waiting.undone:
+        return None
+    return min(waiting.waited / waiting.undone, 1.0)
+
+
+def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ...]:
+    node, processes, (least, most) = load.node, load.processes, load.limits
+    target = max(load.cores // len(processes), 1)
+    facts = [
+        Fact(name="loaders", value=load.loaders, unit="processes", node=node),
+        Fact(name="cores", value=load.cores, unit="cores", node=node),
+        Fact(name="loaders_of_cores", value=load.percent, unit="%", node=node),
+        Fact(name="training_processes", value=len(processes), unit="processes", node=node),
+        Fact(name="workers_advised", value=target, unit="processes", node=node),
+    ]
+    if kind is not DataloaderKind.WAITS and not load.too_many:
+        facts.append(Fact(name="min_threshold", value=least, unit="%"))
+    if kind is not DataloaderKind.WAITS and not load.too_few:
+        facts.append(Fact(name="max_threshold", value=most, unit="%"))
+    if kind is DataloaderKind.TOO_EARLY:
+        facts.append(Fact(name="judged_after", value=MIN_ELAPSED_S, unit="s"))
+    limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
+    facts += _loop_facts(node, waiting, "waiting_share", "DataLoaderIter", limit)
+    return (*facts, *(_settings(load, target) if kind in SPEC.claims else ()))
+
+
+def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
+    share = Fact(
+        name=name,
+        value=loop.waited or 0.0,
+        unit="share",
+        series=series,
+        node=node,
+        start=loop.start,
+        end=loop.end,
+        threshold=limit,
+    )
+    use = Fact(
+        name="mean_utilization",
+        value=loop.used or 0.0,
+        unit="%",
+        series="GPUUtilization",
+        node=node,
+        start=loop.sampled_from,
+        end=loop.sampled_to,
+    )
+    return (*(() if loop.waited is None else (share,)), *(() if loop.used is None else (use,)))
+
+
+def _settings(load: Load, target: int) -> Iterator[Fact]:
+    processes = load.processes
+    declared = sorted({process.declared for process in processes} - {UNKNOWN})
+    if declared and not any(number <= target if load.too_many else number >= target for number in declared):
+        yield Fact(name="num_workers", value="/".join(map(str, declared[:4])), node=load.node)
+    if any(process.pinned == 0 for process in processes):
+        yield Fact(name="pin_memory", value=0, node=load.node)
+    if load.state.prefetch is False:
+        yield Fact(name="prefetch", value=0, node=load.node)
+    if load.state.fetch_us.total:
+        median_s, end = load.state.fetch_us.quantile(0.5) / 1e6, load.state.fetched_us / 1e6
+        yield Fact(name="fetch_time", value=median_s, unit="s", series="DataLoaderWorker", node=load.node, end=end)
+
+
+def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
+    for node, facts in view.nodes.items():
+        state = facts.collected.get(Dataloader.name)
+        if isinstance(state, LoaderState):
+            yield node, state
+
+
+def _details(view: JobView, states: Mapping[str, LoaderState]) -> dict[str, LoaderDetails]:
+    if not view.detailed:
+        return {}
+    return {node: details_of(state, view.nodes[node].cores) for node, state in states.items()}
+
+
+def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResult:
+    pipelines = {node: state for node, state in states.items() if state.prefetch is not None}
+    if pipelines:
+        prefetches = all(state.prefetch for state in pipelines.values())
+        facts, details = (Fact(name="prefetch", value=int(prefetches)),), _details(view, pipelines)
+        return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.TENSORFLOW, facts, details=details)
+    if view.framework_seen:
+        gaps = _between_steps(view, states)
+        return gaps or RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_LOADERS)
+    if view.framework_expected and not view.closed:
+        return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_EVENTS)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_FRAMEWORK_METRICS)
+
+
+def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
+    """Find a node whose loop is mostly between its steps while its GPUs idle; None where unknown or not so."""
+    if view.interruptions or (not view.closed and _elapsed_s(view) < MIN_ELAPSED_S):
+        return None
+    loops = {node: between_steps(state.loops, view.nodes[node], _elapsed_s(view)) for node, state in states.items()}
+    found = {node: loop for node, loop in loops.items() if loop is not None and loop.is_starved}
+    if not found:
+        return None
+    node, loop = max(found.items(), key=lambda each: each[1].share or 0.0)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        DataloaderKind.BETWEEN_STEPS,
+        _loop_facts(node, loop, "between_steps_share", "Step"),
+        measured=100.0 * (loop.waited or 0.0),
+        threshold=100.0 * WAITING_SHARE,
+        measure=BETWEEN,
+        worst=node,
+        affected_share=loop.waited,
+        wasted_share=loop.share,
+        confidence=_confidence(loop),
+        onset=loop.start,
+        gpus=_used_gpus(view.nodes[node].system),
+    )
+
+
+def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> RuleResult:
+    seconds = Fact(name="seconds", value=load.seconds, unit="s", node=load.node, threshold=float(patience))
+    return RuleResult.of(
+        text,
+        Status.WARMING_UP,
+        DataloaderKind.WARMING_UP,
+        (seconds,),
+        data_points=load.seconds,
+        progress=Progress(seen=load.seconds, needed=patience, counts="seconds"),
+        details=details,
+    )
+
+
+def _affected_share(load: Load) -> float:
+    """Share of the seconds in which the node would be outside of the limits, other processes at their median."""
+    outside = total = 0
+    for process in load.processes:
+        rest = load.loaders - process.median
+        for number, seconds in process.counts.items():
+            percent = 100.0 * (rest + number) / load.cores
+            beyond = percent < load.limits[0] if load.too_few else percent > load.limits[1]
+            outside += seconds * beyond
+            total += seconds
+    return outside / total
+
+
+def _elapsed_s(view: JobView) -> float:
+    if view.started_at is None or view.system_through is None:
+        return 0.0
+    return view.system_through - view.started_at
+
+
+def _onset(load: Load, waits: LoopWaits, kind: DataloaderKind, view: JobView) -> float | None:
+    """Return when the waits began, epoch seconds: a block of ten minutes may begin before the job does."""
+    whole = waits.whole
+    if whole.is_starved if kind is DataloaderKind.WAITS else whole.is_alarming:
+        return whole.start or None
+    blocks = [min(process.waits) for process in load.processes if process.waits]
+    return max(min(blocks) * BLOCK_US / 1e6, view.started_at or 0.0) if blocks else None
+
+
+def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
+    if system is None:
+        return ()
+    return tuple(f"{system.node}/{system.gpu_names[index]}" for index in np.flatnonzero(system.ever_active).tolist())

@@ -1,0 +1,1 @@
+"""GPUHealth: broken and throttled GPUs."""

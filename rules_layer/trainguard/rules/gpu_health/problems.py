@@ -1,0 +1,235 @@
+"""Problems of GPUs with their facts, by severity, and details."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from trainguard.core.finding import Fact
+from trainguard.formats.profile import snapshots as names
+from trainguard.render.details import SeriesDetails
+from trainguard.rules.gpu_health.faults import (
+    SILENT_MINUTES,
+    XID_FAULTS,
+    GpuRecord,
+    HealthState,
+    LoadedMinute,
+    Seen,
+)
+
+Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
+GRAVITY: tuple[Kind, ...] = ("vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link")
+STALE_S = 900.0
+"""Load that is older says nothing of now."""
+
+
+class HealthKind(StrEnum):
+    """Findings on a node's GPUs, the most severe first; the last are no faults."""
+
+    LOST = "lost"
+    VANISHED = "vanished"
+    UNANSWERED = "unanswered"
+    XID = "xid"
+    XID_AFTER_RESET = "xid_after_reset"
+    ECC = "ecc"
+    ROWS = "rows"
+    HEAT = "heat"
+    SLOWDOWN = "slowdown"
+    POWER_LIMIT = "power_limit"
+    LINK = "link"
+    HEALTHY = "healthy"
+    NOT_COLLECTED = "not_collected"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A GPU's problem since ``since``, epoch seconds; ``measured`` is of throttling in percent, else None."""
+
+    gpu: str
+    kind: Kind
+    since: float
+    look: HealthKind
+    facts: tuple[Fact, ...]
+    measured: float | None = None
+    lost_min: float | None = None
+
+    @property
+    def fails_now(self) -> bool:
+        """Whether the job has lost the GPU already."""
+        return self.kind == "vanished"
+
+
+class _Slowed(NamedTuple):
+    """A minute in which a GPU was throttled: its clock, MHz, and how many percent of it were lost."""
+
+    minute: LoadedMinute
+    clock: float
+    lost: float
+
+
+class _Narrow(NamedTuple):
+    """A minute, epoch seconds, in which a link was narrow: its lanes, the most that it had, and what is expected."""
+
+    at: float
+    width: float
+    best: float | None
+    expected: float
+
+
+def problems_of(state: HealthState, node: str, watermark_s: float, *, clock_loss: float, minutes: int) -> list[Problem]:
+    """Return the node's problems, the most severe first: a clock counts from ``clock_loss`` percent on.
+
+    Throttling, or a narrow link, must be seen in ``minutes`` of the newest minutes under load.
+    """
+    found = [
+        problem
+        for gpu, record in state.gpus.items()
+        for problem in _problems(gpu, record, node, watermark_s, clock_loss, minutes)
+    ]
+    return sorted(found, key=lambda each: (GRAVITY.index(each.kind), each.since, len(each.gpu), each.gpu))
+
+
+def _problems(
+    gpu: str, record: GpuRecord, node: str, watermark_s: float, clock_loss: float, minutes: int
+) -> Iterator[Problem]:
+    yield from _lasting(gpu, record, node, watermark_s)
+    recent = [each for each in record.loaded if watermark_s - each.at <= STALE_S]
+    throttled = [
+        _Slowed(each, each.clock, 100.0 * each.lost)
+        for each in recent
+        if each.clock is not None and each.lost is not None and round(100.0 * each.lost, 6) >= clock_loss
+    ]
+    if len(throttled) >= minutes:
+        yield _throttled(gpu, record, node, throttled)
+    narrow = [
+        _Narrow(each.at, each.width, record.best_width, expected)
+        for each in recent
+        if each.width is not None and each.width < (expected := _expected_width(record, each))
+    ]
+    if len(narrow) >= minutes:
+        yield _narrow(gpu, node, narrow)
+
+
+def _lasting(gpu: str, record: GpuRecord, node: str, watermark_s: float) -> Iterator[Problem]:
+    where: dict[str, Any] = {"node": node, "device": gpu}
+    now: dict[str, Any] = {**where, "end": watermark_s}
+    if record.lost_at is not None:
+        yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (_at("lost_since", record.lost_at, **where),))
+    elif record.silent >= SILENT_MINUTES:
+        silent = Fact(name="silent_minutes", value=record.silent, unit="min", start=record.seen_at, **now)
+        yield Problem(gpu, "vanished", record.seen_at, HealthKind.VANISHED, (silent,))
+    elif record.unanswered >= SILENT_MINUTES and record.unanswered_at is not None:
+        at = record.unanswered_at
+        unanswered = Fact(name="unanswered_minutes", value=record.unanswered, unit="min", start=at, **now)
+        yield Problem(gpu, "unanswered", at, HealthKind.UNANSWERED, (unanswered,))
+    for code, seen in record.xids.items():
+        if code in XID_FAULTS:
+            yield _xid(gpu, node, code, seen)
+    if record.new_errors is not None:
+        errors = record.new_errors
+        count = Fact(name="ecc_errors", value=errors.count, series=names.ECC_UNCORRECTED, **_span(errors), **where)
+        yield Problem(gpu, "ecc", errors.first_at, HealthKind.ECC, (count,))
+    if record.failed_rows_at is not None:
+        at = record.failed_rows_at
+        yield Problem(gpu, "rows", at, HealthKind.ROWS, (_at("remapping_failed_since", at, **where),))
+
+
+def _at(name: str, at: float, **where: Any) -> Fact:
+    return Fact(name=name, value=at, unit="time", **where)
+
+
+def _span(seen: Seen) -> dict[str, Any]:
+    return {"start": seen.first_at, "end": seen.last_at}
+
+
+def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
+    facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
+    kind = HealthKind.XID if XID_FAULTS[code].remedy == "replace" else HealthKind.XID_AFTER_RESET
+    return Problem(gpu, "xid", seen.first_at, kind, facts)
+
+
+def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[_Slowed]) -> Problem:
+    newest, since = throttled[-1], throttled[0].minute.at
+    kind = HealthKind.POWER_LIMIT
+    if newest.minute.heat >= newest.minute.brake and newest.minute.heat > 0.0:
+        kind = HealthKind.HEAT
+    elif newest.minute.brake > 0.0:
+        kind = HealthKind.SLOWDOWN
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.minute.at}
+    facts: tuple[Fact, ...] = (
+        Fact(name="clock", value=newest.clock, unit="MHz", **where),
+        Fact(name="clock_lost", value=newest.lost, unit="%", **where),
+        Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
+    )
+    if newest.minute.peers is not None:
+        facts = (*facts, Fact(name="clock_of_peers", value=newest.minute.peers, unit="MHz", **where))
+    return Problem(gpu, "throttled", since, kind, facts, measured=newest.lost, lost_min=record.lost)
+
+
+def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
+    """Return how wide a link was, or how wide the others' are: a maximum alone says what a slot may have."""
+    return max(width for width in (loaded.width, record.best_width, loaded.peers_width) if width is not None)
+
+
+def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
+    newest = narrow[-1]
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
+    had = "lanes_before" if newest.best == newest.expected else "lanes_of_others"
+    facts = (Fact(name="lanes", value=newest.width, **where), Fact(name=had, value=newest.expected, **where))
+    return Problem(gpu, "link", narrow[0].at, HealthKind.LINK, facts)
+
+
+class GpuHealth(msgspec.Struct, frozen=True):
+    """A GPU; ``problems`` are kinds, ``xids`` counts by code, the clock in MHz and the link in lanes under load."""
+
+    problems: list[str]
+    xids: dict[str, int]
+    uncorrectable_errors: int
+    clock: float | None
+    throttled_minutes: int
+    loaded_minutes: int
+    link_width: float | None
+
+
+class HealthDetails(SeriesDetails, frozen=True):
+    """A node's GPUs."""
+
+    series: dict[str, GpuHealth]
+
+
+NO_DETAILS = HealthDetails({})
+
+
+def details_of(state: HealthState, problems: Sequence[Problem]) -> HealthDetails:
+    """Return the numbers of every GPU."""
+    series = {}
+    for gpu, record in state.gpus.items():
+        newest = record.loaded[-1] if record.loaded else None
+        series[gpu] = GpuHealth(
+            problems=[each.kind for each in problems if each.gpu == gpu],
+            xids={str(code): seen.count for code, seen in sorted(record.xids.items())},
+            uncorrectable_errors=record.new_errors.count if record.new_errors else 0,
+            clock=None if newest is None else newest.clock,
+            throttled_minutes=sum(each.lost is not None for each in record.loaded),
+            loaded_minutes=len(record.loaded),
+            link_width=None if newest is None else newest.width,
+        )
+    return HealthDetails(series)
+
+
+def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
+    """Return what was watched, and the first XID of a program: it explains a crash, and is no fault of the GPU."""
+    neuron = len(state.neuron_devices)
+    facts = [
+        Fact(name="neuron_devices" if neuron else "gpus", value=neuron or len(state.gpus), node=node),
+        Fact(name="minutes", value=state.minutes, unit="min", node=node),
+        *(Fact(name="watched_by", value=kind, node=node) for kind in state.seen),
+    ]
+    for gpu, record in state.gpus.items():
+        for code in sorted(record.xids.keys() - XID_FAULTS.keys()):
+            seen = record.xids[code]
+            return (*facts, Fact(name="xid", value=code, series=names.XID, node=node, device=gpu, **_span(seen)))
+    return tuple(facts)

@@ -1,0 +1,37 @@
+"""What the page shows of each GPU's health."""
+
+from trainguard.render.blocks import Block, Column
+from trainguard.render.names import shown_name
+from trainguard.render.nodes import nodes_of, table_of
+from trainguard.render.numbers import number
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.rules.gpu_health.problems import HealthDetails
+
+
+def blocks(entry: RuleEntry) -> list[Block]:
+    """Return what is known of each GPU, those with problems first."""
+    found = [
+        (node, gpu, held) for node, each in nodes_of(entry, HealthDetails).items() for gpu, held in each.series.items()
+    ]
+    rows = [
+        (
+            f"{shown_name(node)} / {shown_name(gpu)}",
+            ", ".join(map(shown_name, held.problems)) or "none",
+            ", ".join(f"{shown_name(code)} ({count:,})" for code, count in held.xids.items()) or "none",
+            f"{held.uncorrectable_errors:,}",
+            number(held.clock),
+            f"{held.throttled_minutes} of {held.loaded_minutes}",
+            number(held.link_width),
+        )
+        for node, gpu, held in sorted(found, key=lambda each: not each[2].problems)
+    ]
+    columns = [
+        Column("GPU"),
+        Column("Problems"),
+        Column("XIDs"),
+        Column("Uncorrectable errors", "number"),
+        Column("Clock, MHz", "number"),
+        Column("Throttled minutes", "number"),
+        Column("PCIe lanes", "number"),
+    ]
+    return table_of("Health of each GPU", columns, rows)

@@ -1,0 +1,1 @@
+"""GPUMemoryIncrease: GPU memory that fills up."""

@@ -1,0 +1,270 @@
+"""How levels of GPU memory rise: memory activity by windows, and memory in use by minutes.
+
+A leak rises evenly; a sawtooth gives back, a cache fills ever more slowly, longer sequences jump to a level.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import msgspec
+import numpy as np
+
+from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
+from trainguard.rules.rule_inputs import NodeMinute
+
+
+def mann_kendall_z(series: FloatArray) -> FloatArray:
+    """Return Mann-Kendall's standard score of each series, a row of float64[G, n]: float64[G], > 0 where it rises.
+
+    S is the number of rising pairs less that of falling ones, and (n (n-1) (2n+5) - sum of t (t-1) (2t+5)) / 18 its
+    variance, with t the sizes of groups of equal values. Z = (S - sign S) / sqrt(variance): 0 for a constant series.
+    """
+    length = series.shape[1]
+    earlier, later = _pairs(length)
+    score = np.sign(series[:, later] - series[:, earlier]).sum(axis=1)
+    # Every member of a group of t counts (t - 1) (2t + 5), so that the group as a whole counts t (t - 1) (2t + 5).
+    tied = (series[:, :, np.newaxis] == series[:, np.newaxis, :]).sum(axis=2)
+    ties = ((tied - 1) * (2 * tied + 5)).sum(axis=1)
+    variance = (length * (length - 1) * (2 * length + 5) - ties) / 18.0
+    z: FloatArray = (score - np.sign(score)) / np.sqrt(np.where(variance > 0.0, variance, 1.0))
+    return z
+
+
+def theil_sen_slope(series: FloatArray) -> FloatArray:
+    """Return the median slope over all pairs of each series, a row of float64[G, n >= 2] without NaN: float64[G]."""
+    earlier, later = _pairs(series.shape[1])
+    slopes = np.sort((series[:, later] - series[:, earlier]) / (later - earlier), axis=1)
+    pairs = slopes.shape[1]
+    median: FloatArray = (slopes[:, (pairs - 1) // 2] + slopes[:, pairs // 2]) / 2.0
+    return median
+
+
+def _pairs(length: int) -> tuple[IntArray, IntArray]:
+    """Return the places of all pairs of so many points, the earlier and the later one: int64[n (n - 1) / 2] each."""
+    places = np.arange(length)
+    earlier, later = np.nonzero(places[:, np.newaxis] < places)
+    return earlier, later
+
+
+TENTHS = 10.0
+BEGUN = 0.1
+STILL_RISES = 0.25
+"""The newest third of a rise must have this share of it; a steady one has a third: else it levels off."""
+STEADY_LEVELS, MERGED_LEVELS, STEADY_S = 5, 4, 1_800.0
+"""A rise of fewer levels, of fewer merged ones, or of a shorter time, is no steady one: caches fill, too."""
+STEPPED_LEVELS = 3
+"""A rise of fewer levels is a single step, of which nobody can say that it goes on."""
+STEADY_Z = 1.6
+"""Four levels that rise one after another have 1.7, five have 2.2; by chance they do not rise by much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """The newest levels (tenths of a percent), one or more, since they began to rise, ``stride`` windows each."""
+
+    levels: list[int]
+    stride: int
+
+    @classmethod
+    def of(cls, levels: list[int], stride: int) -> "Rise":
+        """Return the levels since the last one that had not left the lowest yet."""
+        lowest, span = min(levels), levels[-1] - min(levels)
+        begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * span)
+        return cls(levels[begin:], stride)
+
+    @property
+    def slope(self) -> float:
+        """Percentage points a window: the median slope, which single levels do not move."""
+        if len(self.levels) < 2:
+            return 0.0
+        return float(theil_sen_slope(np.array([self.levels], dtype=np.float64))[0]) / TENTHS / self.stride
+
+    @property
+    def points(self) -> float:
+        """Percentage points from the first to the last level."""
+        return (self.levels[-1] - self.levels[0]) / TENTHS
+
+    @property
+    def windows(self) -> int:
+        """Windows from the first to the last level."""
+        return (len(self.levels) - 1) * self.stride
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the newest third still rises: what has levelled off is no leak, and one step alone is a jump."""
+        if len(self.levels) < STEPPED_LEVELS:
+            return False
+        third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
+        risen = third.slope * third.windows
+        return risen > 0.0 and risen >= STILL_RISES * self.points
+
+    def is_steady(self, window_s: float) -> bool:
+        """Whether it rose for long, level after level, by no more than half of it at once, and goes on."""
+        least = STEADY_LEVELS if self.stride == 1 else MERGED_LEVELS
+        if len(self.levels) < least or self.windows * window_s < STEADY_S or not self.goes_on:
+            return False
+        largest = max(after - before for before, after in pairwise(self.levels))
+        if largest > (self.levels[-1] - self.levels[0]) / 2.0:
+            return False
+        return float(mann_kendall_z(np.array([self.levels], dtype=np.float64))[0]) >= STEADY_Z
+
+
+HUNDREDTHS = 100.0
+MOST_LEVELS, LEAST_LEVELS = 24, 6
+LEAST_S, NEARLY_FULL_S, NEARLY_FULL = 3_600.0, 1_800.0, 85.0
+"""A rise of fewer levels, or of a shorter time, may be a cache that fills; half of it is enough near the end."""
+LEFT = 0.1
+GAVE_BACK = 0.25
+LARGEST_STEP = 1.0 / 3.0
+RISING = 0.6
+"""So many of the levels lie above the one before: else it is a staircase of a few jumps."""
+NEWEST_PACE = 0.75
+"""In its newest third a leak rises at this share of its pace at least; a cache that fills does not."""
+MOST_GPUS = 64
+MINUTE_S = 60.0
+LEVEL_S, MISSED_POINTS = 180.0, 1.0
+"""Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace."""
+HIGHER = 10
+"""What is so many hundredths of a percent above the highest minute so far has risen."""
+
+
+class UseLevels(msgspec.Struct, array_like=True):
+    """Floors of one device's memory in use, hundredths of a percent of ``total`` bytes.
+
+    ``levels`` are the lowest of each ``stride`` minutes, ``lowest`` is that of the ``pending`` rest. ``newest`` is the
+    newest minute's floor, at epoch seconds ``at``; ``peak`` the highest floor, reached at ``risen_at``.
+    """
+
+    total: float
+    levels: list[int] = msgspec.field(default_factory=list)
+    stride: int = 1
+    lowest: int = 0
+    pending: int = 0
+    newest: int = 0
+    largest: int = 0
+    at: float = 0.0
+    peak: int = 0
+    risen_at: float | None = None
+
+    def add(self, floor: float, largest: float, at: float) -> None:
+        """Add one minute, by its floor and its largest sample in bytes."""
+        if len(self.levels) == MOST_LEVELS:
+            self.levels = [min(pair) for pair in zip(self.levels[::2], self.levels[1::2], strict=True)]
+            self.stride *= 2
+        self.newest, self.at = self._level(floor), at
+        self.largest = max(self.largest, self._level(largest))
+        if self.newest >= self.peak + HIGHER:
+            self.peak, self.risen_at = self.newest, at
+        self.lowest = min(self.lowest, self.newest) if self.pending else self.newest
+        self.pending += 1
+        if self.pending >= self.stride:
+            self.levels.append(self.lowest)
+            self.pending = 0
+
+    def _level(self, used: float) -> int:
+        return round(min(used / self.total, 1.0) * 100.0 * HUNDREDTHS)
+
+    @property
+    def percent(self) -> float:
+        """The newest floor, percent."""
+        return self.newest / HUNDREDTHS
+
+
+@dataclass(frozen=True, slots=True)
+class UseRise:
+    """How one device's memory in use rose: percentage points, since how many minutes, and points an hour in these."""
+
+    device: str
+    use: UseLevels
+    points: float
+    minutes: int
+    hourly: float
+    is_steady: bool
+
+    @property
+    def time_left_s(self) -> float:
+        """In how many seconds the memory is full, of what rises, at this rate."""
+        return 3_600.0 * (100.0 - self.use.percent) / self.hourly
+
+    @property
+    def until(self) -> float | None:
+        """When it rose for the last time, epoch seconds; None while it rises."""
+        risen_at = self.use.risen_at
+        if risen_at is None:
+            return None
+        level_s = self.use.at - risen_at
+        return risen_at if level_s >= LEVEL_S and level_s * self.hourly / 3_600.0 >= MISSED_POINTS else None
+
+    @property
+    def since(self) -> float:
+        """When the rise of what rises began at its pace, epoch seconds."""
+        return self.use.at - MINUTE_S * self.use.pending - 3_600.0 * self.points / self.hourly
+
+    def bytes_of(self, points: float) -> float:
+        """Return percentage points of this device's memory in bytes."""
+        return points / 100.0 * self.use.total
+
+
+def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
+    """Add the minute to every device whose memory in use, and in all, is known, after start-up."""
+    has_started = bool(minute.started.any())
+    totals = minute.devices.of(names.MEMORY_TOTAL)
+    for device, used in minute.devices.of(names.MEMORY_USED).items():
+        if not (has_started or device in minute.view.mig_names):
+            continue
+        use = in_use.get(device)
+        if use is None:
+            total = totals[device].last if device in totals else 0.0
+            if total <= 0.0 or len(in_use) >= MOST_GPUS:
+                continue
+            use = in_use[device] = UseLevels(total)
+        use.add(used.least, used.greatest, float(used.times[-1]))
+
+
+def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:
+    """Return how the memory in use of each device rose up to now."""
+    return [_rise_of(device, use) for device, use in in_use.items()]
+
+
+def _rise_of(device: str, use: UseLevels) -> UseRise:
+    levels = _since_jump(use.levels)
+    lowest = min(levels)
+    span = levels[-1] - lowest
+    begin = max(index for index, level in enumerate(levels) if level <= lowest + LEFT * span)
+    rising = levels[begin:]
+    minutes = (len(rising) - 1) * use.stride
+    hourly = 60.0 * (rising[-1] - rising[0]) / HUNDREDTHS / minutes if minutes else 0.0
+    least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
+    is_long = use.stride * len(rising) * MINUTE_S >= least_s
+    is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
+    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
+
+
+def _since_jump(levels: list[int]) -> list[int]:
+    """Return the levels since the last jump, such as that of a start: a level that was taken at once is no leak."""
+    while len(levels) > 1:
+        steps = [after - before for before, after in pairwise(levels)]
+        largest = max(steps)
+        if largest <= LARGEST_STEP * (levels[-1] - min(levels)):
+            break
+        levels = levels[len(steps) - steps[::-1].index(largest) :]
+    return levels
+
+
+def _is_steady(rising: list[int]) -> bool:
+    """Tell whether levels rise evenly, without giving back, and still do."""
+    risen = rising[-1] - rising[0]
+    steps = [after - before for before, after in pairwise(rising)]
+    if len(rising) < LEAST_LEVELS or max(steps) > LARGEST_STEP * risen:
+        return False
+    if sum(step > 0 for step in steps) < RISING * len(steps) or -min(steps) > GAVE_BACK * risen:
+        return False
+    third = max(len(steps) // 3, 2)
+    return sum(steps[-third:]) / third >= NEWEST_PACE * risen / len(steps)
+
+
+def _gave_back(levels: list[int], rising: list[int]) -> bool:
+    fallen = max(highest - level for highest, level in zip(accumulate(levels, max), levels, strict=True))
+    return fallen > GAVE_BACK * (rising[-1] - rising[0])

@@ -1,0 +1,207 @@
+"""The words on GPU memory that rises."""
+
+from collections.abc import Callable, Mapping
+
+from trainguard.core.finding import Fact, clock_times
+from trainguard.core.statuses import Status
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.rules.gpu_memory_increase.facts import MemoryKind
+from trainguard.rules.gpu_memory_increase.growth import JUMP_WINDOWS
+from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.windows.warm_up import undecided
+
+LONG_WAIT_S = 7_200.0
+KEPT_TENSORS = "tensors that are kept from step to step (losses summed with their graph, growing lists and caches)"
+METRIC = (
+    "the metric is the activity of the memory controller, not memory in use: check that first (nvidia-smi, or the peak "
+    "that the framework reports)"
+)
+_GIGA = 1e9
+
+
+def text(sheet: FactSheet) -> Words:
+    """Say how a GPU's memory grows, or that none does."""
+    shared = undecided(sheet)
+    if shared is not None:
+        return shared
+    kind = MemoryKind(sheet.kind)
+    if sheet.status is not Status.FIRED:
+        return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))
+    if kind is MemoryKind.LEAK:
+        return _leak_over(sheet) if sheet.past else _leak(sheet)
+    if sheet.past and kind is not MemoryKind.JUMP:
+        return _growth_over(sheet)
+    return Words(_activity(sheet, kind), _advice(sheet, kind), f"the memory activity of {_place(sheet)} rose")
+
+
+def _place(sheet: FactSheet) -> str:
+    fact = sheet["increase"]
+    return f"{fact.device} on {fact.node}"
+
+
+def _amount(sheet: FactSheet) -> str:
+    fact = sheet["increase"]
+    return f"{show_percentage_points(float(fact.value))} (threshold {show_number(fact.threshold or 0.0)})"
+
+
+def _percent(sheet: FactSheet, name: str) -> str:
+    return show_percent(sheet.number(name))
+
+
+def _span(sheet: FactSheet, name: str) -> str:
+    return show_duration(sheet.number(name))
+
+
+def _more(sheet: FactSheet, what: str) -> str:
+    gpus = sheet.get("gpus_affected")
+    return "" if gpus is None or int(gpus.value) < 2 else f"; {int(gpus.value)} GPUs of {gpus.node} {what}"
+
+
+def _activity(sheet: FactSheet, kind: MemoryKind) -> str:
+    where, floor, amount = f"{_place(sheet)}: memory activity", _percent(sheet, "p5_activity_at_work"), _amount(sheet)
+    span, more = _span(sheet, "rise_time"), f"{_stronger(sheet)}{_more(sheet, 'show an increase')}."
+    if kind is MemoryKind.TREND:
+        z = sheet["trend_z"]
+        return (
+            f"{where} grows: its floor rose by {amount} in {span}, to {floor}; Mann-Kendall Z is "
+            f"{show_number(float(z.value))} (threshold {z.threshold or 0.0:g}){more}"
+        )
+    if kind is MemoryKind.RISE:
+        return f"{where} grows: its floor rose by {amount} in {span}, window after window, to {floor}{more}"
+    if kind is MemoryKind.LATE:
+        return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before{more}"
+    newest = f"over the last window of {_span(sheet, 'window')} its floor {'was' if sheet.past else 'is'} {floor}"
+    before = f"the highest mean of all windows but the last two, {_percent(sheet, 'highest_mean_activity')}"
+    if kind in {MemoryKind.JUMP, MemoryKind.RAMP}:
+        grows = "grew" if sheet.past else "grows"
+        how = "jumped" if kind is MemoryKind.JUMP else f"{grows} from window to window"
+        return f"{where} {how}: {newest}, {amount} above {before}{more}"
+    none = f"{where} shows no increase: {newest}"
+    if kind is MemoryKind.LOAD_EXPLAINS:
+        return f"{none}, {amount} above {before}; the GPU's load explains most of that{more}"
+    threshold = show_number(sheet["increase"].threshold or 0.0)
+    return f"{none} (threshold {threshold} percentage points above {before}){more}"
+
+
+def _stronger(sheet: FactSheet) -> str:
+    jump = sheet.get("strongest_jump")
+    if jump is None or jump.start is None:
+        return ""
+    when, amount = clock_times(iso_time(jump.start), iso_time(jump.start)), show_percentage_points(float(jump.value))
+    levels = f"from {_percent(sheet, 'level_before')} to {_percent(sheet, 'level_after')}"
+    return f"; the strongest jump was of {amount}, {levels} on {jump.device}, at {when}"
+
+
+def _advice(sheet: FactSheet, kind: MemoryKind) -> str:
+    gpu = sheet["increase"].device
+    if kind is MemoryKind.JUMP:
+        return (
+            f"Look at what changed on {gpu} in the {_span(sheet, 'rise_time')} of the jump: longer inputs, a larger "
+            f"batch, a cache; one more such jump leaves {_percent(sheet, 'left_after_another')}. For a job that needs "
+            f"the memory take GPUs with more of it; {METRIC}."
+        )
+    full = ""
+    if sheet.get("time_left") is not None:
+        verb, later = ("is", "") if sheet.get("stream_end") is None else ("would have been", " more")
+        full = f", and at that rate {gpu} {verb} at 100 % in {_span(sheet, 'time_left')}{later}"
+    return (
+        f"It grew by {show_percentage_points(sheet.number('hourly_increase'))} an hour{full}: look for {KEPT_TENSORS}, "
+        f"save checkpoints, or take GPUs with more memory; {METRIC}."
+    )
+
+
+def _growth_over(sheet: FactSheet) -> Words:
+    place = _place(sheet)
+    return Words(
+        f"{place}: memory activity grew and stopped: its floor rose by {_amount(sheet)} in "
+        f"{_span(sheet, 'rise_time')}, to {_percent(sheet, 'floor_of_rise')}.",
+        f"Nothing needs to be changed if the batches, the inputs or a cache of {place} grew to their size: the memory "
+        f"activity stopped growing. If nothing did, look for {KEPT_TENSORS}; {METRIC}.",
+        f"the memory activity of {place} rose, and stopped rising",
+    )
+
+
+def _gigabytes(fact: Fact) -> str:
+    return f"{show_number(float(fact.value) / _GIGA)} GB"
+
+
+def _in_use(sheet: FactSheet) -> str:
+    return f"{_gigabytes(sheet['memory_in_use'])} of {_gigabytes(sheet['memory_total'])}"
+
+
+def _leak(sheet: FactSheet) -> Words:
+    place, ended = _place(sheet), sheet.get("stream_end") is not None
+    left = None if sheet.get("time_left") is None else _span(sheet, "time_left")
+    risen = f"{_amount(sheet)} in {_span(sheet, 'rise_time')}, {_gigabytes(sheet['hourly_bytes'])} an hour"
+    if ended:
+        full = f", and at that rate would have been full {left} later" if left else ""
+        now = f", up to the end; it was {_in_use(sheet)} then{full}"
+    else:
+        now = f"; it is {_in_use(sheet)} now" + (f", and full in {left} at that rate" if left else "")
+    reason = f"{place} leaks memory: what is in use rose by {risen}{now}{_more(sheet, 'leak')}."
+    look, hourly = f"ook for {KEPT_TENSORS}: memory in use ", show_percentage_points(sheet.number("hourly_increase"))
+    if ended:
+        advice = f"L{look}of {place} rose by {hourly} an hour and was never given back."
+    else:
+        within = f" within {left}, before {place} is full" if left else ""
+        advice = f"Save a checkpoint{within}, and l{look}rises by {hourly} an hour and is never given back."
+    return Words(reason, advice, f"{place} leaked memory")
+
+
+def _leak_over(sheet: FactSheet) -> Words:
+    place = _place(sheet)
+    return Words(
+        f"memory in use of {place} rose and stopped: by {_amount(sheet)} in {_span(sheet, 'rise_time')}, to "
+        f"{_in_use(sheet)}{_more(sheet, 'did so')}.",
+        f"Nothing needs to be changed if a cache, or a pool of memory, filled up to its size on "
+        f"{place.replace(' on ', ' of ')}: what is in use stopped rising. If nothing did, look for {KEPT_TENSORS}.",
+        f"the memory in use of {place} rose, and stopped rising",
+    )
+
+
+def _no_leak(sheet: FactSheet) -> str:
+    used, threshold = _percent(sheet, "memory_in_use_share"), show_number(sheet["increase"].threshold or 0.0)
+    return (
+        f"no GPU of {sheet['increase'].node} leaks memory: of {_place(sheet)} {_in_use(sheet)} are in use, {used} "
+        f"(threshold {threshold} percentage points more)."
+    )
+
+
+def _first_windows(sheet: FactSheet) -> str:
+    points = sheet["points"]
+    patience, window = int(sheet.number("patience_points")), int(sheet.number("window_points"))
+    reason = (
+        f"{points.node} has {int(points.value):,} of the {int(points.threshold or 0):,} points that a first verdict "
+        f"takes, {patience:,} of patience and {JUMP_WINDOWS} windows of {window:,}"
+    )
+    if sheet.get("stream_end") is not None:
+        return f"{reason}; its stream has ended, too early for a verdict."
+    reason += f"; about {_span(sheet, 'time_left')} left"
+    if sheet.number("needed_time") > LONG_WAIT_S:
+        interval = f"{sheet.number('sampling_interval'):g} s"
+        reason += f" at a sampling interval of {interval}: better give patience_s and window_s"
+    return f"{reason}."
+
+
+def _instances(sheet: FactSheet) -> str:
+    return (
+        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
+        "the instances was not collected."
+    )
+
+
+def _too_short(sheet: FactSheet) -> str:
+    watched = sheet["watched_time"]
+    return f"memory in use of {watched.node} is judged after {show_duration(watched.threshold or 0.0)} of training."
+
+
+_CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
+    MemoryKind.NO_LEAK: _no_leak,
+    MemoryKind.FIRST_WINDOWS: _first_windows,
+    MemoryKind.UNSAMPLED: lambda sheet: (
+        f"too few of the newest points of {sheet.facts[0].node} have samples of GPU memory."
+    ),
+    MemoryKind.INSTANCES_UNKNOWN: _instances,
+    MemoryKind.TOO_SHORT_FOR_LEAK: _too_short,
+}

@@ -1,0 +1,1 @@
+"""HungJob: a job that does nothing, and will not."""

@@ -1,0 +1,262 @@
+"""HungJob: steps have stopped, and GPUs wait in a kernel at little power, or have gone idle."""
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.hung_job import facts
+from trainguard.rules.hung_job import facts as shown
+from trainguard.rules.hung_job.facts import HungDetails, HungKind
+from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.text import text
+from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
+from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import LOW_GPUS, SYSTEM, TAKEN_GPU, ParameterHelp, RuleSpec
+from trainguard.rules.windows.warm_up import lacks_utilization, waiting
+
+LEARNED = 2.0
+"""A job that went on after a pause is waited for this many times as long."""
+SILENT_NODE_S = 120.0
+"""A node whose samples end so long before the others', and an interval of evaluation, writes none any more."""
+STEP_SLACK_S = 30.0
+"""A step may end so much later than its last kernel."""
+WRITTEN_LATE_S = 60.0
+"""Files of steps come so late: where GPUs have worked for longer since the last step that is known, others followed."""
+SPINNING_S, SPINNING_AT_END_S = 60.0, 15.0
+"""All GPUs that spin while no step ends hang after so long; a job that ended like that alerts nobody for less."""
+SPINNING_STEPS = 5
+"""A standstill of fewer steps, by their usual pace, may be a slow one."""
+BEFORE_WORK = 2.0
+"""Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long."""
+
+
+class HungJobParameters(RuleParameters, frozen=True, kw_only=True):
+    """Seconds of standstill with and without steps; ``near_idle`` in percent of a GPU's power at work."""
+
+    with_steps_s: Positive = 150.0
+    without_steps_s: Positive = 450.0
+    near_idle: Percent = 50.0
+
+
+SPEC = RuleSpec(
+    name="HungJob",
+    title="Hung job",
+    looks_at="the job's GPUs and steps",
+    fires_when="steps have stopped and no GPU works",
+    condition=(
+        "no GPU works, and no host saves or loads, for {with_steps_s} s while the steps that were seen have stopped, "
+        "or for {without_steps_s} s without steps: GPUs are idle, or look busy below {near_idle} % of their power at "
+        "work"
+    ),
+    measures=(Measure("time without work on any GPU", "min"),),
+    parameters={
+        "with_steps_s": ParameterHelp("seconds", "a standstill as long fires where steps have stopped"),
+        "without_steps_s": ParameterHelp("seconds", "a standstill as long fires where no steps are written"),
+        "near_idle": ParameterHelp("% of the power at work", "a busy GPU that draws less does not work"),
+    },
+    inputs=SYSTEM,
+    explains=(LOW_GPUS, TAKEN_GPU),
+    text=text,
+    claims={"": (Bucket.HANG,)},
+    details=HungDetails,
+    section="trainguard.rules.hung_job.section:blocks",
+)
+
+
+class HungJob(SystemRule[HungJobParameters, WatchState]):
+    """Watches the GPUs of a node for the rule over the job."""
+
+    spec = SPEC
+
+    clear_s = 180.0
+
+    def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:
+        """Fold in the minute's power and activity."""
+        state.fold(minute, parameters.near_idle / 100.0)
+
+    def judge(self, state: WatchState, view: NodeView, parameters: HungJobParameters) -> RuleResult:
+        """Say what is known of the node; only the rule over the job fires."""
+        if view.watermark_s is None:
+            return waiting(view)
+        details = shown.details_of({view.node: state}, {}) if view.detailed and state.minutes else shown.NO_DETAILS
+        if not view.gpu_names:
+            return lacks_utilization(view, details)
+        if not state.minutes:
+            kind, status = HungKind.NO_POWER, Status.NOT_APPLICABLE
+            return RuleResult.of(text, status, kind, facts.no_power(view.node), details=details)
+        if not state.can_judge:
+            return _not_known(state, view.node, details, data_points=state.minutes)
+        kind, found = facts.facts_of_node(state, view.node)
+        needed = _needed_s(parameters, state.longest_s, has_steps=False)
+        return RuleResult.of(
+            text,
+            Status.OK,
+            kind,
+            found,
+            measured=state.quiet_s / 60.0,
+            threshold=needed / 60.0,
+            data_points=state.minutes,
+            progress=_progress(state.quiet_s, needed),
+            near_threshold=state.quiet_since is not None,
+            details=details,
+        )
+
+
+class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
+    """Fires when no GPU of any node works, and the steps that were seen have stopped."""
+
+    spec = SPEC
+
+    clear_s = 180.0
+
+    def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
+        """Take note of each process's newest step."""
+        del parameters
+        state.fold(events)
+
+    def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:
+        """Compare how long no GPU has worked with what the job has shown before."""
+        watched = _watched(view)
+        steps = _steps(view)
+        details = shown.NO_DETAILS
+        if view.detailed and watched:
+            details = shown.details_of(watched, {name: each.number for name, each in steps.items()})
+        if not watched:
+            return _not_watched(view, details)
+        newest = max(state.through for state in watched.values())
+        silent_s = SILENT_NODE_S + view.evaluation_every_s
+        silent = [node for node, state in watched.items() if newest - state.through > silent_s]
+        present = {node: state for node, state in watched.items() if node not in silent}
+        if not all(state.can_judge for state in present.values()):
+            return _not_known(next(each for each in present.values() if not each.can_judge), None, details)
+        since = max(state.quiet_since or newest for state in present.values())
+        through = max(min(state.through for state in present.values()), since)
+        spins = all(state.spins for state in present.values())
+        last_step_end = _last_step_end(steps, (since + STEP_SLACK_S, through) if spins and view.closed else None)
+        stopped = bool(steps) and last_step_end <= since + STEP_SLACK_S
+        longest_s = max(state.longest_s for state in watched.values())
+        needed = _needed_s(parameters, longest_s, has_steps=stopped)
+        if spins:
+            needed = _needed_of_spinning(view, present, steps, needed, stopped=stopped)
+        is_quiet = all(state.quiet_since is not None for state in present.values())
+        lasted = through - since if is_quiet else 0.0
+        if not is_quiet or lasted < needed or (steps and not stopped):
+            kind, found = facts.facts_of_calm(present)
+            if lasted > 0.0:
+                kind, found = facts.facts_of_quiet(since, through, needed)
+            return RuleResult.of(
+                text,
+                Status.OK,
+                kind,
+                found,
+                measured=lasted / 60.0,
+                threshold=needed / 60.0,
+                progress=_progress(lasted, needed),
+                near_threshold=is_quiet,
+                details=details,
+            )
+        standstill = facts.standstill_of(
+            present,
+            (since, through, needed),
+            silent=silent,
+            last_step_end=last_step_end if stopped else None,
+            behind=None if any(each.waiting for each in view.nodes.values()) else behind(steps),
+        )
+        where = [*(standstill.behind or ()), *standstill.silent, *standstill.suspects]
+        began = view.started_at if view.started_at is not None else since
+        wasted = lasted / max(newest - began, lasted)
+        return RuleResult.of(
+            text,
+            Status.FIRED,
+            standstill.kind,
+            standstill.facts,
+            measured=lasted / 60.0,
+            threshold=needed / 60.0,
+            progress=_progress(lasted, needed),
+            worst=where[0] if where else None,
+            affected_share=wasted,
+            wasted_share=wasted,
+            onset=last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since,
+            gpus=(*standstill.waiting, *standstill.idle),
+            time_left_s=0.0,
+            details=details,
+        )
+
+
+def _progress(lasted: float, needed: float) -> Progress:
+    return Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+
+
+def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
+    minutes = facts.facts_of_unknown(state, node)
+    progress = Progress(seen=int(minutes[0].value), needed=LEAST_WORK_MINUTES, counts="minutes")
+    return RuleResult.of(
+        text,
+        Status.WARMING_UP,
+        HungKind.NOT_KNOWN,
+        minutes,
+        data_points=data_points,
+        progress=progress,
+        needs_longer=True,
+        details=details,
+    )
+
+
+def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
+    if view.system_through is None:
+        none = (Fact(name="samples", value=0),)
+        return RuleResult.of(text, Status.WAITING_FOR_DATA, HungKind.NO_SAMPLES, none)
+    parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
+    if parted:
+        return lacks_utilization(parted[0], details)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, facts.no_power(None), details=details)
+
+
+def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:
+    """Return when the last step of all processes ended, epoch seconds; 0 without steps."""
+    ends = [each.end_us / 1e6 if spun is None else each.ended_by(*spun) for each in steps.values()]
+    return max(ends, default=0.0)
+
+
+def _needed_of_spinning(
+    view: JobView,
+    present: dict[str, WatchState],
+    steps: dict[str, ProcessProgress],
+    needed: float,
+    *,
+    stopped: bool,
+) -> float:
+    """Return for how many seconds GPUs must spin that all do; ``needed`` is that of GPUs that may only wait."""
+    if not stopped:
+        return needed if all(state.known for state in present.values()) else BEFORE_WORK * needed
+    least = SPINNING_AT_END_S if view.closed else SPINNING_S
+    pace_s = max(each.pace_us for each in steps.values()) / 1e6
+    longest_s = max(state.longest_s for state in present.values())
+    return min(needed, max(least, SPINNING_STEPS * pace_s, LEARNED * longest_s))
+
+
+def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: bool) -> float:
+    least = parameters.with_steps_s if has_steps else parameters.without_steps_s
+    return max(least, LEARNED * longest_s)
+
+
+def _watched(view: JobView) -> dict[str, WatchState]:
+    """Return what was seen of the nodes that have samples of power, and whose GPUs are not all partitioned."""
+    states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
+    return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
+
+
+def _is_partitioned(node: NodeFacts) -> bool:
+    return node.system is not None and bool(node.system.mig_names) and not node.system.gpu_names
+
+
+def _steps(view: JobView) -> dict[str, ProcessProgress]:
+    states = [node.collected.get(SPEC.name) for node in view.nodes.values()]
+    return {
+        name: progress
+        for state in states
+        if isinstance(state, ProgressState)
+        for name, progress in sorted(state.processes.items())
+    }

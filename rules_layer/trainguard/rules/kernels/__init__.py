@@ -1,1 +1,0 @@
-"""Rules over kernel profiles, as a job has them: each judges captures by their verdicts."""

@@ -1,0 +1,1 @@
+"""GPUs, or nodes, that do less than the others."""

@@ -1,0 +1,290 @@
+"""Shared parts of LoadBalancing's two comparisons: parameters, facts and patience."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.core.units import points_in
+from trainguard.formats.profile.snapshots import BoolArray
+from trainguard.ledger.bucket import Bucket
+from trainguard.render.details import Details, NodeDetails
+from trainguard.rules.load_balancing.text import LoadBalancingKind, text
+from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE, Comparison, Stretch
+from trainguard.rules.load_balancing.window import MIN_WINDOW_POINTS, MIN_WINDOW_S, WIDE_GAP, BalanceWindow, Gaps
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import LOW_GPUS, SMALL_WORK, SYSTEM, UNEVEN, WAITED, ParameterHelp, RuleSpec, span_help
+from trainguard.rules.windows.rule import PatienceParameters
+from trainguard.rules.windows.warm_up import never_active
+
+Side = tuple[str, str | None]
+"""A node, and one of its GPUs; None for all of them together."""
+
+
+def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
+    """Return how busy the side that stays behind and the busiest are over the window, at work and over all samples."""
+    high, (start, end) = gaps.busiest, gaps.span
+    facts = [
+        _use("mean_utilization_at_work", float(gaps.means[low]), sides[low], gaps.spans[low]),
+        _use("busiest_utilization_at_work", float(gaps.means[high]), sides[high], gaps.spans[high]),
+        Fact(
+            name="gap_at_work",
+            value=float(gaps.means[high] - gaps.means[low]),
+            unit="points",
+            series="GPUUtilization",
+            start=start,
+            end=end,
+            threshold=WIDE_GAP,
+        ),
+    ]
+    whole = gaps.overall
+    if whole is not None and max(low, high) < whole.means.size:
+        facts.append(_use("mean_utilization", float(whole.means[low]), sides[low], whole.spans[low]))
+        facts.append(_use("busiest_utilization", float(whole.means[high]), sides[high], whole.spans[high]))
+    return tuple(facts)
+
+
+def compared_facts(
+    compared: Comparison, place: tuple[int, int], sides: Sequence[Side], spans: Sequence[tuple[float, float]]
+) -> tuple[Fact, ...]:
+    """Return how busy both of a pair were over all their kept points, and how far apart."""
+    row, column = place
+    pairwise = compared.distances.shape[1] > 1
+    other = column if pairwise else 1 - row if len(sides) == 2 else None
+    mean, low = float(compared.others[place]), spans[row]
+    begin, end = _outer([span for index, span in enumerate(spans) if index != row] if other is None else [spans[other]])
+    rest = Fact(name="other_utilization_at_work", value=mean, unit="%", series="GPUUtilization", start=begin, end=end)
+    if other is not None:
+        rest = _use("other_utilization_at_work", mean, sides[other], (begin, end))
+    more = () if other is not None else (Fact(name="nodes_compared", value=len(sides) - 1, unit="nodes"),)
+    first, last = _outer([low, (begin, end)])
+    return (
+        _use("mean_utilization_at_work", float(compared.means[row]), sides[row], low),
+        rest,
+        Fact(name="distance", value=float(compared.distances[place]), start=first, end=last),
+        Fact(name="largest_distance", value=MAX_DISTANCE),
+        *more,
+    )
+
+
+def _outer(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return min(begin for begin, _ in spans), max(end for _, end in spans)
+
+
+def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
+    """Return when a GPU stopped working, and when it worked again: to three minutes, ``from`` and ``to`` say which."""
+    first = -math.inf if view.first_sample_at is None else view.first_sample_at
+    newest = math.inf if view.watermark_s is None else view.watermark_s
+    ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
+    return tuple(
+        Fact(
+            name=name,
+            value=at,
+            unit="time",
+            series="GPUUtilization",
+            node=view.node,
+            device=gpu,
+            start=min(max(at - FINE_S, first), at),
+            end=max(min(at + FINE_S, newest), at),
+        )
+        for name, at in ends
+        if at is not None
+    )
+
+
+def _use(name: str, mean: float, side: Side, span: tuple[float, float]) -> Fact:
+    node, device = side
+    return Fact(
+        name=name,
+        value=mean,
+        unit="%",
+        series="GPUUtilization",
+        node=node,
+        device=device,
+        start=span[0],
+        end=span[1],
+    )
+
+
+class BalanceDetails(Details, frozen=True):
+    """A node's GPUs: counts of utilization by two percent each, distances of pairs, means in percent."""
+
+    workloads: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    distances: dict[str, dict[str, float] | float] = msgspec.field(default_factory=dict)
+    means: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def shown_distances(
+    names: tuple[str, ...], compared: Comparison, apart: BoolArray
+) -> dict[str, dict[str, float] | float]:
+    """Return distances of the pairs that are apart, and the largest of all, by the names of both."""
+    shown = np.triu(apart, 1)
+    largest = np.argmax(np.triu(compared.distances, 1) + np.triu(np.ones(apart.shape), 1))
+    shown[np.unravel_index(int(largest), apart.shape)] = True
+    table: dict[str, dict[str, float]] = {}
+    for row, column in np.argwhere(shown).tolist():
+        table.setdefault(names[row], {})[names[column]] = float(compared.distances[row, column])
+    return {**table}
+
+
+MIN_POINTS, MIN_POINTS_S = 500, 250.0
+"""Histograms of fewer points, or of a shorter time, are far apart by chance: eight equal GPUs would fire at ten."""
+MIN_GAP = 15.0
+"""Percentage points by which the means must differ: ten GPUs of one batch and one model do by a few."""
+CLEAR_AFTER_S = 5_400.0
+
+
+class LoadBalancingParameters(PatienceParameters, frozen=True, kw_only=True):
+    """``threshold`` is a Jensen-Shannon distance, at most 0.8326; ``patience_s`` in seconds, ``patience`` in points."""
+
+    default_patience_s: ClassVar[float | None] = 5.0
+
+    threshold: Percent = 0.5
+    patience: NonNegativeInt | None = None
+    patience_s: Positive | None = None
+
+
+DISTANCE = Measure("Jensen-Shannon distance")
+GAP = Measure("gap to the busiest", "percentage points")
+
+SPEC = RuleSpec(
+    name="LoadBalancing",
+    title="Workload balance",
+    looks_at="the GPUs of a node, the nodes of a job",
+    fires_when="some do clearly less than the others",
+    condition=(
+        "a GPU, or a node, does less than another, and their utilizations are more than {threshold} apart; or it stays "
+        "20 percentage points behind the busiest over the last 60 min"
+    ),
+    measures=(DISTANCE, GAP),
+    at_patience=True,
+    parameters={
+        "threshold": ParameterHelp("Jensen-Shannon distance", "two workloads further apart are unbalanced"),
+        **span_help("patience", WAITED, ("points", "seconds")),
+    },
+    shipped_defaults={"threshold": 0.2, "patience_s": 500.0},
+    managed_parameters=("threshold", "patience"),
+    inputs=SYSTEM,
+    symptom=UNEVEN,
+    explains=(LOW_GPUS, SMALL_WORK),
+    text=text,
+    claims=dict.fromkeys(
+        (LoadBalancingKind.APART, LoadBalancingKind.BEHIND, LoadBalancingKind.STOPPED),
+        (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED),
+    ),
+    details=BalanceDetails,
+    section="trainguard.rules.load_balancing.section:blocks",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a comparison says: of the means of late, or of the counts of the whole job."""
+
+    status: Status
+    kind: LoadBalancingKind
+    facts: tuple[Fact, ...]
+    measured: float
+    threshold: float
+    measure: Measure
+
+    def result(self, **more: Any) -> RuleResult:
+        """Return it as a judgement with more of its fields."""
+        measures = {"measured": self.measured, "threshold": self.threshold, "measure": self.measure}
+        return RuleResult.of(text, self.status, self.kind, self.facts, **measures, **more)
+
+
+def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcome:
+    """Compare the means of the window."""
+    gap = float(gaps.means[gaps.busiest] - gaps.means[gaps.worst])
+    facts = gap_facts(gaps, sides, gaps.worst)
+    if gaps.apart.any():
+        return Outcome(Status.FIRED, LoadBalancingKind.BEHIND, facts, gap, WIDE_GAP, GAP)
+    kind = LoadBalancingKind.EVEN
+    if gap >= WIDE_GAP:
+        kind = LoadBalancingKind.BY_CHANCE if gaps.steady[gaps.worst] else LoadBalancingKind.NOT_STEADY
+    return Outcome(Status.OK, kind, facts, gap, WIDE_GAP, GAP)
+
+
+def by_distance(
+    compared: Comparison,
+    apart: BoolArray,
+    place: tuple[int, int],
+    facts: tuple[Fact, ...],
+    parameters: LoadBalancingParameters,
+) -> Outcome:
+    """Compare the counts of the whole job: ``place`` is of the worst pair."""
+    distance, threshold = float(compared.distances[place]), parameters.threshold
+    facts = tuple(
+        msgspec.structs.replace(fact, threshold=threshold) if fact.name == "distance" else fact for fact in facts
+    )
+    if apart.any():
+        return Outcome(Status.FIRED, LoadBalancingKind.APART, facts, distance, threshold, DISTANCE)
+    if distance <= threshold:
+        return Outcome(Status.OK, LoadBalancingKind.ALIKE, facts, distance, threshold, DISTANCE)
+    close = (*facts, Fact(name="least_gap", value=MIN_GAP, unit="points"))
+    return Outcome(Status.OK, LoadBalancingKind.CLOSE, close, distance, threshold, DISTANCE)
+
+
+def kept_span(state: BalanceWindow, view: NodeView) -> tuple[float, float]:
+    """Return when the first and the last kept point of a node was taken, epoch seconds."""
+    newest = state.blocks[-1].last if state.blocks else view.watermark_s
+    began = state.began if state.began is not None else view.first_sample_at
+    return began or 0.0, newest or 0.0
+
+
+def needed_points(parameters: LoadBalancingParameters, interval_s: float) -> int:
+    """Return how many points a comparison of histograms takes."""
+    return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
+
+
+def needed_of_window(parameters: LoadBalancingParameters, interval_s: float) -> int:
+    """Return how many points a comparison of the window's means takes."""
+    return max(parameters.patience_points(interval_s), MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, interval_s))
+
+
+def _least_needed(view: NodeView, points: int, parameters: LoadBalancingParameters) -> int:
+    of_window, of_counts = needed_of_window(parameters, view.interval_s), needed_points(parameters, view.interval_s)
+    return of_counts if points >= of_window else min(of_window, of_counts)
+
+
+def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Progress:
+    """Return how far the comparison of the counts is, and what the window holds."""
+    start, end = gaps.span
+    held = bool(gaps.numbers)
+    return Progress(
+        seen=points,
+        needed=needed_points(parameters, view.interval_s),
+        window_points=int(gaps.points.max()) if gaps.points.size else 0,
+        window_start=start if held else None,
+        window_end=end if held else None,
+    )
+
+
+def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
+    """Say how far a node is from the comparison that comes next."""
+    needed = _least_needed(view, points, parameters)
+    facts: tuple[Fact, ...] = (
+        Fact(name="points", value=points, unit="points", node=view.node, threshold=float(needed)),
+        Fact(name="sampling_interval", value=view.interval_s, unit="s", node=view.node),
+        Fact(name="time_left", value=max(needed - points, 0) * view.interval_s, unit="s", node=view.node),
+    )
+    kind: str = LoadBalancingKind.TOO_FEW if view.closed else LoadBalancingKind.COLLECTING
+    if view.first_active_at is None:
+        kind, facts = never_active(view)
+    return RuleResult.of(
+        text,
+        Status.WARMING_UP,
+        kind,
+        facts,
+        data_points=points,
+        progress=Progress(seen=points, needed=needed),
+        details=details,
+    )

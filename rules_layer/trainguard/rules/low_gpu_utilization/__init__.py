@@ -1,0 +1,1 @@
+"""LowGPUUtilization: GPUs that are not busy, or not steadily so."""

@@ -1,0 +1,283 @@
+"""Findings on single GPUs: too little work, unsteady work, work that uses little of them, or memory held."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.profile import snapshots as names
+from trainguard.rules.low_gpu_utilization.devices import (
+    MEMORY,
+    SM,
+    BusyMinutes,
+    Held,
+    HeldMemory,
+    LowActivity,
+    held_while_idle,
+    low_activity_gpus,
+)
+from trainguard.rules.low_gpu_utilization.node import (
+    HELD_TIME,
+    IDLE_FINDING_S,
+    break_facts,
+    memory_facts,
+    regular_breaks,
+)
+from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
+from trainguard.rules.low_gpu_utilization.usage import (
+    COSTLY_SHARE,
+    UTILIZATION,
+    Kind,
+    Part,
+    Streak,
+    Usage,
+    mean_facts,
+    noted,
+    of_node,
+    stream_end,
+)
+from trainguard.rules.rule_inputs import NodeView, share_of_paid
+from trainguard.rules.rule_result import Measure, RuleResult
+
+P95 = Measure("95th percentile of GPU utilization", "%")
+P5 = Measure("5th percentile of GPU utilization", "%")
+SM_P95 = Measure("95th percentile of SM activity", "%")
+TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
+MEMORY_P95 = Measure("95th percentile of memory activity", "%")
+LEFT_OUT_SHARE = 0.2
+"""So much of the points left out as pauses is said beside the verdict on the others."""
+_SERIES = {SM: names.SM_ACTIVITY, MEMORY: "GPUMemoryUtilization"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuJudgement:
+    """A node's GPUs: those judged, those low for long enough, and those that are a finding.
+
+    ``needed`` and ``window`` are in points; ``thresholds`` are of the 95th and the 5th percentile. ``affected`` and
+    ``wasted`` are shares, 0 to 1, of the judged and of the paid time.
+    """
+
+    judged: Sequence[Usage]
+    lasted: Sequence[Usage]
+    fired: Sequence[Usage]
+    streaks: Mapping[str, Streak]
+    needed: int
+    window: int
+    thresholds: tuple[float, float]
+    affected: float | None
+    wasted: float | None
+
+    @property
+    def worst(self) -> Usage:
+        """The GPU that is reported: the lowest of those that are a finding, else of those that are low, else of all."""
+        low = [usage for usage in self.judged if usage.gpu in self.streaks]
+        return min(self.fired or self.lasted or low or self.judged, key=lambda usage: (usage.p95, usage.p5))
+
+
+def judge_usages(
+    found: GpuJudgement,
+    view: NodeView,
+    parts: Sequence[Part],
+    held: Mapping[str, HeldMemory],
+    activity: Mapping[str, BusyMinutes],
+    common: Mapping[str, Any],
+) -> RuleResult:
+    """Judge GPUs one by one, and show the worst."""
+    worst = found.worst
+    streak, fluctuating = found.streaks.get(worst.gpu), worst.kind == "fluctuating"
+    holding = held_while_idle(held, view, worst.gpu, IDLE_FINDING_S) if found.fired else None
+    onsets = [found.streaks[usage.gpu].onset for usage in found.fired]
+    kind = _kind_of(found, worst)
+    facts = (*_usage_facts(found, worst, view), *_streak_facts(found, streak, view), *stream_end(view))
+    if holding is not None:
+        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *_affected(found, view))
+        facts = (*facts, *stream_end(view))
+    else:
+        facts = (*facts, *mean_facts(parts, view, worst.gpu), *pause_facts(view))
+        room = activity_facts(activity, worst.gpu, view)
+        facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
+    return RuleResult.of(
+        text,
+        Status.FIRED if found.fired else Status.OK,
+        kind,
+        facts,
+        measured=worst.p5 if fluctuating else worst.p95,
+        threshold=found.thresholds[1] if fluctuating else found.thresholds[0],
+        measure=P5 if fluctuating else P95,
+        worst=worst.gpu,
+        affected_share=found.affected,
+        wasted_share=found.wasted,
+        onset=min((onset for onset in onsets if onset is not None), default=None),
+        gpus=tuple(usage.gpu for usage in found.fired),
+        **(
+            common
+            if holding is None
+            else noted(common, finding=f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}", memory="held")
+        ),
+    )
+
+
+MOST_FACTS = 12
+
+
+def _kind_of(found: GpuJudgement, worst: Usage) -> Kind:
+    if worst.gpu not in found.streaks:
+        return Kind.FINE
+    if found.fired:
+        return Kind.FLUCTUATES if worst.kind == "fluctuating" else Kind.UNDER_USED
+    return Kind.SMALL_DIPS if worst in found.lasted and worst.kind == "fluctuating" else Kind.LOW_FOR_SHORT
+
+
+def _usage_facts(found: GpuJudgement, worst: Usage, view: NodeView) -> tuple[Fact, ...]:
+    times = view.kept_times[-found.window :]
+    of_window = {"series": UTILIZATION, "device": worst.gpu, "start": float(times[0]), "end": float(times[-1])}
+    return (
+        of_node(view, "p95_utilization_at_work", worst.p95, "%", threshold=found.thresholds[0], **of_window),
+        of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=found.thresholds[1], **of_window),
+        of_node(view, "samples_at_work", len(times), "samples", **of_window),
+    )
+
+
+def _streak_facts(found: GpuJudgement, streak: Streak | None, view: NodeView) -> tuple[Fact, ...]:
+    if streak is None:
+        return (
+            of_node(view, "gpus_judged", len(found.judged), "GPUs"),
+            of_node(view, "gpus", len(view.gpu_names), "GPUs"),
+        )
+    newest = float(view.kept_times[-1])
+    onset = newest if streak.onset is None else min(streak.onset, newest)
+    times = {"series": UTILIZATION, "device": found.worst.gpu, "start": onset, "end": newest}
+    low = of_node(view, "low_time", newest - onset, "s", **times)
+    points = of_node(view, "low_points", streak.lasting(view), "points", threshold=float(found.needed))
+    dips = of_node(view, "dip_share", streak.cost, "share", threshold=COSTLY_SHARE, **times)
+    return (
+        (low, points, dips, *_affected(found, view))
+        if streak.kind == "fluctuating"
+        else (
+            low,
+            points,
+            *_affected(found, view),
+        )
+    )
+
+
+def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[str, Any]) -> RuleResult | None:
+    """Say that GPUs have never worked while others of the node do, and hold memory; None where none does."""
+    names = [name for name, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if not ever]
+    found = {gpu: known for gpu in names if (known := held_while_idle(held, view, gpu, IDLE_FINDING_S)) is not None}
+    if not found:
+        return None
+    worst = max(found, key=lambda gpu: found[gpu][0].used)
+    holding, idle_s = found[worst]
+    affected = of_node(view, "gpus_affected", len(found), "GPUs")
+    lost_s = sum(lasted for _, lasted in found.values()) / len(view.gpu_names)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        Kind.GPU_TAKEN,
+        (*_held_facts(holding, idle_s, worst, view), affected, *stream_end(view)),
+        measured=idle_s / 60.0,
+        threshold=IDLE_FINDING_S / 60.0,
+        measure=HELD_TIME,
+        worst=worst,
+        affected_share=share_of_paid(view, idle_s),
+        wasted_share=share_of_paid(view, lost_s),
+        onset=max((view.watermark_s or 0.0) + view.interval_s - idle_s, view.first_sample_at or 0.0),
+        gpus=tuple(found),
+        **noted(common, finding=f"{NAMES[Kind.NEVER_USED]}{HOLDING_SUFFIX}", memory="held"),
+    )
+
+
+def _affected(found: GpuJudgement, view: NodeView) -> tuple[Fact, ...]:
+    return (of_node(view, "gpus_affected", len(found.fired), "GPUs"),) if found.fired else ()
+
+
+def _held_facts(held: Held, idle_s: float, gpu: str, view: NodeView) -> tuple[Fact, ...]:
+    since = max((view.watermark_s or 0.0) + view.interval_s - idle_s, view.first_sample_at or 0.0)
+    idle = {"series": UTILIZATION, "device": gpu, "start": since, "threshold": IDLE_FINDING_S}
+    return (of_node(view, "idle_time", idle_s, "s", **idle), *memory_facts(view, held, gpu))
+
+
+def pause_facts(view: NodeView) -> tuple[Fact, ...]:
+    """Return how the node pauses, where regularly, and how much of its time was left out for that, where much."""
+    breaks, paused = regular_breaks(view), view.idle_time.paused
+    facts = () if breaks is None else tuple(each for each in break_facts(view, breaks) if each.name != "pause_share")
+    if not paused or paused < LEFT_OUT_SHARE * (view.kept_total + paused):
+        return facts
+    share = float(paused / (view.kept_total + paused))
+    since = {"series": UTILIZATION, "start": view.first_active_at}
+    return (*facts, of_node(view, "paused_share", share, "share", **since))
+
+
+def activity_facts(minutes: Mapping[str, BusyMinutes], gpu: str, view: NodeView) -> tuple[Fact, ...]:
+    """Return how active a GPU was in the newest minutes of work in which that was measured."""
+    known = minutes.get(gpu)
+    if known is None or not known.activity:
+        return ()
+    mean = sum(known.activity) / len(known.activity) / 10.0
+    return _of_minutes(view, gpu, known.measure, "mean_activity_at_work", mean, known.begun, known.until)
+
+
+def _of_minutes(
+    view: NodeView, gpu: str, measure: str, name: str, value: float, begun: Sequence[float], until: float, **more: Any
+) -> tuple[Fact, ...]:
+    series = _SERIES.get(measure, names.TENSOR_ACTIVITY)
+    times = {"device": gpu, "start": float(begun[0]) if begun else None, "end": until or view.watermark_s}
+    return (
+        of_node(view, name, value, "%", series=series, **times, **more),
+        of_node(view, "activity", measure, device=gpu),
+        of_node(view, "minutes_at_work", len(begun), "minutes", **times),
+    )
+
+
+def judge_low_activity(
+    minutes: Mapping[str, BusyMinutes], view: NodeView, lasting_s: float, threshold_sm: float, common: Mapping[str, Any]
+) -> RuleResult | None:
+    """Say that GPUs look busy and use little of themselves; None where none does."""
+    low_sm = low_activity_gpus(minutes, lasting_s, threshold_sm)
+    if not low_sm:
+        return None
+    worst = low_sm[0]
+    lost_s = 60.0 * sum(each.lost_min for each in low_sm) / max(int(np.count_nonzero(view.ever_active)), 1)
+    onset = min(each.since for each in low_sm)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        Kind.LOW_ACTIVITY,
+        (*_low_activity_facts(view, worst), of_node(view, "gpus_affected", len(low_sm), "GPUs"), *stream_end(view)),
+        measured=worst.p95,
+        threshold=worst.threshold,
+        measure={SM: SM_P95, MEMORY: MEMORY_P95}.get(worst.measure, TENSOR_P95),
+        worst=worst.gpu,
+        affected_share=None if view.watermark_s is None else share_of_paid(view, view.watermark_s - onset),
+        # Memory and power alone do not tell how much of the GPU was not used.
+        wasted_share=None if worst.measure == MEMORY else share_of_paid(view, lost_s),
+        onset=onset,
+        gpus=tuple(each.gpu for each in low_sm),
+        **noted(common, measure=worst.measure),
+    )
+
+
+def _low_activity_facts(view: NodeView, worst: LowActivity) -> tuple[Fact, ...]:
+    times = {"device": worst.gpu, "start": worst.start, "end": worst.end}
+    begun = [worst.start] * worst.minutes
+    facts = (
+        *_of_minutes(
+            view,
+            worst.gpu,
+            worst.measure,
+            "p95_activity_at_work",
+            worst.p95,
+            begun,
+            worst.end,
+            threshold=worst.threshold,
+        ),
+        of_node(view, "mean_utilization_at_work", worst.busy, "%", series=UTILIZATION, **times),
+    )
+    if worst.measure == SM or not worst.power:
+        return facts
+    newest = {**times, "start": worst.newest}
+    return (*facts, of_node(view, "power", worst.power, "W", series=names.POWER, **newest))

@@ -1,0 +1,1 @@
+"""MaxInitializationTime: a late first step."""

@@ -1,0 +1,322 @@
+"""MaxInitializationTime: a job that takes too long to reach its first training step.
+
+Source: AWS documentation of MaxInitializationTime. What is lost is the time beyond the threshold.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from trainguard.core.finding import Fact, Progress, clock_times
+from trainguard.core.records import Status
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import show_duration
+from trainguard.ledger.bucket import Bucket
+from trainguard.render.details import Details
+from trainguard.rules.dataloader.series import LoaderState
+from trainguard.rules.protocol import JobRule, Positive, RuleParameters
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, ParameterHelp, RuleSpec
+
+
+class MaxInitializationKind(StrEnum):
+    """Findings on a job's start."""
+
+    LATE = "late_first_step"
+    NO_STEP = "no_step"
+    """No step was seen for so long that the first one must begin too late."""
+
+    UNCERTAIN = "no_step_while_gpus_work"
+    """No step was seen, and GPUs work: the steps may not be written."""
+
+    IN_TIME = "in_time"
+    WARMING_UP = "warming_up"
+    ENDED_BEFORE = "ended_before"
+    ENDED_WITHOUT_METRICS = "ended_without_metrics"
+    WITHOUT_STEPS = "trains_without_steps"
+    NO_START = "no_start"
+    NO_DATA = "no_data"
+    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+
+
+_FIXED = {
+    MaxInitializationKind.NO_FRAMEWORK_METRICS: "The job writes no framework metrics, so its first step is unknown.",
+    MaxInitializationKind.ENDED_WITHOUT_METRICS: (
+        "The job has ended and wrote no framework metrics, so its first step is unknown."
+    ),
+    MaxInitializationKind.NO_START: "Neither the training start nor a first sample is known.",
+    MaxInitializationKind.NO_DATA: "Neither a sample nor a step was seen.",
+}
+
+
+def text(sheet: FactSheet) -> Words:
+    """Put a judgement of a job's start into words."""
+    kind = MaxInitializationKind(sheet.kind)
+    if kind in _FIXED:
+        return Words(_FIXED[kind])
+    if kind is MaxInitializationKind.WITHOUT_STEPS:
+        return Words(
+            "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
+            f"{show_duration(sheet.number('time_at_work'))} without one, so its first step is unknown."
+        )
+    if kind in {MaxInitializationKind.LATE, MaxInitializationKind.IN_TIME}:
+        return _of_first_step(sheet, late=kind is MaxInitializationKind.LATE)
+    return _of_absence(sheet, kind)
+
+
+def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
+    took = sheet["time_to_first_step"]
+    after = show_duration(float(took.value))
+    reason = f"The first step began at {_clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
+    if not late:
+        return Words(reason)
+    return Words(reason, _advice(sheet), f"the first training step came {after} after the {_start(sheet)}")
+
+
+def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
+    waited = sheet["time_without_step"]
+    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {_clock(waited.start)}"
+    seen = f"No step was seen in the {since} ({_allowed(waited)})"
+    if kind is MaxInitializationKind.ENDED_BEFORE:
+        after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
+        return Words(f"The job ended {after} without a step ({_allowed(waited)}).")
+    if kind is MaxInitializationKind.WARMING_UP:
+        grace = show_duration(sheet.number("grace"))
+        return Words(f"{seen}; a step may still arrive for {grace} after the threshold.")
+    clause = f"no training step was seen in the {show_duration(float(waited.value))} since the {_start(sheet)}"
+    if kind is MaxInitializationKind.NO_STEP:
+        return Words(f"{seen}.", _advice(sheet), clause)
+    worked = show_duration(sheet.number("time_at_work"))
+    return Words(
+        f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
+        f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
+        "train than initialize. If they do not train, shorten what they do before the first step.",
+        clause,
+    )
+
+
+def _advice(sheet: FactSheet) -> str:
+    return (
+        f"Shorten what comes before the first step by at least {show_duration(sheet.number('time_over'))}: stream the "
+        "data set (FastFile or Pipe mode) instead of copying it, build dependencies into the image, compile or cache "
+        "models ahead."
+    )
+
+
+def _start(sheet: FactSheet) -> str:
+    return "training start" if sheet.get("restarted_at") is None else "restart of the job"
+
+
+def _allowed(fact: Fact) -> str:
+    return f"threshold {show_duration(fact.threshold or 0.0)}"
+
+
+def _clock(at: float | None) -> str:
+    return clock_times(iso_time(at or 0.0), iso_time(at or 0.0))
+
+
+UNSEEN_STEP_GRACE_S = 360.0
+"""How much longer an unseen step is waited for.
+
+A file of steps is closed after up to 60 s, and held until a file of the node is 120 s ahead of it, which at one file a
+minute takes up to 180 s; that later file may itself arrive 120 s late.
+"""
+
+RESTART_S = 300.0
+"""Samples that are missing for a shorter time are no restart: another instance takes minutes to come up."""
+
+
+class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
+    """``threshold`` is in minutes."""
+
+    threshold: Positive = 20.0
+
+
+class Initialization(Details, frozen=True):
+    """How long the job took to its first step, or has taken without one."""
+
+    initialization_s: float
+    step_seen: bool
+
+
+SPEC = RuleSpec(
+    name="MaxInitializationTime",
+    title="Initialization",
+    looks_at="the job",
+    fires_when="the first training step begins too late",
+    condition="the first training step begins more than {threshold} min after the training start",
+    measures=(Measure("time until the first step", "min"),),
+    parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
+    managed_parameters=("threshold",),
+    inputs=SYSTEM | FRAMEWORK,
+    explains=(LOW_GPUS, UNUSED_NODE),
+    text=text,
+    claims=dict.fromkeys(
+        (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN), (Bucket.START_UP,)
+    ),
+    details=Initialization,
+    section="trainguard.rules.max_initialization_time.section:blocks",
+)
+
+
+class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
+    """Fires when the first step began too late, or has not been seen for so long that it must begin too late."""
+
+    spec = SPEC
+
+    clear_s = 180.0
+    """Three evaluations: the condition comes back only when the job is interrupted and starts again."""
+
+    def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
+        """Compare each start's first step, or the watermark while no step was seen, with that start."""
+        if not (view.framework_expected or view.framework_seen):
+            return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
+        if view.started_at is None:
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_START)
+        if view.first_step_at is None and view.system_through is None:
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_DATA)
+        if view.first_step_at is None:
+            trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
+            if trained_s > UNSEEN_STEP_GRACE_S:
+                return _without_steps(trained_s)
+        started_at = view.started_at
+        elapsed_s = (view.system_through or started_at) - started_at
+        starts = _starts(view, started_at)
+        judged = (_since(_judge_start(start, view, elapsed_s, parameters), start) for start in starts)
+        return max(judged, key=_gravity)
+
+
+def _without_steps(trained_s: float) -> RuleResult:
+    trained = Fact(name="time_at_work", value=trained_s, unit="s")
+    return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, (trained,))
+
+
+def _worked_s(facts: NodeFacts) -> float:
+    return 0.0 if facts.system is None else facts.system.kept_total * facts.system.interval_s
+
+
+def _fetched_s(facts: NodeFacts) -> float:
+    """Return for how long a training process of a node has fetched batches from its data loaders, seconds."""
+    states = [state for state in facts.collected.values() if isinstance(state, LoaderState)]
+    processes = [process for state in states for process in state.processes]
+    spans = (each.last_us - each.first_us for each in processes if each.first_us is not None)
+    return max(spans, default=0) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start of the job, or a restart of it, and its first step, None as long as none was seen."""
+
+    at: float
+    step_at: float | None
+    is_restart: bool = False
+
+
+def _starts(view: JobView, started_at: float) -> list[_Start]:
+    restarts = [end for begin, end in view.interruptions if end > started_at and end - begin >= RESTART_S]
+    first_step_at = view.first_step_at
+    before = [at for at in restarts if first_step_at is None or at <= first_step_at]
+    starts = [_Start(before[-1], first_step_at, is_restart=True) if before else _Start(started_at, first_step_at)]
+    if len(restarts) > len(before):
+        steps = [max(start, restarts[-1]) for start, end in view.step_runs if end > restarts[-1]]
+        starts.append(_Start(restarts[-1], min(steps, default=None), is_restart=True))
+    return starts
+
+
+def _judge_start(
+    start: _Start, view: JobView, elapsed_s: float, parameters: MaxInitializationTimeParameters
+) -> RuleResult:
+    if start.step_at is not None:
+        return _judge_first_step(start, start.step_at, elapsed_s, parameters)
+    end = max(view.system_through or start.at, start.at)
+    worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
+    at_work = view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S
+    return _judge_absence(start, end, view, parameters, worked_s if at_work else 0.0)
+
+
+def _since(result: RuleResult, start: _Start) -> RuleResult:
+    if result.status is not Status.FIRED:
+        return result
+    return replace(result, onset=start.at, until=start.step_at)
+
+
+def _gravity(result: RuleResult) -> tuple[bool, bool, float]:
+    return result.status is Status.FIRED, result.status is Status.WARMING_UP, result.measured or 0.0
+
+
+def _judge_first_step(
+    start: _Start, step_at: float, elapsed_s: float, parameters: MaxInitializationTimeParameters
+) -> RuleResult:
+    step_at = max(step_at, start.at)
+    after_s = step_at - start.at
+    over_s = after_s - parameters.threshold * 60.0
+    late = over_s > 0.0
+    lost = over_s / max(elapsed_s, after_s) if late else None
+    return RuleResult.of(
+        text,
+        Status.FIRED if late else Status.OK,
+        MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
+        _facts(start, step_at, parameters),
+        measured=after_s / 60.0,
+        threshold=parameters.threshold,
+        data_points=1,
+        progress=_progress(after_s, parameters),
+        affected_share=lost,
+        wasted_share=lost,
+        details=Initialization(after_s, step_seen=True),
+    )
+
+
+def _judge_absence(
+    start: _Start, end: float, view: JobView, parameters: MaxInitializationTimeParameters, worked_s: float
+) -> RuleResult:
+    """Judge a start without a step by ``end``, epoch seconds; GPUs that work may only lack written steps."""
+    grace_s = 0.0 if view.closed else UNSEEN_STEP_GRACE_S
+    waited_s, threshold_s = end - start.at, parameters.threshold * 60.0
+    over_s, elapsed_s = waited_s - threshold_s, end - (view.started_at or start.at)
+    late = over_s > grace_s
+    if not late and view.closed and not view.framework_seen:
+        return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.ENDED_WITHOUT_METRICS)
+    facts = _facts(start, end, parameters)
+    if late:
+        status, kind = Status.FIRED, MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
+    elif view.closed:
+        status, kind = Status.OK, MaxInitializationKind.ENDED_BEFORE
+    else:
+        status, kind = Status.WARMING_UP, MaxInitializationKind.WARMING_UP
+        facts = (*facts, Fact(name="grace", value=grace_s, unit="s"))
+    if kind is MaxInitializationKind.UNCERTAIN:
+        facts = (*facts, Fact(name="time_at_work", value=worked_s, unit="s"))
+    lost = over_s / elapsed_s if late else None
+    return RuleResult.of(
+        text,
+        status,
+        kind,
+        facts,
+        measured=waited_s / 60.0,
+        threshold=parameters.threshold,
+        progress=_progress(waited_s, parameters),
+        affected_share=lost,
+        wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
+        near_threshold=status is Status.WARMING_UP,
+        details=Initialization(waited_s, step_seen=False),
+    )
+
+
+def _progress(waited_s: float, parameters: MaxInitializationTimeParameters) -> Progress:
+    return Progress(seen=int(waited_s), needed=round(parameters.threshold * 60.0), counts="seconds")
+
+
+def _facts(start: _Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
+    limit = parameters.threshold * 60.0
+    waited = Fact(
+        name="time_to_first_step" if start.step_at is not None else "time_without_step",
+        value=end - start.at,
+        unit="s",
+        start=start.at,
+        end=end,
+        threshold=limit,
+    )
+    began = Fact(name="restarted_at" if start.is_restart else "started_at", value=start.at, unit="time")
+    over = Fact(name="time_over", value=max(end - start.at - limit, 0.0), unit="s")
+    return waited, began, over

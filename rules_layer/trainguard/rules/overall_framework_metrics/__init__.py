@@ -1,0 +1,1 @@
+"""OverallFrameworkMetrics: what the time of the framework goes into."""

@@ -1,0 +1,1 @@
+"""OverallSystemUsage: quantiles of each resource."""

@@ -1,0 +1,214 @@
+"""OverallSystemUsage: how much of a node was used; it never fires. Source: AWS documentation of OverallSystemUsage."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.core.units import points_in, show_percent
+from trainguard.formats.profile.snapshots import FloatArray, Snapshots
+from trainguard.render.details import SeriesDetails
+from trainguard.rules.protocol import RuleParameters, SystemRule
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.windows.rule import counted_quantiles
+from trainguard.rules.windows.warm_up import sampled_fact, undecided, waiting
+from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
+
+USED_PERCENT = 70.0
+"""Below it the documentation's report calls a node's CPU or GPUs under-utilised."""
+MIN_SAID_POINTS, MIN_SAID_S = 20, 500.0
+"""From fewer points, or a shorter time, nothing is concluded."""
+NETWORK = "Network"
+METRICS = (NETWORK, "GPU", "CPU", "CPU memory", "GPU memory", "I/O")
+
+METRIC_OF_SERIES: Mapping[str, str] = {
+    "GPUUtilization": "GPU",
+    "CPUUtilization": "CPU",
+    "MemoryUsedPercent": "CPU memory",
+    "GPUMemoryUtilization": "GPU memory",
+    "I/OWaitPercentage": "I/O",
+}
+"""Names of recorded series in percent in the managed service's report."""
+_QUANTILES = (0.99, 0.95, 0.5)
+
+
+class UsageKind(StrEnum):
+    """What is known of a node's use."""
+
+    QUANTILES = "quantiles"
+    MEDIANS = "medians"
+    NETWORK_ALONE = "network_alone"
+    NOTHING = "nothing"
+
+
+class UsageState(msgspec.Struct, array_like=True):
+    """How many snapshots were seen, and the counters of the metrics that had samples, by metric."""
+
+    snapshots: int = 0
+    percents: dict[str, PercentCounts] = msgspec.field(default_factory=dict)
+    traffic: TrafficCounts = msgspec.field(default_factory=TrafficCounts)
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """A metric of a node: percent, of the network bytes a second."""
+
+    max: float
+    p99: float
+    p95: float
+    p50: float
+    min: float
+
+
+class UsageDetails(SeriesDetails, frozen=True):
+    """The metrics of a node that had samples."""
+
+    series: dict[str, Percentiles]
+
+
+def usage_of(state: UsageState) -> dict[str, Percentiles]:
+    """Return max, p99, p95, p50 and min of the metrics that had samples, to two decimals, in the report's order."""
+    levels = _QUANTILES
+    usage = {}
+    if state.percents:
+        tables = np.array([counts.table() for counts in state.percents.values()])
+        columns = counted_quantiles(tables, levels).T.tolist()
+        for (metric, counts), quantiles in zip(state.percents.items(), columns, strict=True):
+            usage[metric] = _statistics(counts, quantiles, 100.0)
+    if state.traffic.largest is not None:
+        usage[NETWORK] = _statistics(state.traffic, state.traffic.histogram.quantiles(levels), 1.0)
+    return {metric: usage[metric] for metric in METRICS if metric in usage}
+
+
+def _statistics(extremes: Extremes, quantiles: list[float], scale: float) -> Percentiles:
+    smallest, largest = (extremes.smallest or 0) / scale, (extremes.largest or 0) / scale
+    p99, p95, p50 = (min(max(value, smallest), largest) for value in quantiles)
+    return Percentiles(*(round(value, 2) for value in (largest, p99, p95, p50, smallest)))
+
+
+def is_oversized(usage: Mapping[str, Percentiles]) -> bool:
+    """Tell whether neither GPUs nor CPU are put to use; not where one of them has no samples."""
+    gpu, cpu = usage.get("GPU"), usage.get("CPU")
+    return gpu is not None and cpu is not None and gpu.p95 < USED_PERCENT and cpu.p95 < USED_PERCENT
+
+
+def says_enough(snapshots: int, interval_s: float) -> bool:
+    """Tell whether so many snapshots are enough to say what a job is like: a start-up says nothing of it."""
+    return snapshots >= max(MIN_SAID_POINTS, points_in(MIN_SAID_S, interval_s))
+
+
+def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) -> tuple[UsageKind, tuple[Fact, ...]]:
+    """Return medians of every percentage, and of GPUs and CPU the 95th percentiles where they are ``enough``."""
+    shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
+    if not shown:
+        kind = UsageKind.NETWORK_ALONE if NETWORK in usage else UsageKind.NOTHING
+        return kind, (sampled_fact("series", len(usage), view),)
+    both = "GPU" in usage and "CPU" in usage
+    chosen = {metric: shown[metric] for metric in ("GPU", "CPU")} if both else shown
+    facts = [_percent("median_utilization", each.p50, metric, view) for metric, each in chosen.items()]
+    if not both or not enough:
+        return UsageKind.MEDIANS, tuple(facts)
+    highs = [_percent("p95_utilization", each.p95, metric, view) for metric, each in chosen.items()]
+    return UsageKind.QUANTILES, (*facts, *highs)
+
+
+def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
+    series = next(series for series, named in METRIC_OF_SERIES.items() if named == metric)
+    return sampled_fact(name, value, view, unit="%", series=series)
+
+
+def text(sheet: FactSheet) -> Words:
+    """Say how much of a node was used."""
+    shared = undecided(sheet)
+    if shared is not None:
+        return shared
+    node = sheet.facts[0].node
+    if sheet.kind == UsageKind.NETWORK_ALONE:
+        return Words(f"{node} has samples of its network alone.")
+    if sheet.kind == UsageKind.NOTHING:
+        return Words(f"{node} has samples of no metric that is summed up.")
+    medians = _listed(sheet.all("median_utilization"))
+    if sheet.kind == UsageKind.MEDIANS:
+        return Words(f"on {node} the medians are {medians}.")
+    highs = _listed(sheet.all("p95_utilization"))
+    return Words(f"on {node} the medians are {medians}, and 95 % of the points are at or below {highs}.")
+
+
+def _listed(facts: tuple[Fact, ...]) -> str:
+    shown = [f"{show_percent(float(fact.value))} of {METRIC_OF_SERIES[fact.series or '']}" for fact in facts]
+    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+
+
+class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
+    """The rule has none of its own."""
+
+
+SPEC = RuleSpec(
+    name="OverallSystemUsage",
+    title="System usage",
+    looks_at="each node",
+    fires_when="never: it sums up what the machine did",
+    condition="never; it sums up",
+    inputs=SYSTEM,
+    informs_only=True,
+    text=text,
+    details=UsageDetails,
+    section="trainguard.rules.overall_system_usage.section:blocks",
+)
+
+
+class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
+    """Says how much of a node is used."""
+
+    spec = SPEC
+
+    clear_s = 0.0
+
+    def observe(self, state: UsageState, minute: NodeMinute, parameters: OverallSystemUsageParameters) -> None:
+        """Count the node's mean of every metric in each snapshot."""
+        del parameters
+        snapshots = minute.snapshots
+        state.snapshots += len(snapshots)
+        for metric, values in _percents(snapshots).items():
+            sampled = values[~np.isnan(values)]
+            if sampled.size:
+                state.percents.setdefault(metric, PercentCounts()).add(sampled)
+        state.traffic.add(snapshots.network)
+
+    def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> RuleResult:
+        """Say OK, with a sentence on the node's use."""
+        del parameters
+        if not state.snapshots:
+            return waiting(view)
+        usage, enough = usage_of(state), says_enough(state.snapshots, view.interval_s)
+        kind, facts = facts_of(view, usage, enough=enough)
+        return RuleResult.of(
+            text,
+            Status.OK,
+            kind,
+            facts,
+            data_points=state.snapshots,
+            oversized=enough and is_oversized(usage),
+            details=UsageDetails(usage) if view.detailed else {},
+        )
+
+
+def _percents(snapshots: Snapshots) -> dict[str, FloatArray]:
+    """Return the node's mean of every metric in percent: float64[T] each, NaN where a snapshot has no sample."""
+    return {
+        "GPU": _row_means(snapshots.gpu_utilization),
+        "CPU": snapshots.cpu_mean,
+        "CPU memory": snapshots.host_memory,
+        "GPU memory": _row_means(snapshots.gpu_memory),
+        "I/O": snapshots.io_wait_mean,
+    }
+
+
+def _row_means(matrix: FloatArray) -> FloatArray:
+    counts = np.count_nonzero(~np.isnan(matrix), axis=1)
+    means: FloatArray = np.divide(np.nansum(matrix, axis=1), counts, out=np.full(len(matrix), np.nan), where=counts > 0)
+    return means

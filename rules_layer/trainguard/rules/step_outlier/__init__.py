@@ -1,0 +1,1 @@
+"""StepOutlier: steps that take longer than the others."""

@@ -1,0 +1,1 @@
+"""Straggler: a rank that the others wait for."""

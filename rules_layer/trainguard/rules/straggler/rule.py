@@ -1,0 +1,320 @@
+"""Straggler: a rank, or a node, whose own work in a step takes longer than its peers' for long.
+
+In synchronous training all ranks have steps of the same length: only the step without waiting shows the slow one.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray
+from trainguard.ledger.bucket import Bucket
+from trainguard.render.details import Details
+from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
+from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, ParameterHelp, RuleSpec
+from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
+from trainguard.rules.straggler.text import StragglerKind, text
+
+LEAST_STEPS = 20
+"""A block of five minutes with fewer steps of a process says too little."""
+COSTLY_SHARE = 0.1
+"""What a rank takes longer must be this share of the step: else nobody waits for it for long."""
+WAITS_SHARE = 0.5
+"""A rank is slow by its data where this share of what it takes longer is waiting for data."""
+NAMED, MOST_SHOWN, MOST_FACTS = 4, 256, 12
+
+
+class StragglerParameters(RuleParameters, frozen=True, kw_only=True):
+    """``slower`` in percent of the peers' own work, ``lasting_s`` in seconds, at most an hour."""
+
+    slower: Positive = 25.0
+    lasting_s: Positive = 900.0
+
+
+class RankPace(msgspec.Struct, frozen=True):
+    """A process: own work in a step over the newest blocks, and its peers', microseconds; steps in the job."""
+
+    own_us: float
+    peers_us: float
+    step_us: float
+    steps: int
+    is_slow: bool
+
+
+class StragglerDetails(Details, frozen=True):
+    """The job's processes by name."""
+
+    processes: dict[str, RankPace]
+
+
+SPEC = RuleSpec(
+    name="Straggler",
+    title="Stragglers",
+    looks_at="the own work of each rank's steps",
+    fires_when="a rank or a node is slower than its peers for long",
+    condition=(
+        "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
+        "peers' for {lasting_s} s, and a tenth of the step longer"
+    ),
+    measures=(Measure("own work above that of the peers", "%"),),
+    parameters={
+        "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
+        "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
+    },
+    inputs=FRAMEWORK,
+    explains=(LOW_GPUS,),
+    text=text,
+    claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
+    details=StragglerDetails,
+    section="trainguard.rules.straggler.section:blocks",
+)
+
+
+class Straggler(JoinedRule[StragglerParameters, PaceState]):
+    """Fires for a rank or a node whose own work is slower than its peers' for long."""
+
+    spec = SPEC
+
+    clear_s = 1_800.0
+    """30 min: a block is five minutes."""
+
+    def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
+        """Add the steps of one object."""
+        del parameters
+        state.fold(events)
+
+    def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
+        """Compare the own work of all ranks, block by block."""
+        ranks = _ranks(view)
+        if not view.framework_seen and not view.framework_expected:
+            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
+        if len(ranks) < 2:
+            known = (Fact(name="ranks", value=len(ranks), unit="ranks"),)
+            details = StragglerDetails({})
+            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_PEERS, known, details=details)
+        needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
+        blocks = _common_blocks(ranks)[-needed:]
+        progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
+        if len(blocks) < needed:
+            return RuleResult.of(
+                text,
+                Status.WARMING_UP,
+                StragglerKind.WARMING_UP,
+                _waiting(ranks, len(blocks), needed),
+                progress=progress,
+            )
+        compared = _Table.of(ranks, blocks).compared(parameters.slower)
+        shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
+        details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
+        slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
+        worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
+        return RuleResult.of(
+            text,
+            Status.FIRED if slow else Status.OK,
+            StragglerKind.SLOW if slow else StragglerKind.FINE,
+            _facts(worst, slow, ranks, (_time_of(blocks, view), parameters.slower)),
+            measured=100.0 * worst.excess,
+            threshold=parameters.slower,
+            worst=_place(worst.name, ranks),
+            data_points=sum(each.pace.whole.steps for each in ranks.values()),
+            progress=progress,
+            wasted_share=_wasted_share(slow, ranks, view) if slow else None,
+            onset=_onset(worst.name, ranks, parameters.slower, view) if slow else None,
+            details=details,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    node: str
+    pace: ProcessPace
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A process against its peers: own work, theirs, and a step, microseconds; ``excess`` is a share of theirs."""
+
+    name: str
+    own_us: float
+    peers_us: float
+    step_us: float
+    by_waits: bool
+    is_slow: bool
+
+    @property
+    def excess(self) -> float:
+        return self.own_us / self.peers_us - 1.0
+
+    def shown(self, rank: _Rank) -> RankPace:
+        return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
+
+
+def _ranks(view: JobView) -> dict[str, _Rank]:
+    found = {}
+    for node, facts in view.nodes.items():
+        state = facts.collected.get(SPEC.name)
+        if isinstance(state, PaceState):
+            found.update({name: _Rank(node, pace) for name, pace in state.processes.items()})
+    return dict(sorted(found.items()))
+
+
+def _common_blocks(ranks: dict[str, _Rank]) -> list[int]:
+    """Return the blocks in which every process has steps enough, without the newest, which may go on."""
+    newest = max(max(rank.pace.blocks) for rank in ranks.values())
+    known = [
+        {block for block, pace in rank.pace.blocks.items() if pace.steps >= LEAST_STEPS} for rank in ranks.values()
+    ]
+    return sorted(set.intersection(*known) - {newest})
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """R processes in B blocks: steps, and in a step own work, waits and all time in microseconds, float64[R, B]."""
+
+    names: list[str]
+    steps: FloatArray
+    own: FloatArray
+    waits: FloatArray
+    totals: FloatArray
+
+    @classmethod
+    def of(cls, ranks: dict[str, _Rank], blocks: list[int]) -> "_Table":
+        paces = [[rank.pace.blocks[block] for block in blocks] for rank in ranks.values()]
+        sums = np.array([[(each.steps, each.own_us, each.wait_us, each.total_us) for each in row] for row in paces])
+        steps = sums[:, :, 0].astype(np.float64)
+        return cls(list(ranks), steps, *(sums[:, :, column] / steps for column in (1, 2, 3)))
+
+    def is_slow(self, slower: float) -> BoolArray:
+        others = np.stack([median_of_others(column) for column in self.own.T], axis=1)
+        excess = self.own - others
+        slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
+        return slow
+
+    def compared(self, slower: float) -> list[_Compared]:
+        own, waits, totals = (
+            (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
+        )
+        peers, peers_wait = median_of_others(own), median_of_others(waits)
+        by_waits = np.asarray(waits - peers_wait >= WAITS_SHARE * (own - peers), dtype=np.bool_)
+        slow = np.asarray(self.is_slow(slower).all(axis=1))
+        return [
+            _Compared(
+                name,
+                float(own[place]),
+                float(peers[place]),
+                float(totals[place]),
+                by_waits=bool(by_waits[place]),
+                is_slow=bool(slow[place]),
+            )
+            for place, name in enumerate(self.names)
+        ]
+
+
+def median_of_others(values: FloatArray) -> FloatArray:
+    """Return, for each of N > 1 values, the median of all others: float64[N]."""
+    order = np.sort(values)
+    place = np.searchsorted(order, values, side="left")
+    count = values.size - 1
+
+    def kept(index: int) -> FloatArray:
+        """Return what stands at an index once each value is taken out."""
+        found: FloatArray = np.where(place <= index, order[index + 1], order[index])
+        return found
+
+    middle: FloatArray = (kept((count - 1) // 2) + kept(count // 2)) / 2.0
+    return middle
+
+
+def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView) -> float | None:
+    """Return for which share of the paid time the others waited for the slowest process over the whole job."""
+    paid_s = _paid_s(view)
+    if paid_s <= 0.0:
+        return None
+    names = list(ranks)
+    whole = [ranks[name].pace.whole for name in names]
+    own = np.array([pace.own_us / pace.steps for pace in whole])
+    steps = np.array([pace.steps for pace in whole])
+    lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
+    return min(max(float(lost[names.index(each.name)]) for each in slow) / paid_s, 1.0)
+
+
+def _onset(name: str, ranks: dict[str, _Rank], slower: float, view: JobView) -> float | None:
+    """Return when the newest run of slow blocks began, epoch seconds: none begins before the job."""
+    blocks = _common_blocks(ranks)
+    table = _Table.of(ranks, blocks)
+    slow = table.is_slow(slower)[table.names.index(name)].tolist()
+    begun = None
+    for block, is_slow in zip(reversed(blocks), reversed(slow), strict=True):
+        if not is_slow:
+            break
+        begun, _ = _time_of([block], view)
+    return begun
+
+
+def _paid_s(view: JobView) -> float:
+    marks = [facts.framework.watermark_s for facts in view.nodes.values() if facts.framework is not None]
+    through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
+    return 0.0 if through is None or view.started_at is None else through - view.started_at
+
+
+def _place(name: str, ranks: dict[str, _Rank]) -> str:
+    node = ranks[name].node
+    return f"{node}/{name.removeprefix(f'{node}-')}"
+
+
+def _slow_node(slow: list[_Compared], ranks: dict[str, _Rank]) -> str | None:
+    nodes = {ranks[each.name].node for each in slow}
+    if len(nodes) != 1 or len(slow) < 2:
+        return None
+    node = nodes.pop()
+    return node if len(slow) == sum(rank.node == node for rank in ranks.values()) < len(ranks) else None
+
+
+def _waiting(ranks: dict[str, _Rank], blocks: int, needed: int) -> tuple[Fact, ...]:
+    return (
+        Fact(name="ranks", value=len(ranks), unit="ranks"),
+        Fact(name="blocks", value=blocks, unit="blocks", threshold=float(needed)),
+        Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
+    )
+
+
+def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
+    start, end = blocks[0] * BLOCK_US / 1e6, (blocks[-1] + 1) * BLOCK_US / 1e6
+    return start if view.started_at is None else max(start, min(view.started_at, end)), end
+
+
+def _facts(
+    worst: _Compared,
+    slow: list[_Compared],
+    ranks: dict[str, _Rank],
+    judged: tuple[tuple[float, float], float],
+) -> tuple[Fact, ...]:
+    node, ((start, end), slower) = ranks[worst.name].node, judged
+
+    def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
+        return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
+
+    facts = [
+        fact("rank", worst.name),
+        fact("own_work", worst.own_us / 1e6, "s"),
+        fact("own_work_of_peers", worst.peers_us / 1e6, "s"),
+        fact("longer_than_peers", 100.0 * worst.excess, "%", slower),
+        fact("mean_step", worst.step_us / 1e6, "s"),
+        Fact(name="ranks", value=len(ranks), unit="ranks"),
+        Fact(name="ranks_affected", value=len(slow), unit="ranks"),
+        Fact(name="ranks_waiting", value=len(ranks) - len(slow), unit="ranks"),
+    ]
+    whole_node = _slow_node(slow, ranks)
+    if whole_node is not None:
+        facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
+    if worst.by_waits:
+        facts.append(fact("longer_by_waits", 1))
+    if whole_node is None and len(slow) > 1:
+        facts += [Fact(name="slow_rank", value=each.name, node=ranks[each.name].node) for each in slow[:NAMED]]
+    return tuple(facts[:MOST_FACTS])

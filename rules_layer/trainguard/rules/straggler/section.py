@@ -1,0 +1,34 @@
+"""What the page shows of each rank beside its peers."""
+
+from trainguard.core.units import show_step
+from trainguard.render.blocks import Block, Column
+from trainguard.render.names import shown_name
+from trainguard.render.nodes import table_of
+from trainguard.render.rule_entry import RuleEntry
+from trainguard.rules.straggler.rule import StragglerDetails
+
+
+def blocks(entry: RuleEntry) -> list[Block]:
+    """Return each rank's own work in a step beside its peers'."""
+    if not entry.details:
+        return []
+    rows = [
+        (
+            shown_name(process),
+            show_step(held.own_us),
+            show_step(held.peers_us),
+            show_step(held.step_us),
+            f"{held.steps:,}",
+            "slow" if held.is_slow else "",
+        )
+        for process, held in StragglerDetails.read(entry.details).processes.items()
+    ]
+    columns = [
+        Column("Process"),
+        Column("Own work", "number"),
+        Column("Its peers'", "number"),
+        Column("Step", "number"),
+        Column("Steps", "number"),
+        Column("Judged as"),
+    ]
+    return table_of("Own work of each rank in a step", columns, rows)

@@ -1,0 +1,226 @@
+"""UnchangedTensor and SimilarAcrossRuns: a tensor that stays the same over steps, or differs from another run's.
+
+Source: AWS documentation of both; equality is that of ``numpy.allclose``, across runs with NaN the same as NaN.
+"""
+
+import math
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from trainguard.core.errors import RunMissingError
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.protocol import NonNegative
+from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.compare import Closeness, furthest
+from trainguard.rules.training.readings import Reading, checked, measured, used
+from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.step_words import SELECTION_HELP, be, fires, said, step_spec
+
+SAME_STEPS = "same_steps"
+DIFFERENCE = "difference"
+
+
+class UnchangedKind(StrEnum):
+    """Findings of UnchangedTensor at a step."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+
+
+class SimilarKind(StrEnum):
+    """Findings of SimilarAcrossRuns at a step."""
+
+    DIFFERS = "differs"
+    SAME = "same"
+
+
+def _unchanged(sheet: FactSheet) -> Words:
+    same = sheet[SAME_STEPS]
+    steps = f"{sheet.number(SAME_STEPS):.0f}"
+    sentence = f"{same.series} {be(sheet)} the same at its last {steps} saved steps, which is the threshold"
+    if not fires(sheet):
+        of = f"{steps} of the {same.threshold or 0.0:.0f} saved steps that count"
+        sentence = f"{same.series} changed: it is the same at {of}"
+    return said(
+        sheet,
+        sentence,
+        f"Check that {same.series} is meant to change: an optimizer that does not hold it, frozen layers, a "
+        "learning rate of zero, or a loss that does not depend on it.",
+        "a tensor no longer changed",
+    )
+
+
+def _similar(sheet: FactSheet) -> Words:
+    run, apart = sheet.name("other_run"), sheet.get(DIFFERENCE)
+    if not fires(sheet):
+        return said(sheet, f"all tensors that both runs hold are the same as in run {run}", "", "")
+    differs = "differed" if sheet.past else "differs"
+    sentence = f"{sheet['tensor'].value} {differs} from that of run {run} at the same step"
+    if apart is not None:
+        sentence += f", by {apart.value:.6g}; up to {apart.threshold or 0.0:.6g} counts as the same"
+    return said(
+        sheet,
+        sentence,
+        "Compare seeds, data, their order and versions of the two runs from the first step that differs on. Some "
+        "operations on GPUs are not deterministic unless the framework is set to make them so.",
+        "a tensor differed from the other run's",
+    )
+
+
+class UnchangedTensorParameters(SelectingParameters, frozen=True, kw_only=True):
+    """``num_steps`` counts saved steps of the tensor, the one that is checked included."""
+
+    required: ClassVar[bool] = True
+
+    num_steps: Annotated[int, msgspec.Meta(ge=2)] = 3
+    rtol: NonNegative = 1e-5
+    atol: NonNegative = 1e-8
+    equal_nan: bool = False
+
+
+class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
+    """Fires while a tensor is the same as at its last saved steps."""
+
+    spec = step_spec(
+        "UnchangedTensor",
+        title="Unchanged tensors",
+        looks_at="the selected tensors",
+        fires_when="one has been the same over several of its saved steps",
+        condition="a tensor is the same over its last {num_steps} saved steps",
+        measures=(Measure("saved steps without a change"),),
+        parameters={
+            **SELECTION_HELP,
+            "num_steps": ParameterHelp("saved steps", "over how many a tensor must be the same, this one included"),
+            "rtol": ParameterHelp("", "a change of this share of a value, or less, is none"),
+            "atol": ParameterHelp("", "a change of this much, or less, is none"),
+            "equal_nan": ParameterHelp("", "whether NaN is the same as NaN"),
+        },
+        needs=(
+            "It checks the tensors that collection_names and tensor_regex select: record them in full, at several "
+            "steps, with a CollectionConfig."
+        ),
+        say=_unchanged,
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: UnchangedTensorParameters) -> Check | None:
+        """Compare each tensor with its values at the saved steps before this one, of the same mode."""
+        closeness = Closeness(parameters.rtol, parameters.atol, equal_nan=parameters.equal_nan)
+        needed = parameters.num_steps
+        readings = []
+
+        def unchanged(now: StepView, tensor: str) -> int | None:
+            """Return over how many saved steps the tensor has not changed; None where it was saved too rarely."""
+            same = 1
+            earlier = now.earlier(tensor, needed - 1)
+            for before in earlier:
+                if not closeness.tensors(before, now, tensor):
+                    return same
+                same += 1
+            return same if len(earlier) == needed - 1 else None
+
+        tensors = parameters.tensors(step)
+        state.waiting += bool(tensors)
+        first: dict[int, Reading] = {}
+        for tensor in tensors:
+            same = used(state, unchanged, step, tensor)
+            if same is None:
+                continue
+            if same not in first:
+                kind = UnchangedKind.UNCHANGED if same >= needed else UnchangedKind.CHANGED
+                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same), kind)
+            readings.append(first[same])
+        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),))
+
+
+SAME = Closeness(1e-5, 1e-8, equal_nan=True)
+
+
+class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True):
+    """The other run, under any of the names that the managed service has for it."""
+
+    other_trials: str | None = None
+    other_trial: str | None = None
+    other_trial_0: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a rule without another run, and one with several."""
+        super().__post_init__()
+        runs = self._runs()
+        if len(runs) != 1:
+            field = "other_trials" if self.other_trials is not None or not runs else "other_trial"
+            raise self.fault(
+                field, ", ".join(sorted(runs)) or None, "one other run: a job's name, its S3 URI, or a folder"
+            )
+
+    def _runs(self) -> set[str]:
+        given = (self.other_trials, self.other_trial, self.other_trial_0)
+        return {word.strip() for text in given if text for word in text.split(",") if word.strip()}
+
+    @property
+    def other_run(self) -> str:
+        """The run to compare with."""
+        return next(iter(self._runs()))
+
+
+class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
+    """Fires while a tensor differs from that of another run."""
+
+    spec = step_spec(
+        "SimilarAcrossRuns",
+        title="Similarity with another run",
+        looks_at="the selected tensors of two runs; where nothing is selected, all",
+        fires_when="one differs from that of the other run at the same step",
+        condition="a tensor differs from that of {other_trials} at the same step",
+        measures=(Measure("difference of an entry"),),
+        parameters={
+            "other_trials": ParameterHelp(
+                "run", "the other run: a job's name, its s3://bucket/prefix/job, or a folder; required"
+            ),
+            "other_trial": ParameterHelp("run", "another name of other_trials"),
+            "other_trial_0": ParameterHelp("run", "another name of other_trials, which the managed service sets"),
+            **SELECTION_HELP,
+        },
+        needs="It checks tensors that this run and the other one saved at the same steps: record the same in both.",
+        say=_similar,
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
+        """Compare each tensor that both runs hold at the step."""
+        try:
+            other = step.other_run(parameters.other_run)
+        except RunMissingError as fault:
+            state.leave_out(str(fault))
+            return None
+        if other is None:
+            return None
+        there, there_too = other, frozenset(other.names)
+        tensors = parameters.tensors(step) if parameters.selects else step.names
+        readings = []
+        for tensor in tensors:
+            if tensor not in there_too:
+                continue
+            same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
+            if same is not None:
+                readings.append(_similar_reading(state, step, there, tensor, same=same))
+        return checked(step, readings, lambda reading: _similar_facts(reading, parameters.other_run))
+
+
+def _similar_reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
+    apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
+    kind = SimilarKind.SAME if same else SimilarKind.DIFFERS
+    if apart is None:
+        return Reading(tensor, math.nan, None, not same, math.inf, kind)
+    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1], kind)
+
+
+def _similar_facts(reading: Reading, run: str) -> list[Fact]:
+    facts = [Fact(name="other_run", value=run)]
+    if reading.fires:
+        facts.append(Fact(name="tensor", value=str(reading.tensor)))
+    if reading.fires and reading.threshold is not None:
+        facts.append(measured(DIFFERENCE, reading))
+    return facts

@@ -1,0 +1,221 @@
+"""Words that all rules over steps share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from trainguard.core.finding import Fact
+from trainguard.core.statuses import Status
+from trainguard.core.units import counted
+from trainguard.rules.family_rules import TRAINING
+from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.spec import STEPS, ParameterHelp, RuleSpec
+
+_SELECTS = (
+    "It checks the scalars that tensor_regex selects: set it to a regular expression that is found in their names."
+)
+
+_BOTH = (
+    "It checks losses of training and of evaluation at steps or epochs: log both, or say by ScalarNames_losses and "
+    "ScalarNames_evaluation which names are theirs."
+)
+
+NEEDS: Mapping[str, str] = {
+    "AllZero": _SELECTS,
+    "TensorVariance": _SELECTS,
+    "UnchangedTensor": _SELECTS,
+    "ExplodingTensor": "It checks every scalar, or those that collection_names and tensor_regex select: log one.",
+    "LossNotDecreasing": "It checks losses at steps num_steps apart: log more of them, or set num_steps.",
+    "Overfit": _BOTH,
+    "Overtraining": _BOTH,
+    "StalledTrainingRule": "It checks when steps are saved: log scalars with TensorBoard, whose files have times.",
+    "TrainingDiverged": "It checks losses: log one.",
+    "NotLearning": "It checks losses, and scores beside them: log one.",
+    "Plateau": "It checks losses of training: log one.",
+    "LossSpike": "It checks the loss of training: log one.",
+    "GradientNormDrift": "It checks the gradient norm beside the loss: log both, as grad_norm and loss.",
+}
+"""By rule. What is not named here checks tensors, which a hook has to record."""
+
+
+class FoundScalars(NamedTuple):
+    """Scalars that files hold: their names (``more`` says that there are others), and those taken for losses."""
+
+    names: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    more: bool = False
+
+
+def scalar_needs(rule: str, needs: str, found: FoundScalars) -> str:
+    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve."""
+    on_scalars = NEEDS.get(rule)
+    if not found.names:
+        return needs if on_scalars is None else on_scalars
+    held = f"The files of scalars hold {', '.join(found.names)}{' and others' if found.more else ''}"
+    if on_scalars is None:
+        return f"{held}, and no tensors. {needs}"
+    if found.losses or rule in _WITHOUT_LOSSES:
+        taken = f"; taken for losses: {', '.join(found.losses)}" if found.losses else ""
+        return f"{held}{taken}. {on_scalars}"
+    return (
+        f"{held}; none of these names is taken for a loss. If one is the loss, set ScalarNames_losses to a regular "
+        f"expression that is found in it, for example ScalarNames_losses={min(found.names, key=len)}."
+    )
+
+
+_WITHOUT_LOSSES = frozenset({"AllZero", "TensorVariance", "UnchangedTensor", "ExplodingTensor", "StalledTrainingRule"})
+BOUND = ("value", "of further tensors")
+MOST_NAMES = 8
+
+RANGE_HELP = {
+    "start_step": ParameterHelp("step", "the first step that is checked; None for the first saved one"),
+    "end_step": ParameterHelp("step", "the first step that is not checked any more; None for no end"),
+}
+SELECTION_HELP = {
+    "collection_names": ParameterHelp("names", "collections, separated by commas, whose tensors are checked"),
+    "tensor_regex": ParameterHelp(
+        "patterns",
+        "regular expressions, separated by commas; tensors whose name one of them is found in are checked too",
+    ),
+}
+
+
+class StepKind(StrEnum):
+    """Why a rule over steps has checked none."""
+
+    UNUSABLE = "no step could be checked"
+    NO_STEP = "no step yet"
+    TOO_FEW = "too few steps"
+    UNREAD = "no step could be read"
+    NOTHING = "nothing to check"
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """The text of a rule over steps: the words of a check, with notes on unused tensors, or why nothing was checked.
+
+    ``needs`` says which tensors it checks and how to record them; ``bound`` has the noun that ``left_out`` counts, and
+    which of them the rule leaves out.
+    """
+
+    rule: str
+    needs: str
+    say: Callable[[FactSheet], Words]
+    bound: tuple[str, str] = BOUND
+
+    def __call__(self, sheet: FactSheet) -> Words:
+        """Return the words of a judgement."""
+        if sheet.kind in tuple(StepKind):
+            return Words(_unchecked(sheet, self.rule, self.needs, self.bound))
+        words = self.say(sheet)
+        return Words(words.reason + _notes(sheet, self.bound), words.advice, words.clause)
+
+
+def step_spec(
+    rule: str,
+    *,
+    needs: str,
+    say: Callable[[FactSheet], Words],
+    bound: tuple[str, str] = BOUND,
+    parameters: Mapping[str, ParameterHelp] = MappingProxyType({}),
+    **more: Any,
+) -> RuleSpec:
+    """Return the spec of a rule over steps, named without its family; ``more`` are other fields of it."""
+    text = StepText(rule, needs, say, bound)
+    helped = {**parameters, **RANGE_HELP}
+    return RuleSpec(name=f"{TRAINING}/{rule}", family=TRAINING, counts=STEPS, parameters=helped, text=text, **more)
+
+
+def scalar_facts(found: FoundScalars) -> tuple[Fact, ...]:
+    """Return the names of scalars that files hold, eight at most, and of those taken for losses."""
+    more = found.more or len(found.names) > MOST_NAMES
+    return (
+        *(Fact(name="scalar", value=name) for name in found.names[:MOST_NAMES]),
+        *(Fact(name="taken_for_loss", value=name, series=name) for name in found.losses[:2]),
+        *([Fact(name="scalars_more", value=1)] if more else []),
+    )
+
+
+def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) -> str:
+    if sheet.kind == StepKind.UNUSABLE:
+        return f"No step could be checked: {sheet.name('unusable_why')}.{_ignored(sheet)}"
+    if sheet.kind == StepKind.NO_STEP:
+        return f"No step was saved.{_ignored(sheet)}"
+    if sheet.kind == StepKind.UNREAD:
+        return f"No step of the files of scalars could be read.{_ignored(sheet)}"
+    what_to_do = needs
+    if sheet.get("of_scalars") is not None:
+        names = tuple(str(each.value) for each in sheet.all("scalar"))
+        losses = tuple(str(each.value) for each in sheet.all("taken_for_loss"))
+        found = FoundScalars(names, losses, more=sheet.get("scalars_more") is not None)
+        what_to_do = scalar_needs(rule, needs, found)
+    if sheet.kind == StepKind.TOO_FEW:
+        held = _hold("waiting_steps", sheet)
+        return f"{held} what the rule checks, too few to compare. {what_to_do}{_notes(sheet, bound)}"
+    return f"None of {_hold('saved_steps', sheet)} what the rule checks. {what_to_do}{_ignored(sheet)}"
+
+
+def _hold(name: str, sheet: FactSheet) -> str:
+    count = int(sheet.number(name))
+    return f"{counted(count, 'saved step')} hold{'s' if count == 1 else ''}"
+
+
+def _notes(sheet: FactSheet, bound: tuple[str, str]) -> str:
+    notes = ""
+    unusable, left_out = sheet.get("unusable"), sheet.get("left_out")
+    if unusable is not None:
+        count = int(unusable.value)
+        times, last = ("Once", "") if count == 1 else (f"{count:,} times", "the last time ")
+        notes += f" {times} a tensor could not be checked, {last}because {sheet.name('unusable_why')}."
+    if left_out is not None:
+        what, which = bound
+        notes += f" Left out: {counted(int(left_out.value), what)} {which}."
+    return notes + _ignored(sheet)
+
+
+def _ignored(sheet: FactSheet) -> str:
+    ignored = [str(each.value) for each in sheet.all("ignored_parameter")]
+    if not ignored:
+        return ""
+    one = len(ignored) == 1
+    return (
+        f" {'Parameter' if one else 'Parameters'} {', '.join(ignored)} {'is' if one else 'are'} unknown and not used."
+    )
+
+
+def several_words(sheet: FactSheet, what: str = "tensors") -> str:
+    """Say how many fire, of which the named one is the worst; empty of one alone."""
+    firing = sheet.get("firing")
+    if firing is None:
+        return ""
+    return f" (the worst of {firing.value} such {what}, of {sheet['judged'].value} in all)"
+
+
+def said(sheet: FactSheet, sentence: str, advice: str, clause: str, *, what: str = "tensors") -> Words:
+    """Return the words of a step: its number before a clause about the worst of its tensors, and how many there are."""
+    reason = f"Step {sheet.number('step'):.0f}: {sentence}{several_words(sheet, what)}."
+    return Words(reason, advice, clause) if fires(sheet) else Words(reason)
+
+
+def fires(sheet: FactSheet) -> bool:
+    """Whether the condition holds."""
+    return sheet.status is Status.FIRED
+
+
+def be(sheet: FactSheet, *, many: bool = False) -> str:
+    """Return the verb in the tense of the finding."""
+    if sheet.past:
+        return "were" if many else "was"
+    return "are" if many else "is"
+
+
+def shown(fact: Fact) -> str:
+    """Return a number to four digits, and a text as it is."""
+    return fact.value if isinstance(fact.value, str) else f"{fact.value:.4g}"
+
+
+def against(sheet: FactSheet, name: str, when: str, otherwise: str, unit: str = "") -> str:
+    """Say how a fact compares, for example ``below the threshold 1e-07``."""
+    return f"{when if fires(sheet) else otherwise} the threshold {sheet[name].threshold or 0.0:.6g}{unit}"

@@ -1,0 +1,1 @@
+"""What several rules share: windows, patience, quantiles, and what chance makes of them."""

@@ -1,0 +1,203 @@
+"""Words of rules over samples without a verdict; a rule's own text asks `undecided` first."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from trainguard.core.finding import Fact, Progress
+from trainguard.core.records import Status
+from trainguard.core.units import counted, show_duration
+from trainguard.render.details import Details
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.state.sample_window import WORK_S
+
+LONG_PATIENCE_S = 3_600.0
+"""Where patience that was given in points lasts longer, seconds are the better choice, and the reason says so."""
+
+SERIES_IN_WORDS: Mapping[str, str] = {
+    "CPUUtilization": "CPU utilization",
+    "I/OWaitPercentage": "I/O wait",
+    "GPUMemoryUtilization": "GPU memory activity",
+}
+
+
+class WarmUpKind(StrEnum):
+    """Why a rule over samples has no verdict on a node."""
+
+    WAITING = "waiting"
+    WARMING_UP = "warming_up"
+    TOO_SHORT = "too_short"
+    TOO_FEW_SAMPLES = "too_few_samples"
+    START_UP = "start_up"
+    NEVER_ACTIVE = "never_active"
+    NOT_SEEN_ACTIVE = "not_seen_active"
+    NEVER_COLLECTED = "never_collected"
+    NO_UTILIZATION = "no_utilization"
+    PARTITIONED = "partitioned"
+
+
+def waiting(view: NodeView, details: Details | Mapping[str, Any] | None = None) -> RuleResult:
+    """Return the judgement of a node without a sample."""
+    return _result(
+        Status.WAITING_FOR_DATA, WarmUpKind.WAITING, (sampled_fact("samples", 0, view),), details=details or {}
+    )
+
+
+def warming_up(
+    points: int, needed: int, view: NodeView, details: Details | Mapping[str, Any], reason: str | None = None
+) -> RuleResult:
+    """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
+    kind, facts = _warm_up(points, needed, view)
+    more: dict[str, Any] = {"data_points": points, "progress": Progress(seen=points, needed=needed), "details": details}
+    if reason is not None:
+        return RuleResult(Status.WARMING_UP, reason, kind=kind, facts=facts, **more)
+    return _result(Status.WARMING_UP, kind, facts, **more)
+
+
+def never_collected(series: str, view: NodeView) -> RuleResult:
+    """Say that the rule cannot judge a node of which a series, by its recorded name, has no sample."""
+    facts = (sampled_fact("samples", 0, view, series=series),)
+    return _result(Status.NOT_APPLICABLE, WarmUpKind.NEVER_COLLECTED, facts, data_points=view.kept_total)
+
+
+def lacks_utilization(view: NodeView, details: Details | Mapping[str, Any] | None = None) -> RuleResult:
+    """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
+    kind = WarmUpKind.PARTITIONED if view.mig_names else WarmUpKind.NO_UTILIZATION
+    facts = (
+        sampled_fact("gpus", 0, view, series="GPUUtilization"),
+        sampled_fact("instances", len(view.mig_names), view),
+    )
+    return _result(Status.NOT_APPLICABLE, kind, facts, details=details or {})
+
+
+def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
+    """Return why there is no verdict on a node that had not worked before its watermark or its stream's end."""
+    ended = stream_end(view)
+    if view.ever_active.any():
+        return WarmUpKind.START_UP, (sampled_fact("work_needed", WORK_S, view, unit="s"), *ended)
+    kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
+    since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
+    return kind, (sampled_fact("idle_time", since_first_s, view, unit="s", series="GPUUtilization"), *ended)
+
+
+def never_active_reason(view: NodeView) -> str:
+    """Why there is no verdict on a node that had not worked before its watermark, or before its stream ended."""
+    kind, facts = never_active(view)
+    return undecided_text(FactSheet(Status.WARMING_UP, kind, facts)).reason
+
+
+def undecided(sheet: FactSheet) -> Words | None:
+    """Return the words of a judgement of one of the shared kinds; None of another."""
+    return undecided_text(sheet) if sheet.kind in _KINDS else None
+
+
+def undecided_text(sheet: FactSheet) -> Words:
+    """Say why there is no verdict."""
+    node = sheet.facts[0].node or ""
+    return Words(_REASONS[WarmUpKind(sheet.kind)](sheet, node))
+
+
+def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) -> Fact:
+    """Return a fact of a node as of its watermark: from its first work, or else its first sample."""
+    start = view.first_sample_at if view.first_active_at is None else view.first_active_at
+    return Fact(name=name, value=value, node=view.node, **({"start": start, "end": view.watermark_s} | more))
+
+
+def _result(status: Status, kind: WarmUpKind, facts: tuple[Fact, ...], **more: Any) -> RuleResult:
+    return RuleResult.of(undecided_text, status, kind, facts, **more)
+
+
+def sampled_fact(name: str, value: float | int, view: NodeView, **more: Any) -> Fact:
+    """Return a fact of a node over all of its samples."""
+    return Fact(name=name, value=value, node=view.node, start=view.first_sample_at, end=view.watermark_s, **more)
+
+
+def stream_end(view: NodeView) -> tuple[Fact, ...]:
+    """Return when the stream ended; nothing while it goes on."""
+    if not view.closed or view.watermark_s is None:
+        return ()
+    return (Fact(name="stream_end", value=view.watermark_s, unit="time", node=view.node),)
+
+
+def _lacks_utilization(view: NodeView) -> bool:
+    if view.watermark_s is None or view.first_sample_at is None:
+        return False
+    return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
+
+
+def _warm_up(points: int, patience: int, view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
+    if view.first_active_at is None:
+        return never_active(view)
+    facts = (
+        node_fact("points", points, view, threshold=float(patience)),
+        sampled_fact("sampling_interval", view.interval_s, view, unit="s"),
+        sampled_fact("patience", patience * view.interval_s, view, unit="s"),
+        *stream_end(view),
+    )
+    if points > patience:
+        return WarmUpKind.TOO_FEW_SAMPLES, facts
+    if view.closed:
+        return WarmUpKind.TOO_SHORT, facts
+    left = sampled_fact("time_left", (patience + 1 - points) * view.interval_s, view, unit="s")
+    return WarmUpKind.WARMING_UP, (*facts, left)
+
+
+def _of_patience(sheet: FactSheet, node: str) -> str:
+    patience = int(sheet["points"].threshold or 0)
+    if not patience:
+        return f"{node} has no point that can be judged"
+    return f"{node} has {int(sheet.number('points')):,} of the {counted(patience, 'point')} of patience"
+
+
+def _warming_up_words(sheet: FactSheet, node: str) -> str:
+    reason = f"{_of_patience(sheet, node)}, about {show_duration(sheet.number('time_left'))} left"
+    if sheet.number("patience") <= LONG_PATIENCE_S:
+        return f"{reason}."
+    points = counted(int(sheet["points"].threshold or 0), "point")
+    return (
+        f"{reason} ({points} are {show_duration(sheet.number('patience'))} at a sampling interval of "
+        f"{sheet.number('sampling_interval'):g} s: better give patience_s, and window_s where the rule has one, in "
+        "seconds)."
+    )
+
+
+def _never_collected_words(sheet: FactSheet, node: str) -> str:
+    series = sheet["samples"].series or ""
+    return f"no {SERIES_IN_WORDS.get(series, series)} of {node} was collected, which the rule needs."
+
+
+def _start_up_words(sheet: FactSheet, node: str) -> str:
+    until = "yet" if sheet.get("stream_end") is None else "until its stream ended"
+    worked = f"were not active for {sheet.number('work_needed'):g} s in all {until}"
+    return f"{node} has not finished its start-up: its GPUs {worked}."
+
+
+def _never_active_words(sheet: FactSheet, node: str) -> str:
+    idle = show_duration(sheet.number("idle_time"))
+    if sheet.get("stream_end") is not None:
+        return f"no GPU of {node} was active in the {idle} until its stream ended."
+    return f"no GPU of {node} has been active yet, {idle} after its first sample."
+
+
+_REASONS: Mapping[WarmUpKind, Callable[[FactSheet, str], str]] = {
+    WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} were written.",
+    WarmUpKind.WARMING_UP: _warming_up_words,
+    WarmUpKind.TOO_SHORT: lambda sheet, node: (
+        f"{_of_patience(sheet, node)}; its stream has ended, too early for a verdict."
+    ),
+    WarmUpKind.TOO_FEW_SAMPLES: lambda _, node: f"too few of the newest points of {node} have GPU samples.",
+    WarmUpKind.START_UP: _start_up_words,
+    WarmUpKind.NEVER_ACTIVE: _never_active_words,
+    WarmUpKind.NOT_SEEN_ACTIVE: lambda _, node: (
+        f"no GPU of {node} was seen active, and its newest points have no sample of GPU utilization."
+    ),
+    WarmUpKind.NEVER_COLLECTED: _never_collected_words,
+    WarmUpKind.NO_UTILIZATION: lambda _, node: (
+        f"no utilization of GPUs was recorded on {node}: it has none, or they were not measured."
+    ),
+    WarmUpKind.PARTITIONED: lambda _, node: (
+        f"the GPUs of {node} are partitioned (MIG), so utilization is not measured."
+    ),
+}
+_KINDS = frozenset(WarmUpKind)

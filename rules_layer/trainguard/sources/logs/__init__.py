@@ -1,1 +1,0 @@
-"""Scalars in the lines that a training prints."""

@@ -1,1 +1,0 @@
-"""Tables of samples: CSV by a mapping of its columns, and what ``nvidia-smi`` writes."""

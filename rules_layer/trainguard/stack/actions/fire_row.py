@@ -1,0 +1,54 @@
+"""The fire path's row of a job and rule in RuleState; each write has its condition, as executions overlap."""
+
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from trainguard.core.records import AlertKind
+from trainguard.stack.actions.request import StopDecision
+
+
+class Fire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A fire by its execution's input; of a follow-up, its values at the fire."""
+
+    job: str
+    job_arn: str
+    rule: str
+    fire_id: str
+    episode: int
+    fired_at: str
+    reason: str
+    kind: AlertKind = AlertKind.FIRE
+
+
+class Recorded(Enum):
+    """Result of recording a decision to stop."""
+
+    WRITTEN = "written"
+    MADE_BEFORE = "made before"
+    OVERTAKEN = "overtaken"
+
+
+class FireRows(Protocol):
+    """The store of the fire path; every method raises PortUnavailableError."""
+
+    def mark(self, fire: Fire) -> None:
+        """Mark the rule as fired, or only name the fire in a row evaluated further; a newer fire's row stays."""
+        ...
+
+    def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
+        """Keep the decision to stop before the call; the result says if it was made, or the row is of another fire."""
+        ...
+
+    def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
+        """Keep the decision on a stop and whether it was made; None if that is unknown."""
+        ...
+
+    def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
+        """Keep what was done about a fire, and its alert's id if it was sent; a follow-up leaves the id."""
+        ...
+
+    def record_report(self, fire: Fire, place: str) -> None:
+        """Say where the report lies."""
+        ...

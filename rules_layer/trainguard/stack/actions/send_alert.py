@@ -1,0 +1,159 @@
+"""Sends one alert once on each channel: bus, mail, chats; the bus also gets withheld findings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from trainguard.core.canary_name import CANARY_KIND
+from trainguard.core.error_base import TrainGuardError
+from trainguard.core.errors import PortUnavailableError
+from trainguard.core.ports import Journal
+from trainguard.core.records import AlertKind
+from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.alert import Alert, compose_alert
+from trainguard.stack.actions.bare_alert import bare_alert
+from trainguard.stack.actions.counting import count_stop
+from trainguard.stack.actions.request import AlertRequest
+
+
+class Channel(StrEnum):
+    """Channel of an alert."""
+
+    BUS = "bus"
+    MAIL = "mail"
+    CHAT = "chat"
+
+
+class Claim(Enum):
+    """Whether a channel may be used: claimed here, used before, or in use by another invocation."""
+
+    TAKEN = "taken"
+    SENT = "sent"
+    BUSY = "busy"
+
+
+class Channels(Protocol):
+    """The topics and the bus."""
+
+    def send(self, channel: Channel, alert: Alert) -> None:
+        """Send an alert; raises PortUnavailableError where it is not accepted."""
+        ...
+
+
+class SentAlerts(Protocol):
+    """Which alerts were sent where; both methods raise PortUnavailableError."""
+
+    def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
+        """Claim a channel for an alert."""
+        ...
+
+    def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
+        """Release it, with the time at which the alert was sent, if it was."""
+        ...
+
+
+class AlertUnsentError(TrainGuardError):
+    """An alert that the last attempt did not send on every channel."""
+
+    def __init__(self, unsent: Sequence[str]) -> None:
+        super().__init__("; ".join(unsent))
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSender:
+    """Sends alerts."""
+
+    channels: Channels
+    sent: SentAlerts
+    journal: Journal
+
+    def send(self, call: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+        """Send the alert of ``call``, unless it waits or is withheld; ``last``: there is no other try.
+
+        Returns ``sent``, ``waitUntil``, the ``unsent`` channels with errors, other ``faults``, and ``outcome`` for the
+        row. With ``due`` quiet hours are over. Raises AlertUnsentError with ``last``, and msgspec.ValidationError where
+        the call is of no fire.
+        """
+        if not isinstance(call, Mapping) or not isinstance(call.get("fire"), Mapping):
+            raise msgspec.ValidationError("fire: expected the input of an execution")
+        alert, faults = self._composed(call, now)
+        wait_until = None if call.get("due") else alert.routing.wait_until
+        channels = (
+            [] if alert.routing.withheld is not None or wait_until is not None else list(_channels_of_people(alert))
+        )
+        errors = dict(self._errors(alert, [Channel.BUS, *channels], faults, now=now))
+        if call.get("last") and errors:
+            raise AlertUnsentError(list(errors.values()))
+        is_sent = bool(channels) and not errors.keys() & {*channels}
+        return {
+            "sent": is_sent,
+            "waitUntil": None if wait_until is None else iso_time(wait_until),
+            "unsent": list(errors.values()),
+            "faults": faults,
+            "outcome": _outcome(alert, call, errors.get(Channel.MAIL), waits=wait_until is not None),
+        }
+
+    def _composed(self, call: Mapping[str, Any], now: float) -> tuple[Alert, list[str]]:
+        """Compose the alert, and count its stop at the first try; a warning without its details would be none."""
+        try:
+            request = AlertRequest.read(call)
+            alert = compose_alert(request, now=now)
+            if not call.get("due"):
+                count_stop(request, self.journal, sent=alert.routing.withheld is None)
+        # Whatever fails in an alert's words, people are alerted to the fire.
+        except Exception as fault:
+            if call["fire"].get("kind") == AlertKind.WARNING.value:
+                raise
+            return bare_alert(call), [f"ComposeAlert: {type(fault).__name__}: {fault}"]
+        return alert, []
+
+    def _errors(
+        self, alert: Alert, channels: Sequence[Channel], faults: list[str], *, now: float
+    ) -> Iterator[tuple[Channel, str]]:
+        """Send on each channel; yield those that did not accept it, and add other failures to ``faults``."""
+        for channel in channels:
+            try:
+                claim = self.sent.claim(alert.alert_id, channel, now=now)
+            except PortUnavailableError as fault:
+                # Without an answer it sends: two alerts are better than none.
+                faults.append(f"{channel}: {fault}")
+                claim = Claim.TAKEN
+            if claim is Claim.BUSY:
+                yield channel, f"{channel}: another invocation is sending it"
+            if claim is not Claim.TAKEN:
+                continue
+            error = self._send_on(channel, alert)
+            try:
+                self.sent.settle(alert.alert_id, channel, sent_at=None if error else now)
+            except PortUnavailableError as fault:
+                faults.append(f"{channel}: {fault}")
+            if error is not None:
+                yield channel, error
+
+    def _send_on(self, channel: Channel, alert: Alert) -> str | None:
+        try:
+            self.channels.send(channel, alert)
+        except PortUnavailableError as fault:
+            return f"{channel}: {fault}"
+        return None
+
+
+def _channels_of_people(alert: Alert) -> Iterator[Channel]:
+    """Yield the channels by which people get an alert; the chats get none of a canary."""
+    yield Channel.MAIL
+    if alert.attributes["Kind"] != CANARY_KIND:
+        yield Channel.CHAT
+
+
+def _outcome(alert: Alert, call: Mapping[str, Any], mail_error: str | None, *, waits: bool) -> dict[str, Any]:
+    if waits:
+        return {"action": alert.waiting, "alertId": None}
+    if mail_error is not None:
+        stopped = {"true": "yes", "false": "no"}.get(alert.attributes["Stopped"], "not known")
+        is_fire = call["fire"].get("kind") == AlertKind.FIRE.value
+        ended = f"; training job stopped: {stopped}" if is_fire else ""
+        return {"action": f"alert failed ({mail_error}){ended}", "alertId": None}
+    return {"action": alert.action, "alertId": alert.alert_id if alert.routing.withheld is None else None}

@@ -1,0 +1,146 @@
+"""Whether a fire may stop a job of AWS Batch, or instances of EC2, that a job outside SageMaker runs on.
+
+Anybody who may write a profile may write their names into ``job.json``. So the owner of each resource opts in by its
+tags, which IAM checks once more, and names in a tag the job whose fires may stop it. A resource that started after the
+profile began is another than the profile is of. All of them are stopped, or none.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from trainguard.core.ports import ResourceState
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import counted
+from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, from_tag
+from trainguard.stack.actions.request import StopCase, StopDecision
+from trainguard.stack.actions.stop import permitted
+from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
+from trainguard.stack.actions.stop_switch import StopSwitches
+
+LEAST_GRACE_S = 600.0
+"""A stop outside SageMaker always has a warning, so that a checkpoint can be saved."""
+
+CLOCKS_APART_S = 60.0
+"""How far a node's clock may be behind its service's."""
+
+MOST_RESOURCES = 64
+_CHECKPOINT = {
+    "batch-job": "the job gets SIGTERM 30 s before SIGKILL, so save a checkpoint before",
+    "instance": "instance store volumes lose their data, so save a checkpoint elsewhere before",
+}
+
+
+class ResourceDecision(StopDecision, frozen=True, rename="camel"):
+    """A decision about resources: their ``kind``, and their identities."""
+
+    kind: str = ""
+    resources: tuple[str, ...] = ()
+
+
+def split_resources(named: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the kind of the resources that a job's item names, and their identities; a job has one kind."""
+    kind = named[0].partition("/")[0] if named else ""
+    return kind, [each.partition("/")[2] for each in named if each.startswith(f"{kind}/")]
+
+
+def decide_resource_stop(
+    case: StopCase,
+    found: Sequence[ResourceState],
+    switch: StopSwitches,
+    *,
+    kinds: Collection[str],
+    known: StopPreconditions,
+    now: float,
+) -> ResourceDecision:
+    """Decide whether a fire stops its job's resources, as described now; ``kinds`` may be stopped."""
+    named = () if known.job is None else known.job.resources
+    kind, identities = split_resources(named)
+    reason = (
+        _objection_of_owner(case, kind, identities, kinds)
+        or next(filter(None, (_objection_of(case, each, known) for each in _in_order(identities, found))), None)
+        or stop_objection(case, known, now)
+    )
+    if reason is not None:
+        decision = StopDecision(False, "refused", reason)
+    else:
+        grace_s = max(case.policy.stops.grace_s, LEAST_GRACE_S)
+        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on {_called(kind, identities)}, and its grace time is over"
+        decision = permitted(case, switch, why=why, grace_s=grace_s, hint=_CHECKPOINT[kind], now=now)
+    opted_in = bool(found) and all(each.tags.get(STOP_TAG) == STOP_ALLOWED for each in found)
+    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
+    outcome = msgspec.structs.asdict(decision) | {"opted_in": opted_in and wanted}
+    return ResourceDecision(**outcome, kind=kind, resources=tuple(identities))
+
+
+def identity_of(case: StopCase, decision: ResourceDecision) -> str:
+    """Return what the stop rate limit counts as one: a job's resources, which a later job of its name does not have."""
+    return f"{case.job_arn} {decision.kind}/{decision.resources[0]}"
+
+
+def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], kinds: Collection[str]) -> str | None:
+    if case.policy.alerts.is_staged(case.rule):
+        return f"{case.rule} is staged"
+    if not identities:
+        return f"SageMaker does not know a training job {case.job}, and its job.json names nothing to stop"
+    if kind not in kinds:
+        return f"this deployment may not stop resources of the kind {kind}"
+    if len(identities) > MOST_RESOURCES:
+        return f"{counted(len(identities), kind)} are named, expected at most {MOST_RESOURCES}"
+    if not case.policy.stops.may_stop(case.rule):
+        return f"{case.rule} is not among the rules that may stop job {case.job}"
+    return None
+
+
+def _in_order(identities: Sequence[str], found: Sequence[ResourceState]) -> list[ResourceState | str]:
+    by_identity = {each.identity: each for each in found}
+    return [by_identity.get(identity, identity) for identity in identities]
+
+
+def _objection_of(case: StopCase, resource: ResourceState | str, known: StopPreconditions) -> str | None:
+    """Return the objection of a resource or its tags to a stop."""
+    if isinstance(resource, str):
+        return f"there is no {resource} in this account and Region"
+    name = f"{resource.kind} {resource.identity}"
+    reason = _objection_of_tags(case, name, resource.tags)
+    if reason is not None:
+        return reason
+    if not resource.runs:
+        return f"{name} is {resource.status}, and does not run"
+    if resource.objection is not None:
+        return f"{name} {resource.objection}"
+    return _objection_of_identity(case, resource, known)
+
+
+def _objection_of_tags(case: StopCase, name: str, tags: Mapping[str, str]) -> str | None:
+    if tags.get(STOP_TAG) != STOP_ALLOWED:
+        given = tags.get(STOP_TAG)
+        held = "has no tag" if given is None else f"has the value {given!r} in its tag"
+        return f"its owner has not opted in: {name} {held} {STOP_TAG}, expected {STOP_ALLOWED!r}"
+    if EXEMPT_TAG in tags:
+        return f"{name} is exempt by its tag {EXEMPT_TAG}"
+    if from_tag(tags.get(JOB_TAG, "")) != case.job:
+        return f"the tag {JOB_TAG} of {name} is {tags.get(JOB_TAG)!r}, expected {case.job!r}"
+    return None
+
+
+def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopPreconditions) -> str | None:
+    """Return why the profile may be of an earlier run: the resource started after it began."""
+    starts = [epoch(case.fired_at)]
+    if known.job is not None and known.job.started_at is not None:
+        starts.append(known.job.started_at)
+    if known.row is not None:
+        starts += [episode.start for episode in known.row.finding.episodes[-1:]]
+    began = min(starts)
+    if resource.started_at is None:
+        return f"it is not known since when {resource.kind} {resource.identity} runs"
+    if resource.started_at > began + CLOCKS_APART_S:
+        since = iso_time(resource.started_at)
+        return f"{resource.kind} {resource.identity} runs since {since}, and the profile began by {iso_time(began)}"
+    return None
+
+
+def _called(kind: str, identities: Sequence[str]) -> str:
+    more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
+    return f"{kind} {identities[0]}{more}"

@@ -1,0 +1,154 @@
+"""The words of an alert: its subject, its first line, what was done, and the text for people."""
+
+from trainguard.core.links import open_command
+from trainguard.core.records import AlertKind, OutboxEntry
+from trainguard.core.run_links import OWN, plain_links
+from trainguard.core.text import LONGEST_SENTENCE, mail_line, mail_place
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import show_duration
+from trainguard.engine.jobs.job_description import STOP_TAG
+from trainguard.ledger.document import ledger_line
+from trainguard.stack.actions.request import AlertInput, AlertRequest
+
+SUBJECT_LIMIT = 99
+DETAIL_LIMIT = 1_000
+_UNKNOWN = "unknown"
+
+
+def headline(request: AlertRequest) -> str:
+    """Return what the alert says in one sentence."""
+    entry, finding = request.fire.entry, request.fire.entry.finding
+    job, stop_at = f"training job {request.fire.job}", request.decision.stop_at
+    return {
+        AlertKind.FIRE: f"{finding.rule} fired on {job}.",
+        AlertKind.ESCALATION: f"{finding.rule} is now {finding.severity} on {job}; it was {_previous(entry)}.",
+        AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
+        AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
+        AlertKind.NOTICE: f"The settings of {job} have faults.",
+    }[entry.kind]
+
+
+def subject(fire: AlertInput) -> str:
+    """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
+    entry, finding = fire.entry, fire.entry.finding
+    values = {
+        AlertKind.FIRE: f"{finding.rule} fired on {fire.job}",
+        AlertKind.ESCALATION: f"{finding.rule} now {finding.severity} on {fire.job}",
+        AlertKind.CLEARED: f"{finding.rule} is over on {fire.job}",
+        AlertKind.WARNING: f"{finding.rule} will stop {fire.job}",
+        AlertKind.NOTICE: f"faulty settings of {fire.job}",
+    }[entry.kind]
+    printable = (character if " " <= character <= "~" else "?" for character in f"TrainGuard: {values}")
+    return "".join(printable)[:SUBJECT_LIMIT]
+
+
+def action(request: AlertRequest) -> str:
+    """Return what was done, for the alert and for the rule's row."""
+    entry, decision = request.fire.entry, request.decision
+    if entry.kind is AlertKind.ESCALATION:
+        return f"Severity grew from {_previous(entry)} to {entry.finding.severity}."
+    if entry.kind is AlertKind.CLEARED:
+        return f"The finding is over{_lasted(entry)}."
+    if entry.kind is AlertKind.NOTICE:
+        return "What is faulty is not in force; everything else is."
+    if entry.kind is AlertKind.WARNING:
+        return f"Training job will be stopped at {decision.stop_at}: {decision.why}."
+    return _of_stop(request)
+
+
+def _of_stop(request: AlertRequest) -> str:
+    decision = request.decision
+    if request.stop.made is None:
+        return f"Whether the training job was stopped is not known: {request.stop.error}."
+    if request.stop.made:
+        return f"Training job stopped: {decision.why}."
+    if decision.stop:
+        return f"Stopping the training job failed: {(request.stop.error or 'no reason given')[:DETAIL_LIMIT]}"
+    return f"Training job not stopped: {decision.why}."
+
+
+def text(request: AlertRequest, done: str) -> str:
+    """Return the text for people, each foreign text on the one line that it belongs to."""
+    fire, entry = request.fire, request.fire.entry
+    about = [*_matters(entry), *_paid_time(entry), *unless(entry), f"Action: {done}", *_held(entry), _when(entry)]
+    lines = [headline(request), "", *reasons(entry), "", *about, *late(fire)]
+    lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
+    if entry.kind is not AlertKind.NOTICE:
+        lines += _report(fire)
+    last = f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"
+    return "\n".join([*lines, mail_line(last, LONGEST_SENTENCE)])
+
+
+def reasons(entry: OutboxEntry) -> list[str]:
+    """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
+    reason = entry.finding.reason
+    return reason.splitlines() if entry.kind is AlertKind.NOTICE else [reason]
+
+
+def _paid_time(entry: OutboxEntry) -> list[str]:
+    values = ledger_line(entry.finding.facts)
+    return [] if values is None else [values]
+
+
+def _when(entry: OutboxEntry) -> str:
+    at = iso_time(entry.enqueued_at)
+    if entry.kind is AlertKind.NOTICE:
+        return f"Found at: {at}"
+    values = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(entry.kind, "Fired at")
+    return f"{values}: {at} (node {entry.finding.where}, episode {entry.episode})"
+
+
+def _held(entry: OutboxEntry) -> list[str]:
+    """Return the line about when and where the condition held, where that is known."""
+    held = entry.finding.held
+    return [f"Held: {held[-1].sentence}"] if held else []
+
+
+def late(fire: AlertInput) -> list[str]:
+    """Return the line about an alert that is sent late; none of any other alert."""
+    return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
+
+
+def unless(entry: OutboxEntry) -> list[str]:
+    """Return the line about how a stop that is to come can be averted; none of any other alert."""
+    if entry.kind is not AlertKind.WARNING:
+        return []
+    return [
+        "To keep it running: remove its tag "
+        + STOP_TAG
+        + " from the job, or run `trainguard stops disable`. It is not "
+        "stopped either if the finding is over by then, or while it uploads its model."
+    ]
+
+
+def _matters(entry: OutboxEntry) -> list[str]:
+    """Return lines about the finding's severity and advice, where known."""
+    finding = entry.finding
+    advice = None if entry.kind is AlertKind.CLEARED else finding.advice
+    severity = None if entry.kind is AlertKind.NOTICE else finding.severity
+    lines = (("What to do", advice), ("Severity", severity), ("Lost", finding.cost))
+    return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
+
+
+def _report(fire: AlertInput) -> list[str]:
+    """Return lines about where the report lies: its place, a link into the console, and the command without one."""
+    link = [f"Open it in the console: {mail_place(fire.report_link)}"] if fire.report_link else []
+    return [
+        f"Report: {mail_place(fire.report_page or fire.report_uri)}",
+        *link,
+        f"Or with a link: {mail_line(open_command(fire.job))}",
+        *(f"{named}: {link}" for named, link in run_pages(fire)),
+    ]
+
+
+def run_pages(fire: AlertInput) -> list[tuple[str, str]]:
+    """Return the pages of the job's run with their titles; a link of any other kind is left out."""
+    return [("Run" if tool == OWN else f"Run in {tool}", link) for tool, link in plain_links(fire.run_links).items()]
+
+
+def _previous(entry: OutboxEntry) -> str:
+    return entry.previous_severity or _UNKNOWN
+
+
+def _lasted(entry: OutboxEntry) -> str:
+    return "" if entry.lasted_s is None else f" after {show_duration(entry.lasted_s)}"

@@ -1,0 +1,109 @@
+"""Plants a canary, and checks minutes later whether it was found, alerted and reported.
+
+Both steps can be repeated: the first writes the same objects again, the second only reads. Whoever may write to the
+bucket can put folders there with names of canaries: they neither hide one that passed nor stand for a planted one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.core.canary_name import CANARY_PREFIX, canary_name, planted_at
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.links import REPORT_JSON
+from trainguard.core.ports import Journal, ReportObjects
+from trainguard.core.records import RuleRow
+from trainguard.core.stores import RuleStates
+from trainguard.stack.canary.profile import RULE, canary_objects
+
+FRESH_S = 3_600.0
+"""The canary that is checked was planted within this time, or none was today."""
+
+_AHEAD_S = 60.0
+"""No canary is planted in the future; a look may be asked for in the same minute."""
+
+_MOST_LOOKED_AT = 10
+
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryVerdict:
+    """Result of a canary, ``job`` None without one; ``missing`` is empty when it passed, ``latency_s`` to the alert."""
+
+    job: str | None
+    missing: tuple[str, ...]
+    latency_s: float | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the fault was found, alerted and reported."""
+        return not self.missing
+
+
+class Canary:
+    """Plants and checks, in one bucket."""
+
+    def __init__(self, *, bucket: str, objects: ReportObjects, rows: RuleStates, journal: Journal) -> None:
+        self._bucket = bucket
+        self._objects = objects
+        self._rows = rows
+        self._journal = journal
+
+    def plant(self, at: float, run: str) -> str:
+        """Write the canary of ``at``, epoch seconds, and delete earlier ones; nobody could guess ``run`` before."""
+        job = canary_name(at, run)
+        earlier = [key for key in self._keys() if _job_of(key) != job]
+        self._objects.delete(self._bucket, earlier)
+        for each in canary_objects(at, run):
+            self._objects.put(self._bucket, each.key, each.body, _JSON)
+        return job
+
+    def look(self, at: float) -> CanaryVerdict:
+        """Return the verdict, until ``at``, of the newest canary that passed, or else of the newest, and count it."""
+        verdicts = self._verdicts(at)
+        verdict = next((each for each in verdicts if each.passed), verdicts[0])
+        self._count(verdict)
+        return verdict
+
+    def _verdicts(self, at: float) -> list[CanaryVerdict]:
+        """Judge the canaries of the last hour, the newest first."""
+        keys = self._keys()
+        planted = {job: planted_at(job) or 0.0 for job in map(_job_of, keys)}
+        newest_first = sorted(planted, key=lambda job: (planted[job], job), reverse=True)
+        recent = [job for job in newest_first if -_AHEAD_S <= at - planted[job] <= FRESH_S]
+        if not recent:
+            missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
+            return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
+        return [grade_canary(job, planted[job], self._rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
+
+    def _count(self, verdict: CanaryVerdict) -> None:
+        self._journal.count("canary_passed", int(verdict.passed), job=verdict.job)
+        if verdict.missing:
+            self._journal.count("canary_failed", job=verdict.job, reason="; ".join(verdict.missing))
+        if verdict.latency_s is not None:
+            self._journal.measure("canary_latency_seconds", verdict.latency_s)
+
+    def _keys(self) -> list[str]:
+        """Return the keys of all canaries; a job with a similar name stays."""
+        listed = self._objects.list(self._bucket, CANARY_PREFIX, "")
+        return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
+
+
+def grade_canary(job: str, planted: float, stored: RuleRow | None, keys: Sequence[str]) -> CanaryVerdict:
+    """Return whether a canary, ``planted`` at epoch seconds, was found, alerted and reported."""
+    if stored is None:
+        return CanaryVerdict(job, (f"{RULE} has no row of it: it was not evaluated, or did not fire",), None)
+    missing = []
+    if stored.debugger_status != "IssuesFound":
+        missing.append(f"{RULE} says {stored.status.value} of it, not FIRED: {stored.finding.reason}")
+    if stored.alert_id is None:
+        missing.append(f"its alert was not sent: {stored.action or 'no execution has recorded an action'}")
+    report = f"{ProfileRoot('', job).report}{REPORT_JSON}"
+    if stored.report_uri is None or report not in keys:
+        missing.append(f"its report is not there: {report}")
+    sent = None if stored.alert_id is None else stored.action_at
+    return CanaryVerdict(job, tuple(missing), None if sent is None else sent - planted)
+
+
+def _job_of(key: str) -> str:
+    return key.partition("/")[0]

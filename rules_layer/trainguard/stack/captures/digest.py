@@ -1,0 +1,50 @@
+"""One trace to its digests; a trace that cannot be read has one, too, which says why."""
+
+from contextlib import AbstractContextManager
+
+import msgspec
+from msgspec.structs import replace
+
+from trainguard.core.errors import KernelTraceError, ObjectMissingError
+from trainguard.core.ports import ProfileObjects
+from trainguard.kernels.captures.digest import MOST_FULL_BYTES, BriefDigest, FullDigest, brief, stored
+from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.readers.reading import read_any
+from trainguard.kernels.timeline.build import timeline_of
+from trainguard.stack.captures.plan import TraceItem
+
+DIGEST_TYPE = "application/json"
+
+
+def digest_trace(objects: ProfileObjects, item: TraceItem, limits: AbstractContextManager[None]) -> str:
+    """Write a trace's digests, the brief one last; return why it could not be read, or nothing.
+
+    ``limits`` raises KernelTraceError and MemoryError. Raises PortUnavailableError.
+    """
+    full, fault = _read(objects, item, limits)
+    if full is not None:
+        objects.put(item.bucket, item.place.full, _encoded(full), DIGEST_TYPE)
+    kept = BriefDigest(profile=None if full is None else brief(full.profile), fault=fault)
+    objects.put(item.bucket, item.place.brief, msgspec.json.encode(kept), DIGEST_TYPE)
+    return fault
+
+
+def _read(
+    objects: ProfileObjects, item: TraceItem, limits: AbstractContextManager[None]
+) -> tuple[FullDigest | None, str]:
+    try:
+        with limits:
+            trace = read_any(item.name, lambda: objects.open_stream(item.bucket, item.key))
+            digest = FullDigest(profile=rank_profile(trace), timeline=stored(timeline_of(trace, item.rows)))
+    except KernelTraceError as fault:
+        return None, fault.reason
+    except ObjectMissingError:
+        return None, "it is gone"
+    except MemoryError:
+        return None, "it takes more memory than the function has: deploy with a larger kernel_digest_memory_mb"
+    return digest, ""
+
+
+def _encoded(digest: FullDigest) -> bytes:
+    body = msgspec.json.encode(digest)
+    return body if len(body) <= MOST_FULL_BYTES else msgspec.json.encode(replace(digest, profile=brief(digest.profile)))

@@ -1,0 +1,195 @@
+"""The digests of a capture to its verdict, its document and its page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
+from trainguard.core.ports import NodeTask, ReportObjects, TaskQueue
+from trainguard.engine.streams.session import SILENT_S
+from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place
+from trainguard.kernels.captures.digest import MOST_BRIEF_BYTES, MOST_FULL_BYTES, decode_brief, decode_full, restored
+from trainguard.kernels.captures.keys import (
+    ALL_RANKS,
+    DIGESTS,
+    DOCUMENT,
+    FILES,
+    FOLDER,
+    KERNELS,
+    PAGE,
+    RUNS,
+    VERDICT,
+    capture_folder,
+    run_folder,
+)
+from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
+from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.timeline.build import MOST_RANKS, Timeline
+from trainguard.report.html.kernels.page import render_kernels
+from trainguard.stack.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTraces, TraceItem
+
+LISTED_RANKS = 64
+AT_ONCE = 10
+KEPT_S = 2 * 86_400.0
+"""Digests are kept for a rank that comes late."""
+
+LEFT_OUT = "{:,} traces beyond the most that a capture may have are left out."
+MOST_LIST_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedCapture:
+    """What was written; ``page_fault`` says why there is no page although there should be one."""
+
+    verdict: CaptureVerdict
+    files: int
+    page_fault: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    item: TraceItem
+    profile: RankProfile
+
+
+class CaptureJoiner:
+    """Joins the ranks of captures; ``facts`` describes a job, or gives None, and raises PortUnavailableError."""
+
+    def __init__(self, *, objects: ReportObjects, facts: Callable[[str], JobEntry | None]) -> None:
+        self._objects = objects
+        self._facts = facts
+
+    def join(self, call: CaptureCall, *, now: float) -> JoinedCapture:
+        """Write a capture's files, the verdict last; raises PortUnavailableError, ObjectMissingError."""
+        planned = self._planned(call)
+        read, unread = self._digests(planned.items)
+        across = across_ranks([each.profile for each in read])
+        verdict = capture_verdict(_head(call, planned), [each.profile for each in read], across, unread)
+        document, drawn = self._document(call, read, across, unread)
+        files = {DOCUMENT: encode_profiles(document)}
+        page_fault: Exception | None = None
+        try:
+            if read:
+                files[PAGE] = render_kernels(document, drawn).encode()
+        except Exception as fault:
+            page_fault = fault
+        self._write(call, files, encode_verdict(verdict))
+        self._clean(call, now)
+        return JoinedCapture(verdict, len(files) + 1, page_fault)
+
+    def _planned(self, call: CaptureCall) -> PlannedTraces:
+        key = run_folder(call.root, call.run) + TRACES
+        body = self._objects.get(call.bucket, key, MOST_LIST_BYTES)
+        try:
+            return msgspec.json.decode(body, type=PlannedTraces)
+        except (msgspec.DecodeError, UnicodeError) as fault:
+            raise TelemetryFormatError(key, f"{fault}, expected the list of a capture's traces") from fault
+
+    def _digests(self, items: Sequence[TraceItem]) -> tuple[list[_Read], dict[str, str]]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(self._brief, items))
+        answered = list(zip(items, answers, strict=True))
+        found = [_Read(item, each) for item, each in answered if not isinstance(each, str)]
+        unread = {item.name: each for item, each in answered if isinstance(each, str)}
+        return sorted(found, key=lambda each: rank_place(each.profile)), unread
+
+    def _brief(self, item: TraceItem) -> RankProfile | str:
+        key = item.place.brief
+        try:
+            digest = decode_brief(key, self._objects.get(item.bucket, key, MOST_BRIEF_BYTES))
+        except ObjectMissingError:
+            return "its digest failed at every attempt"
+        except TelemetryFormatError as fault:
+            return fault.reason
+        return digest.fault or "its digest is empty" if digest.profile is None else digest.profile
+
+    def _document(
+        self, call: CaptureCall, read: Sequence[_Read], across: AcrossRanks | None, unread: Mapping[str, str]
+    ) -> tuple[KernelProfiles, list[tuple[RankProfile, Timeline]]]:
+        """Return the document, and the ranks that are drawn: of both, those of findings across ranks come first."""
+        chosen = _chosen(read, across)
+        full = {place: each for place in chosen[:MOST_RANKS] if (each := self._full(read[place].item)) is not None}
+        listed = sorted(chosen[:LISTED_RANKS])
+        document = KernelProfiles(
+            source=f"s3://{call.bucket}/{call.folder}".encode("utf-8", "replace").decode(),
+            ranks=[full[place][0] if place in full else read[place].profile for place in listed],
+            unread=dict(unread),
+            across=across,
+            ranks_left_out=len(read) - len(listed),
+            job=call.job,
+            job_facts=self._facts_of(call.job),
+        )
+        drawn = [(full[place][0], timeline) for place in sorted(full) if (timeline := full[place][1]) is not None]
+        return document, drawn
+
+    def _facts_of(self, job: str) -> JobEntry | None:
+        """Return what is known of a job; a page is made without it, too."""
+        try:
+            return self._facts(job)
+        except PortUnavailableError:
+            return None
+
+    def _full(self, item: TraceItem) -> tuple[RankProfile, Timeline | None] | None:
+        """Return a rank with its timeline; None where only its brief digest can be read."""
+        key = item.place.full
+        try:
+            digest = decode_full(key, self._objects.get(item.bucket, key, MOST_FULL_BYTES))
+            return digest.profile, None if digest.timeline is None else restored(key, digest.timeline)
+        except (ObjectMissingError, TelemetryFormatError):
+            return None
+
+    def _write(self, call: CaptureCall, files: Mapping[str, bytes], verdict: bytes) -> None:
+        """Write a capture's files, and those of the newest capture beside the report, too; the verdict comes last."""
+        root = call.root
+        for name, body in files.items():
+            self._objects.put(call.bucket, capture_folder(root, call.capture) + name, body, FILES[name])
+        captures = (name for name in self._objects.folders(call.bucket, root.report + FOLDER) if name[:1].isdigit())
+        if call.capture >= max(captures, default=""):
+            for name, body in files.items():
+                self._objects.put(call.bucket, root.report + name, body, FILES[name])
+        self._objects.put(call.bucket, capture_folder(root, call.capture) + VERDICT, verdict, FILES[VERDICT])
+
+    def _clean(self, call: CaptureCall, now: float) -> None:
+        place = run_folder(call.root, call.run)
+        old = [
+            each.key
+            for folder in (DIGESTS, RUNS)
+            for each in self._objects.list(call.bucket, call.root.report + folder, "")
+            if each.last_modified < now - KEPT_S
+        ]
+        self._objects.delete(call.bucket, [place + TRACES, place + ITEMS, *old])
+
+
+def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
+    """Return the places of all ranks: those that come last or compute longest first, then by rank."""
+    if across is None or not across.findings:
+        return list(range(len(read)))
+    lines = {(line.trace, line.rank): line for line in across.lines}
+    keys = [(each.profile.trace, each.profile.rank) for each in read]
+    compared = [place for place, key in enumerate(keys) if key in lines]
+    apart = sorted(
+        compared,
+        key=lambda place: (-lines[keys[place]].last_steps, -lines[keys[place]].compute_ns, place),
+    )[:2]
+    return [*apart, *(place for place in range(len(read)) if place not in apart)]
+
+
+def _head(call: CaptureCall, planned: PlannedTraces) -> CaptureHead:
+    return CaptureHead(
+        capture=call.capture,
+        version=planned.version,
+        run=call.run,
+        folder=call.folder,
+        at=planned.at,
+        traces=len(planned.items),
+        notes=[LEFT_OUT.format(planned.left_out)] if planned.left_out else [],
+    )
+
+
+def notify_evaluator(tasks: TaskQueue, call: CaptureCall, *, now: float) -> None:
+    """Have the verdict on a capture applied now, and not by the scheduler's task; raises PortUnavailableError."""
+    tasks.send([NodeTask(call.job, ALL_RANKS, KERNELS, "flush", now - SILENT_S, call.generation)])

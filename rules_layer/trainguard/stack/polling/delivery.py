@@ -1,0 +1,92 @@
+"""Writes a source's data beside the profile, the status last: a poll that dies is repeated without harm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.core.errors import ObjectMissingError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ProfileObjects
+from trainguard.formats.runs.managed import END_MARK, EVENT_FILE, event_file, system_files
+from trainguard.formats.runs.run import ScalarsOfStep, SourceRun
+from trainguard.stack.polling.status import PollStatus
+
+EVENTS_FOLDER = "tensorboard-output/live-source"
+MOST_EVENT_BYTES = 4 * 1024 * 1024
+"""Of one file of scalars; each poll rewrites the last one, and begins another one beyond this size."""
+
+_JSON, _BYTES = "application/json", "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job's objects lie."""
+
+    objects: ProfileObjects
+    bucket: str
+    root: ProfileRoot
+
+    def put(self, name: str, body: bytes, content_type: str) -> None:
+        """Write an object below the job's folder."""
+        self.objects.put(self.bucket, f"{self.root.folder}{name}", body, content_type)
+
+
+def between(run: SourceRun, start: float, end: float) -> SourceRun:
+    """Return what a run recorded from ``start`` on and before ``end``, epoch seconds."""
+    return SourceRun(
+        name=run.name,
+        tool=run.tool,
+        snapshots={
+            node: kept
+            for node, snapshots in run.snapshots.items()
+            if (kept := [each for each in snapshots if start <= each.at < end])
+        },
+        scalars=[row for row in run.scalars if start <= row.at < end],
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        outcome=run.outcome,
+        gpu_type=run.gpu_type,
+        link=run.link,
+        bad=run.bad,
+    )
+
+
+def deliver(place: Place, run: SourceRun, status: PollStatus) -> PollStatus:
+    """Write what was read since ``status``, return the new status to write; raises PortUnavailableError."""
+    files = {name: body for name, body in system_files(run).items() if name != END_MARK}
+    for name, body in sorted(files.items()):
+        place.put(f"profiler-output/{name}", body, _JSON)
+    status = _scalars(place, run.scalars, status)
+    return msgspec.structs.replace(status, minutes=status.minutes + len(files))
+
+
+def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Return counts with others added to them."""
+    return {why: counts.get(why, 0) + more.get(why, 0) for why in (*counts, *more)}
+
+
+def deliver_end(place: Place) -> None:
+    """Write the mark of the job's end."""
+    place.put(f"profiler-output/{END_MARK}", b"", _BYTES)
+
+
+def _scalars(place: Place, rows: Sequence[ScalarsOfStep], status: PollStatus) -> PollStatus:
+    if not rows:
+        return status
+    number, length = status.events_file, status.events_bytes
+    if length >= MOST_EVENT_BYTES:
+        number, length = number + 1, 0
+    name = f"{EVENTS_FOLDER}/{EVENT_FILE}.{number:06d}"
+    known = b""
+    if length:
+        try:
+            known = place.objects.get(place.bucket, f"{place.root.folder}{name}", length)[:length]
+        except ObjectMissingError:
+            number += 1
+            name = f"{EVENTS_FOLDER}/{EVENT_FILE}.{number:06d}"
+    body = known + event_file(rows)
+    place.put(name, body, _BYTES)
+    return msgspec.structs.replace(
+        status, events_file=number, events_bytes=len(body), scalars=status.scalars + len(rows)
+    )

@@ -1,0 +1,143 @@
+"""One poll of a job's source: a bounded time behind the last one, up to a minute and a half ago."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from trainguard.core.errors import PortUnavailableError, ProfileSourceError, TrainGuardError
+from trainguard.core.ports import Journal, ProfileObjects
+from trainguard.core.records import JobRecord
+from trainguard.core.stores import Jobs
+from trainguard.core.text import one_line
+from trainguard.formats.runs.named import EXPECTED, NamedSource, named_source
+from trainguard.formats.runs.run import SourceRun
+from trainguard.stack.polling.delivery import Place, added, between, deliver, deliver_end
+from trainguard.stack.polling.status import PollStatus, read_status, status_key, write_status
+
+NAME = "source"
+
+MINUTE_S = 60.0
+HOLD_S = 90.0
+"""A minute is read this long after it has begun to be over: services accept samples late."""
+
+MOST_S = 1_800.0
+"""One poll reads this much; a longer backlog takes several."""
+
+FIRST_S = 3_600.0
+"""A job whose start is not known is read from this long ago on."""
+
+LONGEST_AGO_S = 14 * 24 * 3_600.0
+RARELY_S = 300.0
+"""A source that gives its whole history with each answer is asked this rarely."""
+
+_LONGEST_FAULT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for data from ``start`` on and before ``end``, epoch seconds; ``counted`` is as in `PollStatus`."""
+
+    job: JobRecord
+    source: NamedSource
+    start: float
+    end: float
+    counted: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A source's answer; data of other times are left out."""
+
+    run: SourceRun
+    counted: dict[str, int]
+
+
+class LiveSources(Protocol):
+    """The services that a deployment reads."""
+
+    def read(self, asked: Asked) -> Answered:
+        """Return a source's data; raises ProfileSourceError where not permitted or refused, PortUnavailableError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePoll:
+    """Polls the sources of jobs, one at a time."""
+
+    jobs: Jobs
+    objects: ProfileObjects
+    sources: LiveSources
+    journal: Journal
+
+    def run(self, name: str, at: float) -> PollStatus | None:
+        """Poll for a job at ``at``, epoch seconds; None if not due. A failed poll stores its reason."""
+        job = self.jobs.load(name)
+        if job is None or not job.active or not job.policy.evaluated or not job.policy.source:
+            return None
+        key = status_key(job.root, NAME)
+        status = read_status(self.objects, job.bucket, key)
+        if status is None or status.source != job.policy.source:
+            status = PollStatus(source=job.policy.source, through=_first(job, at))
+        end = _until(job, status, at)
+        if status.ended or (end <= status.through and not _is_over(job, status)):
+            return None
+        polled: PollStatus | None
+        try:
+            polled = self._poll(job, status, end, at)
+        except (ProfileSourceError, PortUnavailableError) as fault:
+            polled = self._failed(job, status, fault, at)
+        if polled is not None:
+            write_status(self.objects, job.bucket, key, polled)
+        return polled
+
+    def _poll(self, job: JobRecord, status: PollStatus, end: float, at: float) -> PollStatus | None:
+        source = named_source(job.policy.source)
+        if source is None:
+            raise ProfileSourceError(job.policy.source, f"names no source, expected {EXPECTED}")
+        ending = job.closing or job.status.is_final
+        if source.gives_all and not ending and at - status.polled_at < RARELY_S:
+            return None
+        place = Place(self.objects, job.bucket, job.root)
+        ended = False
+        if end > status.through:
+            answer = self.sources.read(Asked(job, source, status.through, end, status.counted))
+            status = deliver(place, between(answer.run, status.through, end), status)
+            bad = answer.run.bad if source.gives_all else added(status.bad, answer.run.bad)
+            status = msgspec.structs.replace(status, through=end, counted=answer.counted, bad=dict(bad))
+            ended = _says_end(answer.run, end)
+        ended = ended or _is_over(job, status)
+        if ended:
+            deliver_end(place)
+        return msgspec.structs.replace(status, polled_at=at, fault="", failed_since=None, ended=ended)
+
+    def _failed(self, job: JobRecord, status: PollStatus, fault: TrainGuardError, at: float) -> PollStatus:
+        reason = one_line(str(fault), _LONGEST_FAULT)
+        self.journal.count("source_polls_failed", job=job.job, reason=reason)
+        since = at if status.failed_since is None else status.failed_since
+        return msgspec.structs.replace(status, polled_at=at, fault=reason, failed_since=since)
+
+
+def _minute(at: float) -> float:
+    return at // MINUTE_S * MINUTE_S
+
+
+def _first(job: JobRecord, at: float) -> float:
+    begun = job.started_at or job.created_at or at - FIRST_S
+    return _minute(max(begun, at - LONGEST_AGO_S))
+
+
+def _until(job: JobRecord, status: PollStatus, at: float) -> float:
+    """Return the time up to which a poll reads: whole minutes, which are settled, no more than `MOST_S` at once."""
+    settled = _minute(at - HOLD_S)
+    if job.ended_at is not None:
+        settled = min(settled, _minute(job.ended_at) + MINUTE_S)
+    return min(settled, status.through + MOST_S)
+
+
+def _is_over(job: JobRecord, status: PollStatus) -> bool:
+    return job.ended_at is not None and job.status.is_final and status.through > job.ended_at
+
+
+def _says_end(run: SourceRun, end: float) -> bool:
+    return run.outcome is not None and run.ended_at is not None and run.ended_at < end

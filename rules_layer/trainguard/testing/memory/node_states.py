@@ -1,0 +1,300 @@
+"""The tables in memory: NodeState, RuleState, Jobs, and the stops of the last hour."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainguard.aws.stored_form import frozen_mapping, frozen_record, stored_job, stored_node, stored_row
+from trainguard.core.errors import StateConflictError
+from trainguard.core.records import (
+    FIRE_PATH,
+    MOST_TUNED_JOBS,
+    JobRecord,
+    NodeRecord,
+    RuleRow,
+    StreamKey,
+    TunedJob,
+    TuningJobRecord,
+)
+from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.stack.actions.stop_rate_limit import Stop, admit
+from trainguard.testing.memory.faults import Faults
+
+
+class MemoryNodeStates:
+    """Twin of DynamoNodeStates; thread-safe, its conditional writes are atomic."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._records: dict[StreamKey, NodeRecord] = {}
+
+    def load(self, key: StreamKey) -> NodeRecord | None:
+        """Return the item as last written, or None."""
+        with self._faults.call("NodeStates.load"), self._lock:
+            return self._records.get(key)
+
+    def save(self, record: NodeRecord) -> NodeRecord:
+        """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
+        key = record.key
+        item = f"NodeState/{key.job}/{key.node_kind}"
+        written = replace(stored_node(record), version=record.version + 1)
+        with self._faults.call("NodeStates.save", item=item, version=record.version), self._lock:
+            stored = self._records.get(key)
+            if (0 if stored is None else stored.version) != record.version:
+                raise StateConflictError(item, record.version)
+            self._records[key] = written
+        return written
+
+    def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
+        """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
+        for alert_id in alert_ids:
+            with self._faults.call("NodeStates.mark_sent"), self._lock:
+                stored = self._records.get(key)
+                if stored is not None and alert_id in stored.outbox:
+                    sent = replace(stored.outbox[alert_id], sent=True)
+                    self._records[key] = frozen_record(stored, outbox={**stored.outbox, alert_id: sent})
+
+    def of_job(self, job: str) -> list[NodeRecord]:
+        """Return all items of a job, ordered by sort key."""
+        with self._faults.call("NodeStates.of_job"), self._lock:
+            records = [record for key, record in self._records.items() if key.job == job]
+        return sorted(records, key=lambda record: record.key.node_kind)
+
+    def remove(self, key: StreamKey) -> None:
+        """Delete an item, as an operator may."""
+        with self._lock:
+            self._records.pop(key, None)
+
+
+class MemoryRuleStates:
+    """Twin of DynamoRuleStates; thread-safe, its conditional writes are atomic."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._rows: dict[tuple[str, str], RuleRow] = {}
+
+    def publish(self, rows: Sequence[RuleRow]) -> None:
+        """Write rows, each only if the stored one is not further, or as far and final; FiredAt is never removed."""
+        for row in rows:
+            with self._faults.call("RuleStates.publish"), self._lock:
+                key, published = (row.job, row.target), stored_row(row)
+                stored = self._rows.get(key)
+                if stored is not None and stored.generation < published.generation:
+                    stored = stored if published.times_fired else None
+                elif stored is not None and _is_further(stored, published):
+                    continue
+                kept: dict[str, Any] = {name: None if stored is None else getattr(stored, name) for name in FIRE_PATH}
+                if published.fired_at is None and stored is not None:
+                    kept["fired_at"] = stored.fired_at
+                self._rows[key] = replace(published, **kept)
+
+    def of_job(self, job: str) -> list[RuleRow]:
+        """Return all rows of a job, ordered by sort key."""
+        with self._faults.call("RuleStates.of_job"), self._lock:
+            return [row for (owner, _), row in sorted(self._rows.items()) if owner == job]
+
+    def of_whole_job(self, job: str) -> list[RuleRow]:
+        """Return those rows of a job that are of no node, ordered by sort key."""
+        with self._faults.call("RuleStates.of_whole_job"), self._lock:
+            return [row for (owner, _), row in sorted(self._rows.items()) if owner == job and row.node is None]
+
+    def load(self, job: str, target: str) -> RuleRow | None:
+        """Return one row, or None."""
+        with self._faults.call("RuleStates.load"), self._lock:
+            return self._rows.get((job, target))
+
+    def record(self, row: RuleRow) -> None:
+        """Write a row with the fire path's fields, as the state machine does after a fire."""
+        with self._lock:
+            self._rows[row.job, row.target] = stored_row(row)
+
+
+def _is_further(stored: RuleRow, published: RuleRow) -> bool:
+    if stored.generation > published.generation:
+        return True
+    if stored.evaluated_through is None:
+        return False
+    if published.evaluated_through is None or published.evaluated_through < stored.evaluated_through:
+        return True
+    final = stored.expires_at is not None and published.expires_at is None
+    return final and published.evaluated_through == stored.evaluated_through
+
+
+HOUR_S = 3_600.0
+
+
+class MemoryJobs:
+    """Twin of DynamoJobs; thread-safe, its conditional writes are atomic."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._records: dict[str, JobRecord] = {}
+        self._tuning_jobs: dict[str, TuningJobRecord] = {}
+        self._met: dict[int, int] = {}
+
+    def load(self, job: str) -> JobRecord | None:
+        """Return the job's item, or None."""
+        with self._faults.call("Jobs.load"), self._lock:
+            return self._records.get(job)
+
+    def register(self, record: JobRecord) -> JobRecord:
+        """Create the item if there is none; return the stored one either way."""
+        with self._faults.call("Jobs.register"), self._lock:
+            return self._records.setdefault(record.job, stored_job(record))
+
+    def recognise(self, record: JobRecord) -> JobRecord:
+        """Replace the item of a job that SageMaker did not know; return the stored one."""
+        with self._faults.call("Jobs.recognise"), self._lock:
+            stored = self._records.get(record.job)
+            if stored is None or stored.is_outside:
+                self._records[record.job] = stored = stored_job(record)
+            return stored
+
+    def update_status(self, record: JobRecord) -> None:
+        """Write the item's status, times, size and closing, under the condition of `Jobs.update_status`."""
+        update = stored_job(record)
+        with self._faults.call("Jobs.update_status"), self._lock:
+            stored = self._records.get(record.job)
+            if stored is None or stored.arn != update.arn:
+                return
+            if stored.status.is_final and not update.status.is_final:
+                if stored.ended_at is None or update.started_at is None or update.started_at <= stored.ended_at:
+                    return
+                stored = frozen_record(stored, ended_at=None)
+            if update.active:
+                stored = frozen_record(stored, expires_at=None)
+            known = {
+                name: value
+                for name in ("instance_count", "created_at", "started_at", "ended_at", "expires_at")
+                if (value := getattr(update, name)) is not None
+            }
+            self._records[record.job] = frozen_record(
+                stored,
+                status=update.status,
+                secondary_status=update.secondary_status,
+                active=update.active,
+                closing=update.closing,
+                polled_fast=update.polled_fast,
+                close_asks=update.close_asks,
+                close_asked_at=update.close_asked_at,
+                left_at=update.left_at,
+                file_fault=update.file_fault,
+                **known,
+            )
+
+    def ask(self, job: str, at: float, every_s: float) -> bool:
+        """Record that SageMaker is asked about the job; False within ``every_s`` of the last time."""
+        with self._faults.call("Jobs.ask"), self._lock:
+            stored = self._records.get(job)
+            if stored is None or (stored.asked_at is not None and stored.asked_at > at - every_s):
+                return False
+            self._records[job] = stored_job(replace(stored, asked_at=at))
+            return True
+
+    def touch(self, job: str, last_object_at: float) -> None:
+        """Move LastObjectAt forward; never back."""
+        at = epoch_from_iso(iso_from_epoch(last_object_at))
+        with self._faults.call("Jobs.touch"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and (stored.last_object_at is None or stored.last_object_at < at):
+                self._records[job] = frozen_record(stored, last_object_at=at)
+
+    def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
+        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
+        with self._faults.call("Jobs.raise_episode"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and (stored.generation, stored.episodes.get(rule, 0)) == (generation, seen):
+                self._records[job] = frozen_record(stored, episodes={**stored.episodes, rule: seen + 1})
+
+    def admit_stream(self, job: str, most: int) -> bool:
+        """Count one more stream of a unit that SageMaker does not name; False, which is stored, at ``most``."""
+        with self._faults.call("Jobs.admit_stream"), self._lock:
+            stored = self._records.get(job)
+            if stored is None:
+                return True
+            admitted = stored.other_streams < most
+            more = {"other_streams": stored.other_streams + 1} if admitted else {"streams_left_out": True}
+            self._records[job] = frozen_record(stored, **more)
+            return admitted
+
+    def recount_streams(self, job: str, seen: int, actual: int) -> None:
+        """Set the number of such streams if it is still ``seen``."""
+        with self._faults.call("Jobs.recount_streams"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and stored.other_streams == seen:
+                self._records[job] = frozen_record(stored, other_streams=actual)
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
+        with self._faults.call("Jobs.meet"), self._lock:
+            hour = int(at // HOUR_S)
+            met = self._met.get(hour, 0)
+            if met >= most:
+                return False
+            self._met[hour] = met + 1
+            return True
+
+    def active(self) -> list[str]:
+        """Return the jobs that are not closed, in order."""
+        with self._faults.call("Jobs.active"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active)
+
+    def polled_fast(self) -> list[str]:
+        """Return those that are evaluated each minute, in order."""
+        with self._faults.call("Jobs.polled_fast"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and record.polled_fast)
+
+    def polled_slowly(self) -> list[str]:
+        """Return the other ones, in order."""
+        with self._faults.call("Jobs.polled_slowly"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and not record.polled_fast)
+
+    def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
+        """Poll an active job fast or slowly; one that is closing is always polled fast."""
+        with self._faults.call("Jobs.set_fast_polling"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and stored.active and not stored.closing:
+                self._records[job] = frozen_record(stored, polled_fast=polled_fast)
+
+    def all(self) -> Iterator[JobRecord]:
+        """Iterate over every job in no order; here a page holds them all."""
+        with self._faults.call("Jobs.all"), self._lock:
+            page = tuple(self._records.values())
+        yield from page
+
+    def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
+        """Write one job of a tuning job into the tuning job's item, and let that live as long."""
+        with self._faults.call("Jobs.upsert_tuned_job"), self._lock:
+            stored = self._tuning_jobs.get(name, TuningJobRecord(name))
+            known = stored.jobs.get(job)
+            if known is None and len(stored.jobs) >= MOST_TUNED_JOBS:
+                self._tuning_jobs[name] = replace(stored, more=True, expires_at=expires_at)
+            elif known is None or tuned.finished or not known.finished:
+                jobs = frozen_mapping({**stored.jobs, job: tuned})
+                self._tuning_jobs[name] = replace(stored, jobs=jobs, expires_at=expires_at)
+
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
+        """Return a tuning job's item, or None while no job of it was judged."""
+        with self._faults.call("Jobs.tuning_job"), self._lock:
+            return self._tuning_jobs.get(name)
+
+
+class MemoryStopBudget:
+    """Twin of DynamoStopBudget; thread-safe, its conditional write is atomic."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._stops: dict[str, Stop] = {}
+
+    def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
+        """Take one of ``limit`` stops within the hour before ``now``; False when none is left."""
+        with self._faults.call("StopBudget.take"), self._lock:
+            granted = admit(self._stops, fire_id, job, now=now, limit=limit)
+            if granted is not None:
+                self._stops = granted
+            return granted is not None

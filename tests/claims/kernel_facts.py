@@ -1,0 +1,293 @@
+"""What the rules over one rank's kernel trace should say: each fact, and whether the rule's condition holds."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+
+from tests.claims.kernel_files import COPY, HOST, KERNEL, Event
+from tests.claims.kernel_trace import Gpu, KernelTrace
+from tests.claims.raw import Flags
+
+LONG_NS = 500_000_000
+SIGMAS, MAD_TO_SIGMA, OVER = 5.0, 1.4826, 0.1
+FULL = 0.9
+"""So much of a GPU's memory may be reserved."""
+
+DATA_PARALLEL, DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
+LIBRARIES = ("gloo:", "mpi:", "nccl:", "ucc:")
+"""Begin the names of collectives on the host: the library's."""
+
+FP32, BF16 = "sgemm", "bf16"
+"""Parts of the names of the kernels that `random_kernels` writes: of FP32, and of BF16 on tensor cores."""
+
+AMPERE, VOLTA, KEPLER = (8, 0), (7, 0), (3, 5)
+
+Truth: TypeAlias = float | str
+Recompute: TypeAlias = Callable[[KernelTrace], Truth]
+
+
+def gap_limit(trace: KernelTrace) -> float:
+    """Return from how many nanoseconds on a gap is long."""
+    return min(float(LONG_NS), 0.1 * float(np.median(trace.step_lengths)))
+
+
+def long_gaps(trace: KernelTrace) -> list[tuple[int, int]]:
+    """Return the long stretches without work of any GPU."""
+    limit = gap_limit(trace)
+    return [(start, end) for start, end in trace.gaps if end - start >= LONG_NS or end - start > limit]
+
+
+def loader_idle(trace: KernelTrace) -> float:
+    """Return how long a GPU is idle for data, nanoseconds."""
+    return trace.mean(lambda gpu: gpu.waits_for_data)
+
+
+def host_idle(trace: KernelTrace) -> float:
+    """Return how long a GPU is idle for the host, nanoseconds."""
+    return trace.mean(lambda gpu: gpu.waits_for_host)
+
+
+def busy(trace: KernelTrace) -> float:
+    """Return how long a GPU is busy, nanoseconds."""
+    return trace.mean(lambda gpu: gpu.busy)
+
+
+def _host_share(trace: KernelTrace) -> float:
+    idle = trace.window - loader_idle(trace) - busy(trace)
+    return host_idle(trace) / idle if idle else 0.0
+
+
+def _launch_delay(trace: KernelTrace) -> float:
+    return float(np.median([max(event.start - call.end, 0) for event, call in trace.started])) / 1e3
+
+
+def _queued(trace: KernelTrace) -> float:
+    """Return how many launches wait on average: a call waits from its start until the work that it started begins."""
+    pairs = [(event, trace.launch_of(event)) for event in trace.work]
+    lasted = [
+        max(min(event.start, trace.end) - max(call.start, trace.start), 0) for event, call in pairs if call is not None
+    ]
+    return sum(lasted) / trace.window
+
+
+def _short_share(trace: KernelTrace) -> float:
+    return float(np.mean([event.lasts < call.lasts for event, call in trace.started]))
+
+
+def _waiting(trace: KernelTrace) -> float:
+    return trace.share(trace.of(trace.waits))
+
+
+def idle_after(trace: KernelTrace) -> float:
+    """Return how long a GPU is idle while the host waits, or right after, nanoseconds."""
+    return trace.mean(lambda gpu: trace.after_waits & ~gpu.busy)
+
+
+def _overlap(trace: KernelTrace) -> float:
+    sending = trace.mean(lambda gpu: gpu.sending)
+    return trace.mean(lambda gpu: gpu.sending & gpu.computing) / sending if sending else 1.0
+
+
+def pageable(trace: KernelTrace) -> list[Event]:
+    """Return the asynchronous copies from or to pageable memory."""
+    copies = [each for each in trace.work if each.category == COPY and "Pageable" in each.name]
+    calls = [(each, trace.launch_of(each)) for each in copies]
+    return [each for each, call in calls if call is not None and call.name.endswith("Async")]
+
+
+def total(events: Iterable[Event]) -> int:
+    """Return how long events take together, nanoseconds."""
+    return sum(event.lasts for event in events)
+
+
+def computing(trace: KernelTrace, chosen: Callable[[Event], bool] = lambda _: True) -> list[Event]:
+    """Return the kernels that compute, those that are chosen."""
+    return [event for event in trace.kernels if event.computes and chosen(event)]
+
+
+def _of_computing(trace: KernelTrace, chosen: Callable[[Event], bool]) -> float:
+    every = total(computing(trace))
+    return total(computing(trace, chosen)) / every if every else math.nan
+
+
+def in_fp32(event: Event) -> bool:
+    """Tell whether a kernel is one of FP32, which may use tensor cores and does not."""
+    return FP32 in event.name
+
+
+def is_underfilled(event: Event) -> bool:
+    """Tell whether a kernel has less than a block a multiprocessor."""
+    return event.blocks < 1.0
+
+
+def step_limit(trace: KernelTrace) -> float:
+    """Return above how many nanoseconds a step is slow."""
+    median = float(np.median(trace.step_lengths))
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(trace.step_lengths - median)))
+    return max(median + SIGMAS * sigma, (1.0 + OVER) * median)
+
+
+def calls_named(trace: KernelTrace, *beginnings: str) -> Flags:
+    """Return when an event of the host runs whose name begins so."""
+    return trace.of([event for event in trace.host if event.name.startswith(beginnings)])
+
+
+def _kernel_times(trace: KernelTrace) -> dict[int, int]:
+    """Return how long each GPU with work runs kernels, nanoseconds."""
+    return {
+        gpu.number: trace.length(trace.of([event for event in gpu.work if event.category == KERNEL]))
+        for gpu in trace.gpus
+    }
+
+
+def libraries(trace: KernelTrace) -> set[str]:
+    """Return which libraries a rank's collectives are of, as its process group and its calls say it."""
+    names = {event.name for event in trace.recording.events if event.category == HOST}
+    called = {begin[:-1] for begin in LIBRARIES for name in names if name.startswith(begin)}
+    return called | {trace.recording.backend} - {""}
+
+
+def is_data_parallel(trace: KernelTrace) -> bool:
+    """Tell whether one process drives several GPUs."""
+    return bool(calls_named(trace, DATA_PARALLEL).any()) and len(trace.gpus) > 1
+
+
+def without_nccl(trace: KernelTrace) -> bool:
+    """Tell whether gradients are sent by another library than a GPU's."""
+    known = libraries(trace)
+    is_distributed = bool(calls_named(trace, DISTRIBUTED).any()) and trace.capability >= KEPLER
+    on_gpus = any(event.sends for event in trace.recorded) or any("ccl" in each for each in known)
+    return is_distributed and bool(known) and not on_gpus
+
+
+def _reserved(trace: KernelTrace) -> dict[int, float]:
+    cards = trace.recording.cards
+    return {gpu: size / cards[gpu].memory for gpu, size in trace.recording.reserved.items()}
+
+
+def kernels_per_step(trace: KernelTrace) -> float:
+    """Return how many kernels a step has on a GPU."""
+    return len(trace.kernels) / len(trace.steps) / len(trace.counted)
+
+
+FACTS: dict[str, Recompute] = {
+    "busy_share": lambda trace: busy(trace) / trace.window,
+    "gpus": lambda trace: float(len(trace.counted)),
+    "least_busy_share": lambda trace: min(trace.share(gpu.busy) for gpu in trace.counted),
+    "longest_gap": lambda trace: max(end - start for start, end in long_gaps(trace)) / 1e6,
+    "gaps": lambda trace: float(len(long_gaps(trace))),
+    "loader_share": lambda trace: trace.share(trace.loading & ~trace.busy),
+    "launch_delay": _launch_delay,
+    "queued_launches": _queued,
+    "host_share": _host_share,
+    "waits_for_data_share": lambda trace: loader_idle(trace) / trace.window,
+    "kernels_per_step": kernels_per_step,
+    "short_share": _short_share,
+    "waiting_share": _waiting,
+    "idle_share": lambda trace: idle_after(trace) / trace.window,
+    "after_wait": lambda _: 1.0,
+    "exposed_share": lambda trace: trace.mean_share(lambda gpu: gpu.sends_alone),
+    "overlap_share": _overlap,
+    "copy_share": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone),
+    "pageable_share": lambda trace: total(pageable(trace)) / len(trace.counted) / trace.window,
+    "tensor_core_share": lambda trace: _of_computing(trace, lambda event: BF16 in event.name),
+    "fp32_share": lambda trace: _of_computing(trace, in_fp32),
+    "underfilled_share": lambda trace: _of_computing(trace, is_underfilled),
+    "slowest_step": lambda trace: float(trace.step_lengths.max()) / 1e6,
+    "median_step": lambda trace: float(np.median(trace.step_lengths)) / 1e6,
+    "slow_steps": lambda trace: float((trace.step_lengths > step_limit(trace)).sum()),
+    "steps": lambda trace: float(len(trace.steps)),
+    "reserved_share": lambda trace: max(_reserved(trace).values()),
+    "most_busy_share": lambda trace: max(_kernel_times(trace).values()) / trace.window,
+    "library": lambda trace: ", ".join(sorted(libraries(trace))),
+    "collective_share": lambda trace: trace.share(calls_named(trace, *LIBRARIES)),
+}
+"""What a fact should say about the trace of a rank."""
+
+OF_RULE: dict[tuple[str, str], Recompute] = {
+    ("WrongParallel", "gpus"): lambda trace: float(len(trace.gpus)),
+    ("WrongParallel", "least_busy_share"): lambda trace: min(_kernel_times(trace).values()) / trace.window,
+    ("WrongParallel", "idle_share"): lambda trace: trace.share(calls_named(trace, *LIBRARIES) & ~trace.busy),
+}
+"""What a fact should say where another rule has one of the same name."""
+
+DEVICES: dict[tuple[str, str], Callable[[KernelTrace, int], bool]] = {
+    ("GpuBusyLow", "least_busy_share"): lambda trace, gpu: gpu in _least_busy(trace),
+    ("GpuMemoryFull", "reserved_share"): lambda trace, gpu: _reserved(trace).get(gpu) == max(_reserved(trace).values()),
+}
+"""Whether a fact is of the GPU that it names."""
+
+THRESHOLDS: dict[str, Recompute] = {
+    "busy_share": lambda trace: 0.5 if busy(trace) < 0.5 * trace.window else 0.7,
+    "longest_gap": lambda trace: gap_limit(trace) / 1e6,
+    "slowest_step": lambda trace: step_limit(trace) / 1e6,
+    "loader_share": lambda _: 0.05,
+    "launch_delay": lambda _: 10.0,
+    "host_share": lambda _: 0.5,
+    "kernels_per_step": lambda _: 300.0,
+    "short_share": lambda _: 0.5,
+    "waiting_share": lambda _: 0.1,
+    "exposed_share": lambda _: 0.1,
+    "overlap_share": lambda _: 0.5,
+    "copy_share": lambda _: 0.1,
+    "pageable_share": lambda _: 0.01,
+    "tensor_core_share": lambda _: 0.5,
+    "fp32_share": lambda _: 0.5,
+    "underfilled_share": lambda _: 0.2,
+    "reserved_share": lambda _: FULL,
+}
+"""What a fact's threshold should be, as the rule's table says it."""
+
+
+def _least_busy(trace: KernelTrace) -> set[int]:
+    times: dict[int, int] = {gpu.number: trace.length(gpu.busy) for gpu in trace.counted}
+    return {number for number, time in times.items() if time == min(times.values())}
+
+
+def _exposes(trace: KernelTrace) -> bool:
+    sending = trace.mean_share(lambda gpu: gpu.sending)
+    return trace.mean_share(lambda gpu: gpu.sends_alone) >= 0.1 or (sending >= 0.1 and _overlap(trace) < 0.5)
+
+
+def _tensor_cores_idle(trace: KernelTrace) -> bool:
+    used, every = total(computing(trace, lambda event: BF16 in event.name)), total(computing(trace))
+    eligible = used + total(computing(trace, in_fp32))
+    return trace.capability >= VOLTA and every > 0 and eligible >= 0.1 * every and used < 0.5 * eligible
+
+
+def _beside_loader(trace: KernelTrace, share: float) -> bool:
+    return busy(trace) < share * (trace.window - loader_idle(trace))
+
+
+CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
+    "GpuBusyLow": lambda trace: busy(trace) < 0.7 * trace.window,
+    "GpuGap": lambda trace: bool(long_gaps(trace)),
+    "LoaderBound": lambda trace: trace.share(trace.loading & ~trace.busy) > 0.05,
+    "LaunchBound": lambda trace: (
+        _beside_loader(trace, 0.7) and _host_share(trace) >= 0.5 and _launch_delay(trace) < 10.0
+    ),
+    "SyncStall": lambda trace: _waiting(trace) >= 0.1 and idle_after(trace) >= 0.05 * trace.window,
+    "ExposedCommunication": _exposes,
+    "MemcpyBound": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone) >= 0.1,
+    "PageableCopy": lambda trace: total(pageable(trace)) / len(trace.counted) >= 0.01 * trace.window,
+    "WrongParallel": lambda trace: is_data_parallel(trace) or without_nccl(trace),
+    "TensorCoresIdle": _tensor_cores_idle,
+    "LowPrecisionUnused": lambda trace: trace.capability >= AMPERE and _of_computing(trace, in_fp32) > 0.5,
+    "SmUnderfilled": lambda trace: _of_computing(trace, is_underfilled) >= 0.2,
+    "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.step_lengths > step_limit(trace)).any()),
+    "GpuMemoryFull": lambda trace: any(share > FULL for share in _reserved(trace).values()),
+    "SmallKernelStorm": lambda trace: (
+        kernels_per_step(trace) >= 300.0 and _short_share(trace) >= 0.5 and _beside_loader(trace, 0.9)
+    ),
+}
+"""When a rule has a finding on a rank, as its table says it."""
+
+NEEDS_MORE_STEPS = frozenset(CONDITIONS) - {"TraceStepOutlier", "GpuMemoryFull"}
+"""Rules that are not sure of what only the first and the last step have."""
+
+
+def gpu_gaps(trace: KernelTrace, gpu: Gpu) -> Flags:
+    """Return when a GPU is idle in a long gap of all of them."""
+    return trace.during(long_gaps(trace)) & ~gpu.busy
