@@ -5,9 +5,9 @@ import os
 import sys
 from typing import Optional
 
-from trainguard_collector.autostart import MARK
 from trainguard_collector.names import identify, is_first_process_of_node, with_torchrun
 from trainguard_collector.settings import INTERVALS_MS, SettingError, Settings, read_settings
+from trainguard_collector.spawn import MARK
 from trainguard_collector.wrap import run
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, cast
 
 from trainguard_collector.recorder.harmless import module
-from trainguard_collector.recorder.recorder import newest_recorder
+from trainguard_collector.recorder.steps import newest_recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_NAME = 256

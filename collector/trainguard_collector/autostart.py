@@ -6,13 +6,13 @@ module is observed, with all that it starts.
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "TRAINGUARD_COLLECTOR_PID"
-"""In the environment of the observed process, and so of those that it starts."""
+from trainguard_collector.names import command_line
+from trainguard_collector.session import start_later
+from trainguard_collector.spawn import MARK
 
 DELAY = "TRAINGUARD_AUTOSTART"
 """Seconds after which samples begin; ``0`` switches this off."""
@@ -41,18 +41,7 @@ def begin() -> None:
         if _begun or MARK in os.environ or delay_s <= 0.0 or not trains(command_line()):
             return
         _begun = True
-        from trainguard_collector.session import start_later
-
         start_later(delay_s)
-
-
-def command_line() -> "list[str]":
-    """Return the words of this process; ``sys.argv`` is not there yet."""
-    words = list(getattr(sys, "orig_argv", ()))
-    if not words:
-        with suppress(OSError):
-            words = [os.fsdecode(each) for each in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]]
-    return words
 
 
 def trains(words: Sequence[str]) -> bool:

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -269,3 +271,12 @@ def _size(text: str) -> Optional[int]:
     """Return None where the number of nodes may change."""
     least, _, most = text.partition(":")
     return int(least) if least.isdecimal() and most in ("", least) and int(least) > 0 else None
+
+
+def command_line() -> "list[str]":
+    """Return the words of this process; ``sys.argv`` is not there yet."""
+    words = list(getattr(sys, "orig_argv", ()))
+    if not words:
+        with suppress(OSError):
+            words = [os.fsdecode(each) for each in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]]
+    return words

@@ -19,10 +19,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Optional
 
-from trainguard_collector.autostart import MARK, command_line
-from trainguard_collector.names import identify, is_first_process_of_node, job_name, launched_by, with_torchrun
+from trainguard_collector.names import (
+    command_line,
+    identify,
+    is_first_process_of_node,
+    job_name,
+    launched_by,
+    with_torchrun,
+)
 from trainguard_collector.settings import Settings, read_settings
-from trainguard_collector.spawn import NODE_SETTINGS, end, say, spawn
+from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, say, spawn
 
 
 class _Noted:

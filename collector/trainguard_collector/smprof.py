@@ -9,7 +9,8 @@ from typing import Any, Optional
 
 from trainguard_collector.annotations import annotate, annotation_begin, annotation_end
 from trainguard_collector.recorder.harmless import harmless, imported_torch
-from trainguard_collector.recorder.recorder import Recorder, newest_recorder
+from trainguard_collector.recorder.recorder import Recorder
+from trainguard_collector.recorder.steps import StepRecorder, newest_recorder
 from trainguard_collector.recorder.windows import hand_over_trace
 
 __all__ = ["Config", "SMProfiler", "annotate", "annotation_begin", "annotation_end"]
@@ -30,7 +31,7 @@ class SMProfiler:
     def __init__(self) -> None:
         self._config = Config()
         self._profile: Optional[Any] = None
-        self._recorder: Optional[Recorder] = None
+        self._recorder: Optional[StepRecorder] = None
         self._number = 0
 
     @classmethod
@@ -78,6 +79,6 @@ class SMProfiler:
         hand_over_trace(recorder, profile, f"profiling-{self._number}")
         self._number += 1
 
-    def _of_process(self) -> Recorder:
+    def _of_process(self) -> StepRecorder:
         self._recorder = newest_recorder() or self._recorder or Recorder()
         return self._recorder

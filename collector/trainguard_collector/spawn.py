@@ -10,8 +10,9 @@ from pathlib import Path
 
 from trainguard_collector.settings import Settings
 
+MARK = "TRAINGUARD_COLLECTOR_PID"
 NODE_SETTINGS = "TRAINGUARD_COLLECTOR_SETTINGS"
-"""In the environment of the observed process, and so of those that it starts."""
+"""Both are in the environment of the observed process, and so of those that it starts."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[1])
 _DYING_S = 2.0

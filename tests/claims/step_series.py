@@ -1,6 +1,7 @@
 """The steps of each process and mode, and how StepOutlier judges them."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,9 @@ from tests.claims.weighted import weighted_mean
 
 LEFT_OUT, LEAST = 100, 100
 MOST_BINS, BINS_OF_ALL = 256, 8_192
+MOST_SERIES, MOST_REFUSED = 128, 256
+"""Of a node's series those are judged that come first by process and mode; so many of the others are counted."""
+
 PLAUSIBLE_SHARE, CHANCE = 0.002, 0.999
 SURE = 0.01
 """Whether the GPUs waited is compared with a limit; a share nearer to it than this may lie on either side."""
@@ -93,6 +97,7 @@ def is_wanted(name: str, mode: str | None) -> bool:
 def all_series(context: Context, last_file: float = math.inf) -> list[StepSeries]:
     """Return all series with enough steps, by node, process and mode, of files up to a time in their names."""
     found: list[StepSeries] = []
+    of_node: Counter[str] = Counter()
     for (node, process), events in sorted(context.raw.job.events.items()):
         modes: dict[str, list[Event]] = {}
         for each in events:
@@ -100,11 +105,24 @@ def all_series(context: Context, last_file: float = math.inf) -> list[StepSeries
                 modes.setdefault(each.name, []).append(each)
         ordered = {mode: sorted(steps, key=lambda each: each.end_us) for mode, steps in sorted(modes.items())}
         series = [StepSeries(node, process, mode, steps[LEFT_OUT:-1]) for mode, steps in ordered.items()]
+        series = series[: MOST_SERIES - of_node[node]]
+        of_node[node] += len(series)
         total = sum(int(each.lengths_us.sum()) for each in series)
         found += [StepSeries(each.node, each.process, each.mode, each.counted, process_us=total) for each in series]
     for one in found:
         one.bins = min(MOST_BINS, BINS_OF_ALL // sum(other.node == one.node for other in found))
     return [each for each in found if len(each.counted) >= LEAST]
+
+
+def left_out(context: Context, node: str, last_file: float) -> int:
+    """Return how many series of a node are not judged, of files up to a time in their names."""
+    found = {
+        (process, each.name)
+        for (of, process), events in context.raw.job.events.items()
+        for each in events
+        if of == node and is_wanted(each.name, context.parameters.get("mode")) and each.file <= last_file
+    }
+    return min(max(len(found) - MOST_SERIES, 0), MOST_REFUSED)
 
 
 def most_severe(context: Context, series: list[StepSeries]) -> Iterator[StepSeries]:

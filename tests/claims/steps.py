@@ -6,7 +6,7 @@ from tests.claims.context import Context, Expected, Fact, Recompute
 from tests.claims.durations import usual_distance
 from tests.claims.loading import busy
 from tests.claims.slow_events import compared
-from tests.claims.step_series import StepSeries, all_series, most_severe
+from tests.claims.step_series import StepSeries, all_series, left_out, most_severe
 from tests.claims.timelines import last_file_without
 
 
@@ -86,4 +86,5 @@ STEP_OUTLIER: dict[str, Recompute] = {
     "event_in_slow_steps": lambda context, _: _grown(context)[1],
     "event_in_other_steps": lambda context, _: _grown(context)[2],
     "steps_apart": _apart,
+    "series_not_judged": lambda context, fact: float(left_out(context, fact["node"], _last_file(context))),
 }

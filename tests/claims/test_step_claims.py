@@ -1,6 +1,7 @@
 """What is said about steps, loaders, phases and ranks is true; and the checker finds what is nearly so."""
 
 import copy
+import json
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -10,11 +11,12 @@ import pytest
 
 from tests.claims.check import Checked, checked, table
 from tests.claims.product import report_of
+from tests.claims.random_jobs import START, hour_of
 from tests.claims.random_steps import write_steps_job
 
 Fact = dict[str, Any]
-STRAGGLER, WAITS = 1, 20
-"""Jobs with slow steps, of which one has a straggler, and one waits for data and cores."""
+STRAGGLER, WAITS, SLOW_NODE = 1, 20, 116
+"""Jobs with slow steps: one has a straggler, one waits for data and cores, of one all ranks of a node are slow."""
 
 EARLY_LOADERS = 44
 """Its loaders are too few from within the first block of ten minutes on, which begins before the job."""
@@ -32,7 +34,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return job
 
 
-@pytest.mark.parametrize("seed", [STRAGGLER, WAITS, EARLY_LOADERS])
+@pytest.mark.parametrize("seed", [STRAGGLER, WAITS, EARLY_LOADERS, SLOW_NODE])
 def test_what_is_said_of_steps_is_true(jobs: Any, seed: int) -> None:
     found: Checked = checked("steps", *jobs(seed))
     assert found.claims > 50
@@ -61,6 +63,7 @@ def test_what_is_said_of_steps_is_true(jobs: Any, seed: int) -> None:
         (STRAGGLER, "Straggler", "ranks_affected", 1.0),
         (STRAGGLER, "Straggler", "rank", "algo-1-rank9"),
         (STRAGGLER, "Straggler", "longer_by_waits", -1.0),
+        (SLOW_NODE, "Straggler", "slow_node", "algo-1"),
     ],
 )
 def test_what_is_nearly_true_of_steps_is_found(jobs: Any, seed: int, rule: str, name: str, more: float | str) -> None:
@@ -71,3 +74,41 @@ def test_what_is_nearly_true_of_steps_is_found(jobs: Any, seed: int, rule: str, 
     fact["value"] = more if isinstance(more, str) else fact["value"] + more
     untrue = [str(claim) for _, claim in checked("steps", folder, report).untrue]
     assert any(rule in each and name in each for each in untrue), untrue
+
+
+CROWD, STEPS = 131, 220
+"""More processes than StepOutlier judges on a node; their names come behind those of the job."""
+
+
+def test_processes_beyond_those_judged_are_counted(tmp_path: Path) -> None:
+    folder = write_steps_job(STRAGGLER, tmp_path)
+    for number in range(CROWD):
+        _write_process(folder, f"s{number:03d}")
+    report = report_of(folder)
+    found = checked("steps", folder, report)
+    assert not found.untrue, table(found)
+    assert not found.unknown, table(found)
+    (left_out,) = _facts(report, "series_not_judged")
+    left_out["value"] += 1
+    assert any("series_not_judged" in str(claim) for _, claim in checked("steps", folder, report).untrue)
+
+
+def _write_process(folder: Path, process: str) -> None:
+    """Write the steps of one more process, all of the same length."""
+    origin = round(START * 1e6)
+    steps = [
+        {"name": "Step:ModeKeys.TRAIN", "ph": "X", "pid": 1, "ts": round(1e6 * (100 + 2 * number)), "dur": 1_000_000, "args": {}}
+        for number in range(STEPS)
+    ]
+    heads = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": origin}},
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}},
+    ]
+    end = origin + steps[-1]["ts"] + steps[-1]["dur"]
+    place = folder / "profiler-output" / "framework" / "pevents" / hour_of(end / 1e6)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{end}_{process}-algo-1_pythontimeline.json").write_text(json.dumps([*heads, *steps]))
+
+
+def _facts(report: dict[str, Any], name: str) -> list[Fact]:
+    return [fact for finding in report["findings"] for fact in finding["facts"] if fact["name"] == name]

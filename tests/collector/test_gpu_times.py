@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainguard_collector.objects import Handover, TimelineFile
-from trainguard_collector.recorder.contexts import MOST_PENDING, NEW_ANCHOR_MS, GpuTimes
+from trainguard_collector.recorder.gpu_times import MOST_PENDING, NEW_ANCHOR_MS, GpuTimes
 from trainguard_collector.recorder.harmless import Faults
 from trainguard_collector.recorder.timeline import EventLog
 

@@ -13,7 +13,7 @@ from trainguard_collector import layout
 from trainguard_collector.metrics import Sample, encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
-from trainguard_collector.recorder import contexts, recorder
+from trainguard_collector.recorder import steps
 from trainguard_collector.recorder.recorder import Recorder
 
 START_S = 1_795_248_000
@@ -27,8 +27,7 @@ class Clock:
         self.now_ns = 10**12
         monkeypatch.setattr("time.monotonic_ns", lambda: self.now_ns)
         monkeypatch.setattr("time.time_ns", lambda: self.now_ns - 10**12 + START_S * 10**9)
-        monkeypatch.setattr(contexts, "_clock", lambda: self.now_ns)
-        monkeypatch.setattr(recorder, "_clock", lambda: self.now_ns)
+        monkeypatch.setattr(steps, "_clock", lambda: self.now_ns)
 
     def pass_s(self, seconds: float) -> None:
         self.now_ns += round(seconds * 1e9)

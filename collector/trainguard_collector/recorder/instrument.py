@@ -5,15 +5,15 @@ import time
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple, Optional
 
-from trainguard_collector.recorder.contexts import Mark
+from trainguard_collector.recorder.gpu_times import Mark
 from trainguard_collector.recorder.harmless import optimizers
-from trainguard_collector.recorder.recorder import Recorder
+from trainguard_collector.recorder.steps import StepRecorder
 from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER, label_of
 
 CHECKPOINT = "checkpoint"
 
 
-def time_checkpoints(recorder: Recorder, owner: Any, names: Iterable[str]) -> "list[Callable[[], None]]":
+def time_checkpoints(recorder: StepRecorder, owner: Any, names: Iterable[str]) -> "list[Callable[[], None]]":
     """Record calls of methods as phases; return what undoes each. One that calls another is one phase."""
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ class _Began(NamedTuple):
 class Instrument:
     """The timing of one process; ``torch.autograd.backward`` is replaced until the recorder is closed."""
 
-    def __init__(self, recorder: Recorder, torch: Any) -> None:
+    def __init__(self, recorder: StepRecorder, torch: Any) -> None:
         self._recorder, self._autograd = recorder, torch.autograd
         self._depth, self._step = 0, -1
         self._open: dict[str, _Began] = {}

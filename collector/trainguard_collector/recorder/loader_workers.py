@@ -11,20 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import SHARED, Handover, TimelineFile
 from trainguard_collector.recorder.harmless import Faults, imported_torch, module
 from trainguard_collector.recorder.loaders import SETUP, WAIT, setup_arguments
+from trainguard_collector.recorder.steps import FORMAT_VERSION, StepRecorder
 from trainguard_collector.recorder.timeline import EventLog
 
-if TYPE_CHECKING:
-    from trainguard_collector.recorder.recorder import Recorder
-
-
 LABEL, NAME = "DataLoaderWorker", "DataLoaderWorker::Fetch"
-FORMAT_VERSION = 1
 _FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 _clock = time.monotonic_ns
 
@@ -134,14 +130,15 @@ class _Worker:
 
 
 @contextmanager
-def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
+def recorded_workers(recorder: StepRecorder, loader: Any) -> Iterator[None]:
     """Have the workers that a torch loader starts within the block record what they do."""
     is_changed, original = False, None
     try:
         of_torch = module("torch.utils.data")
-        if of_torch is not None and isinstance(loader, of_torch.DataLoader) and loader.num_workers:
+        is_of_torch = of_torch is not None and isinstance(loader, of_torch.DataLoader)
+        if is_of_torch and recorder.records_workers and loader.num_workers:
             original = loader.worker_init_fn
-            loader.worker_init_fn = WorkerStart(original, recorder.as_owner_of_loaders())
+            loader.worker_init_fn = WorkerStart(original, _owner(recorder))
             is_changed = True
     except Exception as fault:
         recorder.faults.add("loader workers", fault)
@@ -152,10 +149,23 @@ def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
             loader.worker_init_fn = original
 
 
+def _owner(recorder: StepRecorder) -> Owner:
+    settings = recorder.settings
+    return Owner(
+        str(recorder.folder),
+        settings.spool_mb * 1024 * 1024,
+        settings.identity.job,
+        settings.identity.node,
+        recorder.rank.process,
+        os.getpid(),
+        recorder.log.origin_us,
+    )
+
+
 class TimedLoaders:
     """Times ``next()`` of all iterators of torch's loaders, and their workers, until the recorder is closed."""
 
-    def __init__(self, recorder: "Recorder") -> None:
+    def __init__(self, recorder: StepRecorder) -> None:
         loaders = imported_torch().utils.data.dataloader
         self._iterator = loaders._BaseDataLoaderIter
         self._next = self._iterator.__next__
@@ -180,16 +190,16 @@ class _Settings:
         self.pin_memory = getattr(iterator, "_pin_memory", None)
 
 
-def _starting(start: Callable[..., None], recorder: "Recorder") -> Callable[..., None]:
+def _starting(start: Callable[..., None], recorder: StepRecorder) -> Callable[..., None]:
     @functools.wraps(start)
     def starting(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
-        with recorder.starting_workers(loader):
+        with recorded_workers(recorder, loader):
             start(iterator, loader, *arguments, **named)
 
     return starting
 
 
-def _timed(fetch: Callable[[Any], Any], recorder: "Recorder") -> Callable[[Any], Any]:
+def _timed(fetch: Callable[[Any], Any], recorder: StepRecorder) -> Callable[[Any], Any]:
     @functools.wraps(fetch)
     def timed(iterator: Any) -> Any:
         began = _clock()

@@ -1,49 +1,22 @@
-"""The recorder of one training process: steps, phases and waits for data, in a script's own words."""
+"""The recorder of one training process; each part that needs torch is imported where the script first uses it."""
 
-import atexit
-import json
-import os
-import time
-import weakref
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from trainguard_collector.layout import recorder_key
-from trainguard_collector.objects import Handover, TimelineFile, objects_folder
-from trainguard_collector.recorder.contexts import GpuTimes, Mark, PhaseContext, StepContext, gpu_times
-from trainguard_collector.recorder.harmless import Faults, harmless
-from trainguard_collector.recorder.in_torch import InTorch
+from trainguard_collector.recorder.harmless import harmless, imported_torch, module
 from trainguard_collector.recorder.loaders import WatchedLoader
-from trainguard_collector.recorder.process import Rank, find_rank, recording_settings
-from trainguard_collector.recorder.timeline import MODES, STEP, EventLog
-from trainguard_collector.settings import Settings
+from trainguard_collector.recorder.steps import StepRecorder
 
 if TYPE_CHECKING:
-    from trainguard_collector.recorder.profiles import DataloaderProfilingConfig, FrameworkProfile, KernelProfile
-
-FORMAT_VERSION = 1
-GPU_POLL_NS = 50_000_000
-_STEP_LABELS = {mode: f"{STEP}.{mode}" for mode in MODES}
-_clock = time.monotonic_ns
-
-
-class StepNumbers:
-    """Where the training is: ``step`` counts the steps of all modes, ``mode_step`` those of the mode."""
-
-    __slots__ = ("by_mode", "mode", "mode_step", "step")
-
-    def __init__(self) -> None:
-        self.step, self.mode, self.mode_step = -1, "TRAIN", -1
-        self.by_mode = dict.fromkeys(MODES, -1)
-
-    def advance(self, mode: str) -> None:
-        """Begin the next step of a mode."""
-        self.step += 1
-        self.mode = mode
-        self.mode_step = self.by_mode[mode] = self.by_mode[mode] + 1
+    from trainguard_collector.recorder.instrument import Instrument
+    from trainguard_collector.recorder.loader_workers import TimedLoaders
+    from trainguard_collector.recorder.profiles import FrameworkProfile, KernelProfile
+    from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
+    from trainguard_collector.recorder.tensors.watch import TensorRecorder
 
 
-class Recorder(InTorch):
+class Recorder(StepRecorder):
     """Records what a training process does. Without an output it does nothing, and costs next to nothing.
 
     ``output`` is ``s3://bucket/prefix`` or a folder, by default ``TRAINGUARD_OUTPUT``; ``job`` ``TRAINGUARD_JOB``, else
@@ -66,52 +39,22 @@ class Recorder(InTorch):
         scalars_every: int = 100,
         with_sampler: bool = True,
     ) -> None:
+        super().__init__(output, job=job, mode=mode, first_step=first_step, with_sampler=with_sampler)
+        self.with_gpu_times = with_gpu_times
         self.scalars_every = scalars_every
-        self.faults = Faults()
-        self.numbers = StepNumbers()
-        self.is_on = False
-        self.at_begin: list[Callable[[StepNumbers], None]] = []
-        self.at_end: list[Callable[[StepNumbers, int, int], None]] = []
-        self.at_close: list[Callable[[], None]] = []
-        self.notes: dict[str, Any] = {}
-        self.mode = "TRAIN"
-        self._with_gpu = with_gpu_times
-        self.gpu: Optional[GpuTimes] = None
-        self._gpu_polled_ns = 0
-        self._began_ns: Optional[int] = None
-        self.open_phases: list[PhaseContext] = []
-        self._rank: Optional[Rank] = None
-        self.next_mode: Optional[str] = None
-        self._step = StepContext(self)
-        super().__init__()
-        self.log = EventLog(self._open_file, self.faults)
-        self.wants_waits = True
-        self._loader_config: Optional[DataloaderProfilingConfig] = None
-        self._set_up(output, job, mode, first_step, with_sampler)
+        self._instrument: Optional[Instrument] = None
+        self._tensors: Optional[TensorRecorder] = None
+        self._scalars: Optional[ScalarRecorder] = None
+        self._loaders: Optional[TimedLoaders] = None
+        self._undo: list[Callable[[], None]] = []
         if self.is_on:
             self._open_windows(profile, kernels)
 
-    @harmless("set-up")
-    def _set_up(
-        self, output: Optional[str], job: Optional[str], mode: str, first_step: int, with_sampler: bool
-    ) -> None:
-        self.mode = _checked(mode)
-        self.numbers.step = self.numbers.by_mode["TRAIN"] = int(first_step) - 1
-        settings = recording_settings(output, job, with_sampler=with_sampler)
-        if settings is None:
-            return
-        self.settings: Settings = settings
-        identity = settings.identity
-        self.folder = objects_folder(settings.spool, identity.job, identity.node)
-        self.handover = Handover(self.folder, settings.spool_mb * 1024 * 1024)
-        self.handover.register()
-        self.is_on = True
-        global _newest  # noqa: PLW0603 - annotations find the process's recorder
-        _newest = weakref.ref(self)
-        self._owner = os.getpid()
-        atexit.register(self._close_at_exit)
-        owner = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _switch_off(owner))
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @harmless("profile")
     def _open_windows(self, profile: "Optional[FrameworkProfile]", kernels: "Optional[KernelProfile]") -> None:
@@ -120,210 +63,117 @@ class Recorder(InTorch):
         from trainguard_collector.recorder.windows import open_windows
 
         self.wants_waits = profile is None or profile.loader is not None
-        self._loader_config = None if profile is None else profile.loader
+        self.loader_config = None if profile is None else profile.loader
         open_windows(self, profile, kernels)
-
-    @property
-    def rank(self) -> Rank:
-        """The rank of this process; it is looked up when it is first asked for, and stays."""
-        if self._rank is None:
-            self._rank = find_rank(os.environ)
-        return self._rank
-
-    def step(self, mode: Optional[str] = None) -> StepContext:
-        """Return the context of one step: ``with recorder.step():``."""
-        self.next_mode = mode
-        return self._step
-
-    def begin_step(self, mode: Optional[str] = None) -> None:
-        """Begin a step; one that is open ends here."""
-        if not self.is_on:
-            return
-        try:
-            if self._began_ns is not None:
-                self.end_step()
-            self.numbers.advance(self.mode if mode is None else _checked(mode))
-            if self.at_begin:
-                self._act(self.at_begin, self.numbers)
-        except Exception as fault:
-            self.faults.add("step", fault)
-        self._began_ns = _clock()
-
-    def end_step(self) -> None:
-        """End the step that is open."""
-        began_ns, self._began_ns = self._began_ns, None
-        if began_ns is None or not self.is_on:
-            return
-        try:
-            ended_ns, numbers = _clock(), self.numbers
-            label = _STEP_LABELS[numbers.mode]
-            arguments = f'{{"step_num":"{numbers.mode_step}","pid":{self._owner}}}'
-            self.log.add((label, label, began_ns, ended_ns, arguments, 0))
-            if self.at_end:
-                self._act(self.at_end, numbers, began_ns, ended_ns)
-            if self._with_gpu and ended_ns - self._gpu_polled_ns > GPU_POLL_NS:
-                self._poll_gpu(ended_ns)
-            self.log.flush_if_due(ended_ns)
-        except Exception as fault:
-            self.faults.add("step", fault)
-
-    def phase(self, name: str) -> PhaseContext:
-        """Return the context of a part of the work: ``with recorder.phase("checkpoint"):``.
-
-        Readers know ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``checkpoint`` and ``evaluation`` (its
-        steps are of mode EVAL).
-        """
-        return PhaseContext(self, name)
-
-    def begin_phase(self, name: str) -> None:
-        """Begin a phase, for code that cannot use a context."""
-        self.phase(name).__enter__()
-
-    def end_phase(self, name: str) -> None:
-        """End the innermost open phase of that name; phases within it that are still open end with it."""
-        try:
-            if self.is_on and self.is_in(name):
-                for phase in reversed(self.open_phases[:]):
-                    phase.__exit__(None, None, None)
-                    if phase.name == name:
-                        break
-        except Exception as fault:
-            self.faults.add("phase", fault)
-
-    @property
-    def is_in_step(self) -> bool:
-        """Whether a step is open."""
-        return self._began_ns is not None
 
     def wrap(self, loader: Iterable[Any]) -> Any:
         """Return a loader that records how long each batch is waited for, and is as ``loader`` in all else."""
-        if not self.is_on or not self.wants_waits or self.times_loaders:
+        if not self.is_on or not self.wants_waits or self._loaders is not None:
             return loader
-        wants = None if self._loader_config is None else self.wants_wait
-        return WatchedLoader(loader, self.log, wants, self.starting_workers)
+        wants = None if self.loader_config is None else self.wants_wait
+        return WatchedLoader(loader, self.log, wants, self._starting_workers)
 
-    @harmless("resume")
-    def resume(self, step: int) -> None:
-        """Give the next training step a number, for a run that goes on from a checkpoint; never a smaller one."""
-        self.numbers.step = max(self.numbers.step, int(step) - 1)
-        self.numbers.by_mode["TRAIN"] = max(self.numbers.by_mode["TRAIN"], int(step) - 1)
+    def _starting_workers(self, loader: Any) -> "AbstractContextManager[None]":
+        if module("torch.utils.data") is None:
+            return nullcontext()
+        from trainguard_collector.recorder.loader_workers import recorded_workers
 
-    def is_in(self, phase: str) -> bool:
-        """Whether a phase of that name is open."""
-        return any(each.name == phase for each in self.open_phases)
+        return recorded_workers(self, loader)
 
-    @harmless("close")
-    def close(self) -> None:
-        """Write what is left; nothing is recorded from here on."""
-        if not self.is_on:
+    @harmless("attach")
+    def attach(self, model: Any) -> None:
+        """Time calls of the model, of ``torch.autograd.backward``, and of the step of any optimizer of torch."""
+        if self.is_on:
+            from trainguard_collector.recorder.instrument import Instrument
+
+            self._instrument = self._instrument or Instrument(self, imported_torch())
+            self._instrument.add(model)
+
+    @harmless("forward")
+    def time_forward(self, owner: Any, name: str) -> None:
+        """Time a method of a model that `attach` was given as a forward pass; `forget_timed` ends that."""
+        if self._instrument is not None:
+            self._undo.append(self._instrument.time_method(owner, name))
+
+    @harmless("checkpoint")
+    def time_checkpoints(self, owner: Any, *names: str) -> None:
+        """Record calls of methods that save a checkpoint as phases; `forget_timed` ends that."""
+        if self.is_on:
+            from trainguard_collector.recorder.instrument import time_checkpoints
+
+            self._undo += time_checkpoints(self, owner, names)
+
+    @harmless("undo")
+    def forget_timed(self) -> None:
+        """Put back the methods that `time_forward` and `time_checkpoints` have replaced."""
+        while self._undo:
+            self._undo.pop()()
+
+    @harmless("watch")
+    def watch(
+        self,
+        model: Any,
+        *,
+        every: int = 500,
+        collections: Optional[Iterable[Any]] = None,
+        loss: Any = None,
+        include_workers: str = "one",
+        with_checksum: bool = True,
+    ) -> None:
+        """Record the tensors of a model of torch, wrapped, sharded, compiled or plain, and time it as `attach` does.
+
+        Each ``every``-th step of a mode is saved, where a collection says nothing else; ``collections`` are by default
+        ``gradients``, ``weights`` and ``biases``, as reductions, beside losses and metrics. ``loss`` is no part of the
+        model. ``include_workers`` is ``one`` (rank 0) or ``all``. ``with_checksum`` saves one of each rank's
+        parameters, unless sharded.
+        """
+        if self.is_on:
+            from trainguard_collector.recorder.tensors.watch import TensorRecorder
+
+            torch = imported_torch()
+            if not isinstance(model, torch.nn.Module):
+                raise ValueError(f"the model is a {type(model).__name__}, expected a torch.nn.Module")
+            if self._scalars is not None:
+                self._scalars.close()
+                self._scalars = None
+            self._tensors = self._tensors or TensorRecorder(
+                self,
+                torch,
+                every=every,
+                collections=collections,
+                include_workers=include_workers,
+                with_checksum=with_checksum,
+            )
+            self._tensors.add(model, loss)
+            self.attach(model)
+
+    @harmless("loss")
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Save a loss, a number or an array with one entry of any framework, where the step is saved.
+
+        One between steps is saved with the next such step. Without `watch` each ``scalars_every``-th step is saved.
+        """
+        self._scalar("losses", name, value)
+
+    @harmless("metric")
+    def metric(self, name: str, value: Any) -> None:
+        """Save a metric of this step, as `loss`."""
+        self._scalar("metrics", name, value)
+
+    def _scalar(self, collection: str, name: str, value: Any) -> None:
+        if self._tensors is not None:
+            self._tensors.scalar(collection, name, value)
             return
-        self.end_step()
-        for phase in reversed(self.open_phases[:]):
-            phase.__exit__(None, None, None)
-        self._act(self.at_close)
-        if self.gpu is not None:
-            self.gpu.poll()
-        self.is_on = False
-        self.log.close()
-        self.hand_over_status()
-        self.handover.unregister()
-        atexit.unregister(self._close_at_exit)
+        if self.is_on:
+            from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
 
-    @harmless("status")
-    def hand_over_status(self) -> None:
-        """Hand over what the recorder did and could not do."""
-        rank = self.rank
-        status = {
-            "format_version": FORMAT_VERSION,
-            "job": self.settings.identity.job,
-            "node": self.settings.identity.node,
-            "process": rank.process,
-            "rank": rank.rank,
-            "world": rank.world,
-            "pid": os.getpid(),
-            "updated_at": round(time.time(), 3),
-            "steps": {mode: last + 1 for mode, last in self.numbers.by_mode.items() if last >= 0},
-            "dropped_events": self.log.dropped,
-            "dropped_objects": self.handover.dropped,
-            "errors": dict(self.faults.newest),
-            "error_counts": dict(self.faults.counts),
-            **self.notes,
-        }
-        key = recorder_key(self.settings.identity.node, rank.process)
-        self.handover.put(key, json.dumps(status).encode())
+            self._scalars = self._scalars or ScalarRecorder(self, every=self.scalars_every)
+            self._scalars.scalar(collection, name, value)
 
-    def wants_wait(self, event: str) -> bool:
-        """Whether an event of a loader is wanted that belongs to the next training step."""
-        config = self._loader_config
-        if config is None:
-            return True
-        return config.range.covers(self.numbers.by_mode["TRAIN"] + 1) and bool(config.metrics_regex.search(event))
+    @harmless("loaders")
+    def time_loaders(self) -> None:
+        """Record how long each batch of any loader of torch is waited for, without `wrap`."""
+        if self.is_on and self.wants_waits and self._loaders is None:
+            from trainguard_collector.recorder.loader_workers import TimedLoaders
 
-    @property
-    def records_workers(self) -> bool:
-        """Whether workers of loaders record: they do not know steps, so not where a range of these is chosen."""
-        return self.is_on and self.wants_waits and self._loader_config is None
-
-    def mark_gpu(self, at_ns: int) -> Optional[Mark]:
-        """Mark a time on the GPU; None where phases are not timed there."""
-        return None if self.gpu is None else self.gpu.mark(at_ns)
-
-    def span_on_gpu(self, name: str, first: Optional[Mark], last: Optional[Mark]) -> None:
-        """Take what lies between two marks as the GPU's time of a phase."""
-        if self.gpu is not None:
-            self.gpu.span(name, first, last)
-
-    def __enter__(self) -> "Recorder":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _act(self, acts: "list[Any]", *arguments: Any) -> None:
-        """Call what takes part in steps; what one of them raises is its own."""
-        for act in tuple(acts):
-            try:
-                act(*arguments)
-            except Exception as fault:
-                self.faults.add(type(getattr(act, "__self__", act)).__name__, fault)
-
-    def _close_at_exit(self) -> None:
-        if os.getpid() == self._owner:
-            self.close()
-
-    def _poll_gpu(self, now_ns: int) -> None:
-        self._gpu_polled_ns = now_ns
-        if self.gpu is None:
-            self.gpu = gpu_times(self.log)
-        if self.gpu is not None:
-            try:
-                self.gpu.poll()
-            except Exception as fault:  # the driver's; asking again would cost time in each step
-                self._with_gpu, self.gpu = False, None
-                self.faults.add("gpu times", fault)
-
-    def _open_file(self, header: Callable[[], bytes]) -> TimelineFile:
-        return TimelineFile(self.handover, self.rank.process, header)
-
-
-_newest: "Optional[weakref.ref[Recorder]]" = None
-
-
-def newest_recorder() -> Optional[Recorder]:
-    """Return the recorder of this process that was made last and still records; None without one."""
-    found = _newest() if _newest is not None else None
-    return found if found is not None and found.is_on else None
-
-
-def _checked(mode: str) -> str:
-    found = str(mode).upper()
-    if found not in MODES:
-        raise ValueError(f"mode is {mode!r}, expected one of {', '.join(MODES)}")
-    return found
-
-
-def _switch_off(owner: "weakref.ref[Recorder]") -> None:
-    """Record nothing in a forked process, such as a data loader's worker."""
-    recorder = owner()
-    if recorder is not None:
-        recorder.is_on = recorder.log.is_on = False
+            self._loaders = TimedLoaders(self)

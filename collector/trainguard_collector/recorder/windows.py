@@ -20,7 +20,7 @@ from trainguard_collector.recorder.profiles import (
     Range,
     cProfileTimer,
 )
-from trainguard_collector.recorder.recorder import Recorder, StepNumbers
+from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.timeline import MOST_WAITING
 
 
@@ -31,7 +31,7 @@ class TorchWindow:
     """
 
     def __init__(
-        self, recorder: Recorder, span: Range, done: Callable[[Any, int], None], *, record_shapes: bool
+        self, recorder: StepRecorder, span: Range, done: Callable[[Any, int], None], *, record_shapes: bool
     ) -> None:
         self._recorder, self._range, self._done, self._shapes = recorder, span, done, record_shapes
         self._profile: Optional[Any] = None
@@ -110,7 +110,7 @@ SLOWER_RATIO = 1.05
 class KernelTraces:
     """Runs one window; keeps the durations of the training steps before and after it."""
 
-    def __init__(self, recorder: Recorder, profile: KernelProfile) -> None:
+    def __init__(self, recorder: StepRecorder, profile: KernelProfile) -> None:
         self._recorder, self._profile = recorder, profile
         self._before: deque[int] = deque(maxlen=COMPARED)
         self._after: list[int] = []
@@ -163,10 +163,8 @@ CPU_LABEL, GPU_LABEL = "cpu_functions", "gpu_functions"
 MOST_OPERATORS = MOST_WAITING // 2
 """Of more operators the longest are kept."""
 
-LONGEST_LABELS = 100
 
-
-def record_operators(recorder: Recorder, profile: Any, first: int) -> None:
+def record_operators(recorder: StepRecorder, profile: Any, first: int) -> None:
     """Add the operators of a profile to the timeline; ``first`` is the profile's first step."""
     events = profile.profiler.function_events or profile.events()
     start_ns = profile.profiler.kineto_results.trace_start_ns()
@@ -197,7 +195,7 @@ MOST_PROFILES = 100
 class PythonWindow:
     """Profiles each training step of a range, and hands over a file a step."""
 
-    def __init__(self, recorder: Recorder, config: PythonProfilingConfig) -> None:
+    def __init__(self, recorder: StepRecorder, config: PythonProfilingConfig) -> None:
         self._recorder, self._config = recorder, config
         self._running: Optional[Any] = None
         self._timer = cProfileTimer.TOTAL_TIME
@@ -247,7 +245,7 @@ class PythonWindow:
         self._recorder.handover.put(f"{framework}/{span}/{name}", body)
 
 
-def open_windows(recorder: Recorder, profile: Optional[FrameworkProfile], kernels: Optional[KernelProfile]) -> None:
+def open_windows(recorder: StepRecorder, profile: Optional[FrameworkProfile], kernels: Optional[KernelProfile]) -> None:
     """Open the windows; each of them opens and ends by itself where steps begin and end."""
     if kernels is not None:
         KernelTraces(recorder, kernels)
@@ -257,7 +255,7 @@ def open_windows(recorder: Recorder, profile: Optional[FrameworkProfile], kernel
         PythonWindow(recorder, profile.python)
 
 
-def hand_over_trace(recorder: Recorder, profile: Any, folder: str) -> None:
+def hand_over_trace(recorder: StepRecorder, profile: Any, folder: str) -> None:
     """Hand the trace of a profile of torch over as one of the job's kernel traces; raises OSError."""
     draft = recorder.handover.draft("trace.json")
     try:

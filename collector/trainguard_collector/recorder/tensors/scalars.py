@@ -2,14 +2,12 @@
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from trainguard_collector.recorder.harmless import module
+from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, collections_of
-
-if TYPE_CHECKING:
-    from trainguard_collector.recorder.recorder import Recorder, StepNumbers
 
 LONGEST_NAME = 1_000
 MOST_LATE = 100
@@ -19,7 +17,7 @@ MOST_PENDING = 4
 class ScalarRecorder:
     """Saves losses and metrics of each ``every``-th step of a mode, by rank 0, without waiting for a device."""
 
-    def __init__(self, recorder: "Recorder", *, every: int) -> None:
+    def __init__(self, recorder: StepRecorder, *, every: int) -> None:
         if int(every) < 1:
             raise ValueError(f"scalars_every is {every!r}, expected at least 1")
         self._recorder = recorder
@@ -51,7 +49,7 @@ class ScalarRecorder:
             recorder.at_end.remove(self._end)
         self._send(is_last=True)
 
-    def _begin(self, numbers: "StepNumbers") -> None:
+    def _begin(self, numbers: StepNumbers) -> None:
         self._is_in_step = True
         self._send()
         if self._recorder.rank.rank == 0 and self._collections["losses"].saves(numbers.mode, numbers.mode_step):

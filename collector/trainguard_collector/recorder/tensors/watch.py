@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from trainguard_collector.recorder.harmless import optimizers
-from trainguard_collector.recorder.recorder import Recorder, StepNumbers
+from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
 from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, Saver, collections_of
@@ -81,7 +81,7 @@ class TensorRecorder:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: StepRecorder,
         torch: Any,
         *,
         every: int,

@@ -1,20 +1,14 @@
-"""The contexts of a step and of a phase, and how long phases took on the GPU.
+"""How long phases took on the GPU.
 
-What the script raises passes through. Nothing waits for the GPU: events are read in a later step. Their time follows
-from an anchor: no event happens before the processor asked for it, so the latest such bound is the anchor's time.
+Nothing waits for the GPU: events are read in a later step. Their time follows from an anchor: no event happens before
+the processor asked for it, so the latest such bound is the anchor's time.
 """
 
-import time
 from collections import deque
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from trainguard_collector.recorder.harmless import module
-from trainguard_collector.recorder.timeline import EVALUATION, EventLog, label_of
-
-if TYPE_CHECKING:
-    from trainguard_collector.recorder.recorder import Recorder
-
+from trainguard_collector.recorder.timeline import EventLog
 
 MOST_PENDING = 1_024
 NEW_ANCHOR_MS = 30_000.0
@@ -93,71 +87,3 @@ def gpu_times(log: EventLog) -> Optional[GpuTimes]:
     torch = module("torch")
     cuda = getattr(torch, "cuda", None)
     return GpuTimes(cuda, log) if cuda is not None and cuda.is_initialized() else None
-
-
-_EVALUATIONS = frozenset({EVALUATION, "validation", "eval"})
-_clock = time.monotonic_ns
-
-
-class StepContext:
-    """The context of steps; one of a recorder is enough, as steps do not nest."""
-
-    __slots__ = ("_recorder",)
-
-    def __init__(self, recorder: "Recorder") -> None:
-        self._recorder = recorder
-
-    def __enter__(self) -> "Recorder":
-        self._recorder.begin_step(self._recorder.next_mode)
-        return self._recorder
-
-    def __exit__(
-        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
-    ) -> None:
-        self._recorder.end_step()
-
-
-class PhaseContext:
-    """The context of a phase."""
-
-    __slots__ = ("_recorder", "began_ns", "mark", "mode_before", "name")
-
-    def __init__(self, recorder: "Recorder", name: str) -> None:
-        self._recorder, self.name = recorder, str(name)
-        self.began_ns = 0
-        self.mark: Optional[Mark] = None
-        self.mode_before: Optional[str] = None
-
-    def __enter__(self) -> None:
-        recorder = self._recorder
-        if not recorder.is_on:
-            return
-        try:
-            if self.name in _EVALUATIONS:
-                self.mode_before, recorder.mode = recorder.mode, "EVAL"
-            recorder.open_phases.append(self)
-            self.began_ns = _clock()
-            if recorder.gpu is not None:
-                self.mark = recorder.gpu.mark(self.began_ns)
-        except Exception as fault:
-            recorder.faults.add("phase", fault)
-
-    def __exit__(
-        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
-    ) -> None:
-        recorder, began_ns = self._recorder, self.began_ns
-        if not began_ns or not recorder.is_on:
-            return
-        try:
-            ended_ns = _clock()
-            if self.mark is not None and recorder.gpu is not None:
-                recorder.gpu.span(self.name, self.mark, recorder.gpu.mark(ended_ns))
-            if self.mode_before is not None:
-                recorder.mode = self.mode_before
-            if recorder.open_phases[-1] is self:
-                recorder.open_phases.pop()
-            else:
-                recorder.open_phases.remove(self)
-            recorder.log.record((label_of(self.name), self.name, began_ns, ended_ns, "", 0))
-        except Exception as fault:
-            recorder.faults.add("phase", fault)
