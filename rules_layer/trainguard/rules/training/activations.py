@@ -5,7 +5,6 @@ Source: AWS documentation of both. A node is a place beyond the batch axis 0.
 
 import math
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from trainguard.formats.tensors.step_view import StepView, Tensor
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, measured, not_saved, numbers, used
+from trainguard.rules.training.readings import above, checked, known, measured, not_saved, numbers
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
@@ -24,18 +23,7 @@ from trainguard.rules.training.step_words import SELECTION_HELP, against, be, sa
 DEAD, SATURATED = "dead_nodes", "saturated_nodes"
 
 
-class DeadReluKind(StrEnum):
-    """Findings of DeadRelu at a step."""
-
-    DEAD = "dead nodes"
-    FINE = "fine"
-
-
-class SaturatedKind(StrEnum):
-    """Findings of SaturatedActivation at a step."""
-
-    SATURATED = "saturated nodes"
-    FINE = "fine"
+DEAD_KINDS, SATURATED_KINDS = ("dead nodes", "fine"), ("saturated nodes", "fine")
 
 
 def _dead_words(sheet: FactSheet) -> Words:
@@ -146,18 +134,15 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
             "match."
         ),
         say=_dead_words,
+        kinds=DEAD_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
         """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
-        threshold, inactivity = parameters.threshold_layer, parameters.threshold_inactivity
-        readings = []
-        for tensor in selected(step, None, parameters.tensor_regex):
-            dead = used(state, lambda view, name: _dead(state, view, name, inactivity), step, tensor)
-            if dead is not None:
-                kind = DeadReluKind.DEAD if dead > threshold else DeadReluKind.FINE
-                readings.append(Reading(tensor, dead, threshold, dead > threshold, dead, kind))
-        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),))
+        tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
+        found = known(state, lambda view, name: _dead(state, view, name, inactivity), step, tensors)
+        readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
+        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),), kinds=DEAD_KINDS)
 
 
 def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> float | None:
@@ -229,18 +214,15 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
             "tensor_regex to match."
         ),
         say=_saturated_words,
+        kinds=SATURATED_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
         """Count the saturated nodes of each layer; of a layer with reductions only, see whether all or none are."""
-        threshold = parameters.threshold_layer
-        readings = []
-        for tensor in selected(step, parameters.collection_names, (parameters.tensor_regex,)):
-            saturated = used(state, lambda view, name: _saturated(state, view, name, parameters), step, tensor)
-            if saturated is not None:
-                kind = SaturatedKind.SATURATED if saturated > threshold else SaturatedKind.FINE
-                readings.append(Reading(tensor, saturated, threshold, saturated > threshold, saturated, kind))
-        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),))
+        tensors = selected(step, parameters.collection_names, (parameters.tensor_regex,))
+        found = known(state, lambda view, name: _saturated(state, view, name, parameters), step, tensors)
+        readings = [above(tensor, saturated, parameters.threshold_layer) for saturated, tensor in found]
+        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),), kinds=SATURATED_KINDS)
 
 
 def _saturated(

@@ -1,8 +1,7 @@
 """ExplodingTensor: a tensor that holds NaN or infinite values. Source: AWS documentation of ExplodingTensor."""
 
 import math
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping
 
 from trainguard.core.finding import Fact
 from trainguard.core.units import counted
@@ -16,12 +15,7 @@ from trainguard.rules.training.step_words import SELECTION_HELP, against, be, fi
 ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
 
 
-class ExplodingKind(StrEnum):
-    """Findings of ExplodingTensor at a step."""
-
-    NAN = "NaN"
-    INFINITE = "infinite"
-    FINE = "fine"
+NAN, INFINITE, FINE = "NaN", "infinite", "fine"
 
 
 def _exploding(sheet: FactSheet) -> Words:
@@ -34,7 +28,7 @@ def _exploding(sheet: FactSheet) -> Words:
         "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
         "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
     )
-    if sheet.kind == ExplodingKind.INFINITE:
+    if sheet.kind == INFINITE:
         advice = (
             "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
             f"Infinite values turn into NaN soon: save {found.series} at earlier steps to see where they begin."
@@ -42,7 +36,7 @@ def _exploding(sheet: FactSheet) -> Words:
     if reduction is not None:
         sentence = f"the saved {reduction.value} of {reduction.series} {be(sheet)} {sheet.kind}"
     else:
-        one, what = found.value == 1, "NaN or infinite" if sheet.kind == ExplodingKind.NAN else "infinite"
+        one, what = found.value == 1, "NaN or infinite" if sheet.kind == NAN else "infinite"
         entries = f"{sheet.number(ENTRIES):.0f} {'entry' if one else 'entries'}"
         holds, compared = "held" if sheet.past else "holds", against(sheet, ENTRIES, "above", "")
         sentence = f"{found.series} {holds} {entries} that {be(sheet, many=not one)} {what}, {compared}"
@@ -80,13 +74,14 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
             "or those that collection_names and tensor_regex select."
         ),
         say=_exploding,
+        kinds=(NAN, INFINITE, FINE),
     )
 
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
         reductions: dict[str, str] = {}
-        sums = _Sums()
+        asked: list[tuple[ReductionKind, bool]] = []
         finite: Reading | None = None
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
@@ -94,7 +89,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
                 else:
-                    if finite is not None and sums.are_finite(step, tensor):
+                    if finite is not None and _has_finite_sum(step, tensor, asked):
                         readings.append(finite)
                         continue
                     reading = _of_reductions(state, step, tensor, reductions, only_nan=parameters.only_nan)
@@ -116,26 +111,20 @@ def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | Non
     found = not_finite(step, tensor)
     if found is None:
         return None
-    count = found.nan if only_nan else found.nan + found.infinite
-    kind = ExplodingKind.NAN if found.nan else ExplodingKind.INFINITE
-    return Reading(
-        tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else ExplodingKind.FINE
-    )
+    size, nan, infinite = found
+    count = nan if only_nan else nan + infinite
+    kind = (NAN if nan else INFINITE) if count else FINE
+    return Reading(tensor, float(count), 0.0, count > 0, count / max(size, 1), kind)
 
 
-class _Sums:
-    """Asks for the saved sums of tensors, at first for the one that the tensor before had."""
-
-    def __init__(self) -> None:
-        self._first: Sequence[tuple[ReductionKind, bool]] = ()
-
-    def are_finite(self, step: StepView, tensor: str) -> bool:
-        for kind, absolute in (*self._first, *_SUMS):
-            value = step.reduction(tensor, kind, absolute=absolute)
-            if value is not None:
-                self._first = ((kind, absolute),)
-                return math.isfinite(value)
-        return False
+def _has_finite_sum(step: StepView, tensor: str, asked: list[tuple[ReductionKind, bool]]) -> bool:
+    """Whether a saved sum is finite; that which the tensor before had is ``asked`` for first."""
+    for kind, absolute in (*asked, *_SUMS):
+        value = step.reduction(tensor, kind, absolute=absolute)
+        if value is not None:
+            asked[:] = [(kind, absolute)]
+            return math.isfinite(value)
+    return False
 
 
 def _of_reductions(
@@ -149,14 +138,11 @@ def _of_reductions(
             not_saved(state, step, tensor)
             return None
     bad = [(name, value) for name, value in saved if not math.isfinite(value)]
-    if not bad:
-        return Reading(tensor, 0.0, 0.0, False, 0.0, ExplodingKind.FINE)
     nan = [name for name, value in bad if math.isnan(value)]
-    if only_nan and not nan:
-        return Reading(tensor, 0.0, 0.0, False, 0.0, ExplodingKind.FINE)
+    if not bad or (only_nan and not nan):
+        return Reading(tensor, 0.0, 0.0, False, 0.0, FINE)
     reductions[tensor] = nan[0] if nan else bad[0][0]
-    kind = ExplodingKind.NAN if nan else ExplodingKind.INFINITE
-    return Reading(tensor, math.nan, 0.0, True, 0.0, kind)
+    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
 
 
 def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:

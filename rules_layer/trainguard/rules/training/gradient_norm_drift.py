@@ -5,7 +5,6 @@ fall: gradients of a model that learns shrink with it, and those of a slow start
 """
 
 import math
-from enum import StrEnum
 
 import msgspec
 
@@ -21,14 +20,7 @@ from trainguard.rules.training.series import moved, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import step_spec
 
-
-class DriftKind(StrEnum):
-    """The outcomes of GradientNormDrift."""
-
-    FINE = "fine"
-    LEARNS = "drifts while the loss falls"
-    GROWS = "grows"
-    SHRINKS = "shrinks"
+FINE, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows", "shrinks"
 
 
 def _words(sheet: FactSheet) -> Words:
@@ -46,9 +38,9 @@ def _words(sheet: FactSheet) -> Words:
     reason += (
         f"; the loss {moved(change)}, from about {sheet.number('loss_first'):.4g} to {sheet.number('loss_newest'):.4g}."
     )
-    if sheet.kind not in (DriftKind.GROWS, DriftKind.SHRINKS):
+    if sheet.kind not in (GROWS, SHRINKS):
         return Words(reason)
-    if sheet.kind == DriftKind.GROWS:
+    if sheet.kind == GROWS:
         cure = "Gradients that grow need clipping, a lower learning rate or normalisation."
         clause = "gradients grew by orders of magnitude"
     else:
@@ -130,6 +122,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             "collections gradients (the reduction l2 is enough) and losses."
         ),
         say=_words,
+        kinds=(FINE, LEARNS, GROWS, SHRINKS),
         bound=("value", "of norms beyond the first 512, or beyond names of 40,000 characters"),
     )
 
@@ -200,12 +193,12 @@ def _size(step: StepView, name: str) -> float | None:
     return saved if saved is not None else abs_mean(step, name)
 
 
-def _kind(norm: Level, *, drifted: bool, fallen: bool) -> DriftKind:
+def _kind(norm: Level, *, drifted: bool, fallen: bool) -> str:
     if not drifted:
-        return DriftKind.FINE
+        return FINE
     if fallen:
-        return DriftKind.LEARNS
-    return DriftKind.GROWS if norm.newest > norm.first else DriftKind.SHRINKS
+        return LEARNS
+    return GROWS if norm.newest > norm.first else SHRINKS
 
 
 def _facts(state: GradientNormDriftState, name: str, drifted: int, decades: float) -> tuple[Fact, ...]:

@@ -1,7 +1,6 @@
 """CheckInputImages and NLPSequenceRatio: unnormalised input, or mostly padding. Source: AWS documentation of both."""
 
 import math
-from enum import StrEnum
 from typing import ClassVar
 
 import msgspec
@@ -21,26 +20,15 @@ from trainguard.rules.training.step_words import against, be, said, shown, step_
 CHANNEL_MEAN, TOKEN_SHARE = "channel_mean", "token_share"
 
 
-class ImagesKind(StrEnum):
-    """Findings of CheckInputImages at a step."""
-
-    FAR = "far from zero"
-    FINE = "fine"
-    WAITS = "too few images"
-
-
-class TokensKind(StrEnum):
-    """Findings of NLPSequenceRatio at a step."""
-
-    MANY = "too many"
-    FINE = "fine"
+FAR, FINE, WAITS = "far from zero", "fine", "too few images"
+TOKEN_KINDS = ("too many", "fine")
 
 
 def _images(sheet: FactSheet) -> Words:
     mean, images = sheet[CHANNEL_MEAN], sheet["images"]
     channel = f"channel {sheet.number('channel'):.0f} of {mean.series}"
     sentence = f"the mean of {channel} over {images.value:,} images {be(sheet)} {shown(mean)}"
-    if sheet.kind == ImagesKind.WAITS:
+    if sheet.kind == WAITS:
         return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for", "", "")
     compared = against(sheet, CHANNEL_MEAN, "further from 0 than", "not further from 0 than")
     return said(
@@ -121,6 +109,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             "regex to match."
         ),
         say=_images,
+        kinds=(FAR, FINE, WAITS),
         bound=("tensor", "of inputs beyond the first 8"),
     )
 
@@ -150,7 +139,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             mean = max(kept.means, key=abs)
             enough = kept.images >= parameters.threshold_samples
             fires = enough and abs(mean) > threshold
-            kind = (ImagesKind.FAR if fires else ImagesKind.FINE) if enough else ImagesKind.WAITS
+            kind = (FAR if fires else FINE) if enough else WAITS
             readings.append(Reading(tensor, mean, threshold, fires, abs(mean), kind))
         return checked(step, readings, lambda reading: _image_facts(reading, state, parameters))
 
@@ -233,6 +222,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             "tensor_regex to match."
         ),
         say=_tokens,
+        kinds=TOKEN_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: NLPSequenceRatioParameters) -> Check | None:
@@ -245,10 +235,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             shares = used(state, lambda view, name: _shares(view, name, tokens), step, tensor)
             for token, share, threshold in zip(tokens, shares or (), parameters.token_thresholds_percent, strict=False):
                 readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
-        check = checked(step, readings, _token_facts)
-        if check is None:
-            return None
-        return msgspec.structs.replace(check, kind=TokensKind.MANY if check.fires else TokensKind.FINE)
+        return checked(step, readings, _token_facts, kinds=TOKEN_KINDS)
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:

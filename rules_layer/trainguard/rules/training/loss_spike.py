@@ -5,7 +5,6 @@ chance.
 """
 
 import math
-from enum import StrEnum
 from statistics import median
 
 import msgspec
@@ -23,17 +22,12 @@ from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import step_spec
 
-
-class SpikeKind(StrEnum):
-    """The outcomes of LossSpike."""
-
-    NONE = "no spike"
-    SPIKES = "spikes"
+NONE, SPIKES = "no spike", "spikes"
 
 
 def _words(sheet: FactSheet) -> Words:
     spikes = sheet["spikes"]
-    if sheet.kind == SpikeKind.NONE:
+    if sheet.kind == NONE:
         return Words(f"Step {sheet['step'].value}: {spikes.series} had no spike.")
     largest = f"the largest began at step {sheet['spike_first_step'].value}"
     return Words(
@@ -87,6 +81,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
         say=_words,
+        kinds=(NONE, SPIKES),
     )
 
     def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
@@ -104,7 +99,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             at=step.at,
             fires=False,
             tensor=state.name,
-            kind=SpikeKind.SPIKES if state.spikes else SpikeKind.NONE,
+            kind=SPIKES if state.spikes else NONE,
             facts=(step_fact(step), *_facts(state)),
         )
 

@@ -1,6 +1,5 @@
 """Overfit: the loss of validation is clearly above the loss of training. Source: AWS documentation of Overfit."""
 
-from enum import StrEnum
 from typing import ClassVar
 
 import msgspec
@@ -23,18 +22,13 @@ NEEDS = (
 )
 
 
-class OverfitKind(StrEnum):
-    """The outcomes of Overfit."""
-
-    FINE = "fine"
-    WAITS = "waits"
-    OVERFITS = "overfits"
+FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 
 def _words(sheet: FactSheet) -> Words:
     gap, times, patience = sheet["gap"], sheet.get("times_in_a_row"), sheet.get("patience")
     verb = "was" if sheet.past else "is"
-    above = "not above" if sheet.kind == OverfitKind.FINE else "above"
+    above = "not above" if sheet.kind == FINE else "above"
     reason = (
         f"Step {sheet['step'].value}: the mean loss of validation {verb} {sheet.number('loss_validation'):.6g} and "
         f"that of training {sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the "
@@ -43,7 +37,7 @@ def _words(sheet: FactSheet) -> Words:
     if times is not None and patience is not None:
         reason += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
     reason += f", by {gap.series}{several_words(sheet, 'metrics')}."
-    if sheet.kind != OverfitKind.OVERFITS:
+    if sheet.kind != OVERFITS:
         return Words(reason)
     advice = (
         "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that both "
@@ -108,6 +102,7 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
         },
         needs=NEEDS,
         say=_words,
+        kinds=(FINE, WAITS, OVERFITS),
         bound=("value", "of metrics beyond the first 32"),
     )
 
@@ -177,7 +172,7 @@ def _of_pairs(
 
 def _reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> Reading:
     fires = over >= parameters.patience
-    kind = OverfitKind.OVERFITS if fires else OverfitKind.WAITS if over else OverfitKind.FINE
+    kind = OVERFITS if fires else WAITS if over else FINE
     return Reading(tensor, gap, parameters.ratio_threshold, fires, gap, kind)
 
 

@@ -1,7 +1,6 @@
 """Overtraining: a loss has not improved for too many saved steps. Source: AWS documentation of Overtraining."""
 
 import math
-from enum import StrEnum
 
 import msgspec
 
@@ -18,18 +17,12 @@ from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import several_words, step_spec
 
-
-class OvertrainingKind(StrEnum):
-    """The outcomes of Overtraining."""
-
-    IMPROVES = "improves"
-    TRAINING = "training"
-    VALIDATION = "validation"
+IMPROVES, TRAINING, VALIDATION = "improves", "training", "validation"
 
 
 def _words(sheet: FactSheet) -> Words:
     steps, best = sheet["steps_without_improvement"], sheet["loss_lowest"]
-    fires = sheet.kind != OvertrainingKind.IMPROVES
+    fires = sheet.kind != IMPROVES
     named = "" if best.series is None else f" ({best.series})"
     delta = sheet.number("delta")
     verb = "had" if sheet.past else "has"
@@ -94,6 +87,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             "name='losses'), and set the mode in the script (hook.set_mode)."
         ),
         say=_words,
+        kinds=(IMPROVES, TRAINING, VALIDATION),
     )
 
     def check(self, state: OvertrainingState, step: StepView, parameters: OvertrainingParameters) -> Check | None:
@@ -111,8 +105,8 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         if not improved:
             return None
         both = (
-            (OvertrainingKind.TRAINING, Mode.TRAIN, state.train, parameters.patience_train),
-            (OvertrainingKind.VALIDATION, Mode.EVAL, state.validation, parameters.patience_validation),
+            (TRAINING, Mode.TRAIN, state.train, parameters.patience_train),
+            (VALIDATION, Mode.EVAL, state.validation, parameters.patience_validation),
         )
         bests = {kind: best for kind, _, best, _ in both if best is not None}
         readings = [
@@ -122,7 +116,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         ]
 
         def facts(reading: Reading) -> tuple[Fact, ...]:
-            best = bests[OvertrainingKind(str(reading.kind))]
+            best = bests[str(reading.kind)]
             return (
                 Fact(name="of", value=str(reading.kind)),
                 Fact(name="loss_lowest", value=best.best, series=reading.tensor),
@@ -134,7 +128,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             )
 
         check = checked(step, readings, facts)
-        return check if check is None or check.fires else msgspec.structs.replace(check, kind=OvertrainingKind.IMPROVES)
+        return check if check is None or check.fires else msgspec.structs.replace(check, kind=IMPROVES)
 
 
 def _after(best: BestLoss | None, loss: float, step: int, delta: float) -> BestLoss:

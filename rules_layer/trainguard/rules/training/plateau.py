@@ -1,7 +1,5 @@
 """Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing."""
 
-from enum import StrEnum
-
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
@@ -25,22 +23,16 @@ from trainguard.rules.training.series import (
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
 from trainguard.rules.training.step_words import step_spec
 
-
-class PlateauKind(StrEnum):
-    """The outcomes of Plateau."""
-
-    FINE = "fine"
-    NEVER_FELL = "never fell"
-    PLATEAU = "plateau"
+FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
 
 def _words(sheet: FactSheet) -> Words:
     rate = sheet.get("learning_rate")
     rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
     began = f"Step {sheet['step'].value}: {sheet['loss_first'].series} was {first_words(sheet)} and"
-    if sheet.kind == PlateauKind.NEVER_FELL:
+    if sheet.kind == NEVER_FELL:
         return Words(f"{began} was never lower{rated}.")
-    fires = sheet.kind == PlateauKind.PLATEAU
+    fires = sheet.kind == PLATEAU
     reason = (
         f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
         f"of that were reached at step {sheet['most_reached_step'].value}, after "
@@ -99,6 +91,7 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         },
         needs="It checks losses of training: record them in the collection losses, scores in metrics.",
         say=_words,
+        kinds=(FINE, NEVER_FELL, PLATEAU),
         bound=("value", "of losses and scores beyond two of each in each mode"),
     )
 
@@ -155,7 +148,7 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         step=loss.steps[-1],
         at=state.run.at,
         fires=fires,
-        kind=PlateauKind.PLATEAU if fires else PlateauKind.FINE if fallen > 0.0 else PlateauKind.NEVER_FELL,
+        kind=PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL,
         facts=facts,
         onset=loss.begin_of(reached) if fires else None,
         tensor=name,

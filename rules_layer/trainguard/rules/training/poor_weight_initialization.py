@@ -4,8 +4,7 @@ Source: AWS documentation of PoorWeightInitialization, and a public run: each co
 """
 
 import math
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from trainguard.formats.tensors.step_view import StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, float64, measured, not_saved, rank, used, variance
+from trainguard.rules.training.readings import Reading, checked, float64, known, measured, not_saved, rank, variance
 from trainguard.rules.training.run_series import mean_loss
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
@@ -24,12 +23,8 @@ from trainguard.rules.training.step_words import against, be, fires, said, shown
 VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
 
 
-class InitializationKind(StrEnum):
-    """Which condition of PoorWeightInitialization is nearest to firing; the status says whether it holds."""
-
-    VARIANCE = "variance"
-    SPREAD = "spread"
-    LOSS = "loss"
+VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
+"""Which condition is nearest to firing; the status says whether it holds."""
 
 
 def _initialization(sheet: FactSheet) -> Words:
@@ -37,7 +32,7 @@ def _initialization(sheet: FactSheet) -> Words:
         "Initialise each layer for its fan-in and activation (Kaiming for ReLU, Xavier for tanh), or normalise "
         "between layers. Start again: what begins badly rarely recovers."
     )
-    if sheet.kind == InitializationKind.LOSS:
+    if sheet.kind == LOSS:
         advice = "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
     ways = ((VARIANCE_RATIO, _ratio), (RANGE, _range), (WAITED, _waited))
     sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
@@ -63,11 +58,7 @@ def _waited(sheet: FactSheet) -> str:
     return f"the loss ({waited.series}) {has} not fallen below its best for {steps}, {compared}"
 
 
-_FACTS = {
-    InitializationKind.VARIANCE: VARIANCE_RATIO,
-    InitializationKind.SPREAD: RANGE,
-    InitializationKind.LOSS: WAITED,
-}
+_FACTS = {VARIANCE: VARIANCE_RATIO, SPREAD: RANGE, LOSS: WAITED}
 
 
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
@@ -121,6 +112,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
             "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
         ),
         say=_initialization,
+        kinds=(VARIANCE, SPREAD, LOSS),
     )
 
     def check(
@@ -135,29 +127,22 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
             return None
         worst = max(readings, key=rank)
         shown = [each for each in readings if each.fires] or [worst]
-        return checked(
-            step, [worst], lambda _: [measured(_FACTS[InitializationKind(each.kind or "")], each) for each in shown]
-        )
+        return checked(step, [worst], lambda _: [measured(_FACTS[each.kind or ""], each) for each in shown])
 
-    def measure(self, check: Check) -> Measure:
-        """Say which of the three conditions was measured."""
-        kind = InitializationKind(check.kind or InitializationKind.VARIANCE)
-        return self.spec.measures[list(InitializationKind).index(kind)]
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {SPREAD: spec.measures[1], LOSS: spec.measures[2]}
 
 
 def _variances(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
     """Compare the greatest variance with the least; one of zero beside another is infinitely far from it."""
-    tensors = matching(step, parameters.activation_inputs_regex)
-    each = [(used(state, variance, step, tensor), tensor) for tensor in tensors]
-    known = [(value, tensor) for value, tensor in each if value is not None]
-    if len(known) < 2 or any(math.isnan(value) for value, _ in known):
+    found = known(state, variance, step, matching(step, parameters.activation_inputs_regex))
+    if len(found) < 2 or any(math.isnan(value) for value, _ in found):
         return None
-    (least, _), (most, tensor) = min(known), max(known)
+    (least, _), (most, tensor) = min(found), max(found)
     ratio = most / least if least else math.inf if most else 1.0
     threshold = parameters.threshold
-    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), InitializationKind.VARIANCE)
+    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
 
 
 def _spreads(
@@ -171,13 +156,12 @@ def _spreads(
         # One sentence stands for all of them: thousands may have been saved in other reductions alone.
         state.unusable += max(len(gradients) - 1, 0)
         gradients = gradients[:1]
-    known = [(used(state, spread, step, tensor), tensor) for tensor in gradients]
-    spreads = [(value, tensor) for value, tensor in known if value is not None and not math.isnan(value)]
+    spreads = [each for each in known(state, spread, step, gradients) if not math.isnan(each[0])]
     if not spreads:
         return None
     least, tensor = min(spreads)
     threshold = parameters.distribution_range
-    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), InitializationKind.SPREAD)
+    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
 
 
 def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
@@ -222,9 +206,7 @@ def _loss(
     below = state.best is None or math.isnan(state.best) or loss < state.best
     state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
     waited, patience = state.waited, parameters.patience
-    return Reading(
-        tensors[0], float(waited), float(patience), waited >= patience, waited / patience, InitializationKind.LOSS
-    )
+    return Reading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
 
 
 def _share(value: float, threshold: float) -> float:

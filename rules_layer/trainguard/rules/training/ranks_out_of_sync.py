@@ -1,7 +1,6 @@
 """RanksOutOfSync: ranks that should hold the same parameters do not, by checksums ``trainguard/checksum/<rank>``."""
 
 import re
-from enum import StrEnum
 from statistics import mode
 
 from trainguard.core.finding import Fact
@@ -12,12 +11,7 @@ from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import fires, said, step_spec
 
-
-class RanksKind(StrEnum):
-    """Findings of RanksOutOfSync at a step."""
-
-    APART = "apart"
-    EQUAL = "equal"
+APART, EQUAL = "apart", "equal"
 
 
 def _ranks(sheet: FactSheet) -> Words:
@@ -60,6 +54,7 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
             "for all ranks at the same steps."
         ),
         say=_ranks,
+        kinds=(APART, EQUAL),
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
@@ -84,7 +79,7 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
             tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
             value=float(len(apart)),
             threshold=0.0,
-            kind=RanksKind.APART if apart else RanksKind.EQUAL,
+            kind=APART if apart else EQUAL,
             facts=(step_fact(step), *_facts(sums, most, apart)),
         )
 

@@ -5,7 +5,7 @@ where they cannot be read; it returns None of a tensor that holds no numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -60,18 +60,11 @@ def mean(step: StepView, name: str) -> float | None:
         if saved is not None:
             return saved
     moments = moments_of(step, name)
-    return None if moments is None else moments.mean
+    return None if moments is None else moments[0]
 
 
-class Moments(NamedTuple):
-    """Mean and population variance of numbers."""
-
-    mean: float
-    variance: float
-
-
-def moments_of(step: StepView, name: str) -> Moments | None:
-    """Return the moments of all entries; blocks are merged by Chan's formula, so that nothing cancels."""
+def moments_of(step: StepView, name: str) -> tuple[float, float] | None:
+    """Return mean and population variance; blocks are merged by Chan's formula, so that nothing cancels."""
     blocks = numbers(step, name)
     if blocks is None:
         return None
@@ -85,7 +78,7 @@ def moments_of(step: StepView, name: str) -> Moments | None:
             squares += float(np.square(values - own).sum()) + apart * apart * (count * values.size / total)
             average += apart * (values.size / total)
             count = total
-    return Moments(average, squares / count)
+    return average, squares / count
 
 
 def variance(step: StepView, name: str) -> float | None:
@@ -98,19 +91,11 @@ def variance(step: StepView, name: str) -> float | None:
         if deviation is not None:
             return deviation * deviation
     moments = moments_of(step, name)
-    return None if moments is None else moments.variance
+    return None if moments is None else moments[1]
 
 
-class NotFinite(NamedTuple):
-    """How many entries a tensor has, how many are NaN, and how many infinite."""
-
-    size: int
-    nan: int
-    infinite: int
-
-
-def not_finite(step: StepView, name: str) -> NotFinite | None:
-    """Count the entries that are no finite numbers; None of a tensor that holds whole numbers, bools or text."""
+def not_finite(step: StepView, name: str) -> tuple[int, int, int] | None:
+    """Count all entries, those that are NaN and the infinite ones; None of whole numbers, bools or text."""
     size, nan, infinite = 0, 0, 0
     for block in step.blocks(name):
         if not np.issubdtype(block.dtype, np.inexact):
@@ -121,30 +106,18 @@ def not_finite(step: StepView, name: str) -> NotFinite | None:
             undefined = int(np.isnan(block).sum())
             nan += undefined
             infinite += block.size - int(finite.sum()) - undefined
-    return NotFinite(size, nan, infinite)
+    return size, nan, infinite
 
 
-class Zeros(NamedTuple):
-    """How many entries a tensor has, and how many of them are zero."""
-
-    size: int
-    zeros: int
-
-    @property
-    def percent(self) -> float:
-        """Share of zeros."""
-        return 100.0 * self.zeros / self.size
-
-
-def zeros(step: StepView, name: str) -> Zeros | None:
-    """Count the entries that are zero, of numbers or bools; None of text, and of a tensor without entries."""
+def zeros(step: StepView, name: str) -> float | None:
+    """Return the percentage of zeros, of numbers or bools; None of text, and of a tensor without entries."""
     size, found = 0, 0
     for block in step.blocks(name):
         if not (np.issubdtype(block.dtype, np.number) or block.dtype == np.bool_):
             return None
         size += block.size
         found += block.size - int(np.count_nonzero(block))
-    return Zeros(size, found) if size else None
+    return 100.0 * found / size if size else None
 
 
 def scalar(step: StepView, name: str) -> float | None:
@@ -172,6 +145,11 @@ class Reading(NamedTuple):
     kind: str | None = None
 
 
+def above(tensor: str, value: float, threshold: float) -> Reading:
+    """Return the reading of a tensor that fires above a threshold."""
+    return Reading(tensor, value, threshold, value > threshold, value)
+
+
 def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, tensor: str) -> T | None:
     """Fold a tensor; where it cannot be used, count it and return None."""
     try:
@@ -179,6 +157,14 @@ def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, t
     except USELESS as fault:
         state.leave_out(str(fault))
         return None
+
+
+def known(
+    state: StepState, fold: Callable[[StepView, str], T | None], step: StepView, tensors: Iterable[str]
+) -> list[tuple[T, str]]:
+    """Fold tensors; return those that could be used and hold numbers, each as its result and its name."""
+    found = [(used(state, fold, step, tensor), tensor) for tensor in tensors]
+    return [(value, tensor) for value, tensor in found if value is not None]
 
 
 def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
@@ -194,11 +180,13 @@ def checked(
     readings: Sequence[Reading],
     facts: Callable[[Reading], Sequence[Fact]],
     *,
+    kinds: tuple[str, str] | None = None,
     judged: int | None = None,
 ) -> Check | None:
     """Return the check of a step by facts, None without a reading; ``facts`` are those of one of them.
 
-    ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many.
+    ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many. ``kinds`` are
+    those of a reading that fires and of one that does not, where readings have none of their own.
     """
     if not readings:
         return None
@@ -215,7 +203,7 @@ def checked(
         tensor=worst.tensor,
         value=worst.value if math.isfinite(worst.value) else None,
         threshold=worst.threshold,
-        kind=worst.kind,
+        kind=worst.kind if kinds is None else kinds[not worst.fires],
         facts=(step_fact(step), *facts(worst), *(several if firing > 1 else ())),
     )
 

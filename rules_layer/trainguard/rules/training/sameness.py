@@ -4,7 +4,6 @@ Source: AWS documentation of both; equality is that of ``numpy.allclose``, acros
 """
 
 import math
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -16,7 +15,7 @@ from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.compare import Closeness, furthest
-from trainguard.rules.training.readings import Reading, checked, measured, used
+from trainguard.rules.training.readings import Reading, checked, known, measured, used
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, be, fires, said, step_spec
 
@@ -24,18 +23,7 @@ SAME_STEPS = "same_steps"
 DIFFERENCE = "difference"
 
 
-class UnchangedKind(StrEnum):
-    """Findings of UnchangedTensor at a step."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-
-
-class SimilarKind(StrEnum):
-    """Findings of SimilarAcrossRuns at a step."""
-
-    DIFFERS = "differs"
-    SAME = "same"
+UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 
 
 def _unchanged(sheet: FactSheet) -> Words:
@@ -104,13 +92,13 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             "steps, with a CollectionConfig."
         ),
         say=_unchanged,
+        kinds=UNCHANGED_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: UnchangedTensorParameters) -> Check | None:
         """Compare each tensor with its values at the saved steps before this one, of the same mode."""
         closeness = Closeness(parameters.rtol, parameters.atol, equal_nan=parameters.equal_nan)
         needed = parameters.num_steps
-        readings = []
 
         def unchanged(now: StepView, tensor: str) -> int | None:
             """Return over how many saved steps the tensor has not changed; None where it was saved too rarely."""
@@ -125,15 +113,11 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
         tensors = parameters.tensors(step)
         state.waiting += bool(tensors)
         first: dict[int, Reading] = {}
-        for tensor in tensors:
-            same = used(state, unchanged, step, tensor)
-            if same is None:
-                continue
-            if same not in first:
-                kind = UnchangedKind.UNCHANGED if same >= needed else UnchangedKind.CHANGED
-                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same), kind)
-            readings.append(first[same])
-        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),))
+        readings = [
+            first.setdefault(same, Reading(tensor, float(same), float(needed), same >= needed, float(same)))
+            for same, tensor in known(state, unchanged, step, tensors)
+        ]
+        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),), kinds=UNCHANGED_KINDS)
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
@@ -186,6 +170,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         },
         needs="It checks tensors that this run and the other one saved at the same steps: record the same in both.",
         say=_similar,
+        kinds=SIMILAR_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
@@ -198,23 +183,23 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         if other is None:
             return None
         there, there_too = other, frozenset(other.names)
-        tensors = parameters.tensors(step) if parameters.selects else step.names
         readings = []
-        for tensor in tensors:
+        for tensor in parameters.tensors(step) if parameters.selects else step.names:
             if tensor not in there_too:
                 continue
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
             if same is not None:
                 readings.append(_similar_reading(state, step, there, tensor, same=same))
-        return checked(step, readings, lambda reading: _similar_facts(reading, parameters.other_run))
+        return checked(
+            step, readings, lambda reading: _similar_facts(reading, parameters.other_run), kinds=SIMILAR_KINDS
+        )
 
 
 def _similar_reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
     apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
-    kind = SimilarKind.SAME if same else SimilarKind.DIFFERS
     if apart is None:
-        return Reading(tensor, math.nan, None, not same, math.inf, kind)
-    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1], kind)
+        return Reading(tensor, math.nan, None, not same, math.inf)
+    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
 
 
 def _similar_facts(reading: Reading, run: str) -> list[Fact]:

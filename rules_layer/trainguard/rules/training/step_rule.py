@@ -3,6 +3,7 @@
 import math
 import re
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -178,6 +179,9 @@ class StepRule(Rule[P], Generic[P, S]):
     clear_s = 0.0
     """The first step that is checked and does not fire ends an episode."""
 
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {}
+    """By kind, what a check's value is; of any other kind the first of the rule's measures."""
+
     def watch(self, state: S, step: StepView, parameters: P) -> None:
         """Take note of a step that is not to be checked, of a rule whose reference may lie before ``start_step``."""
         del state, step, parameters
@@ -185,11 +189,6 @@ class StepRule(Rule[P], Generic[P, S]):
     @abstractmethod
     def check(self, state: S, step: StepView, parameters: P) -> Check | None:
         """Check a step; None where it lacks what the rule needs. Called once a step, in order."""
-
-    def measure(self, check: Check) -> Measure | None:
-        """Say what a check's value is; None stands for the first of the rule's measures."""
-        del check
-        return None
 
     def score(self, check: Check) -> float | None:
         """Say how much a check that fires matters, 0 to 100; None leaves it to what was lost."""
@@ -251,6 +250,11 @@ class StepRule(Rule[P], Generic[P, S]):
             score=self.score(check) if check.fires else None,
             progress=self.progress(state, view, parameters),
         )
+
+    def measure(self, check: Check) -> Measure | None:
+        """Return what a check's value is; None, of a rule that measures one thing, is that."""
+        by_kind = self.measures_by_kind
+        return by_kind.get(check.kind or "", self.spec.measures[0]) if by_kind else None
 
     def said(self, check: Check) -> str:
         """Return a check's sentences, without notes."""

@@ -1,14 +1,13 @@
 """AllZero and TensorVariance: a tensor's zeros, and its population variance. Source: AWS documentation of both."""
 
 import math
-from enum import StrEnum
 from typing import ClassVar
 
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, measured, not_saved, used, variance, zeros
+from trainguard.rules.training.readings import Reading, checked, known, measured, not_saved, variance, zeros
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
 
@@ -16,19 +15,9 @@ ZEROS = "zeros"
 VARIANCE = "variance"
 
 
-class AllZeroKind(StrEnum):
-    """Findings of AllZero at a step."""
-
-    ZERO = "zeros"
-    FINE = "fine"
-
-
-class VarianceKind(StrEnum):
-    """Which threshold TensorVariance compares with; the status says whether it is crossed."""
-
-    HIGH = "high"
-    LOW = "low"
-    UNSET = "no threshold"
+ZERO_KINDS = ("zeros", "fine")
+HIGH, LOW, UNSET = "high", "low", "no threshold"
+"""Which threshold TensorVariance compares with; the status says whether it is crossed."""
 
 
 def _zero_words(sheet: FactSheet) -> Words:
@@ -44,7 +33,7 @@ def _zero_words(sheet: FactSheet) -> Words:
 
 
 def _variance_words(sheet: FactSheet) -> Words:
-    variance, low = sheet[VARIANCE], sheet.kind == VarianceKind.LOW
+    variance, low = sheet[VARIANCE], sheet.kind == LOW
     sentence = f"the variance of {variance.series} {be(sheet)} {shown(variance)}"
     if variance.threshold is None:
         return said(sheet, f"{sentence}, and no threshold is set", "", "")
@@ -84,37 +73,28 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "in full unless the threshold is 100 %."
         ),
         say=_zero_words,
+        kinds=ZERO_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
         """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
         threshold = parameters.threshold
-        readings = []
 
         def percent_of(view: StepView, tensor: str) -> float | None:
             return _percent(state, view, tensor, threshold)
 
+        found = known(state, percent_of, step, parameters.tensors(step))
         first: dict[float, Reading] = {}
-        for tensor in parameters.tensors(step):
-            percent = used(state, percent_of, step, tensor)
-            if percent is None:
-                continue
-            if percent not in first:
-                first[percent] = Reading(
-                    tensor, percent, threshold, percent >= threshold, percent, _zero_kind(percent, threshold)
-                )
-            readings.append(first[percent])
-        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),))
-
-
-def _zero_kind(percent: float, threshold: float) -> AllZeroKind:
-    return AllZeroKind.ZERO if percent >= threshold else AllZeroKind.FINE
+        readings = [
+            first.setdefault(percent, Reading(tensor, percent, threshold, percent >= threshold, percent))
+            for percent, tensor in found
+        ]
+        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),), kinds=ZERO_KINDS)
 
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
     if step.has_value(tensor):
-        found = zeros(step, tensor)
-        return None if found is None else found.percent
+        return zeros(step, tensor)
     share = _found_by_size(step, tensor, threshold)
     if share is None:
         share = _found_by_extremes(step, tensor, threshold)
@@ -179,11 +159,11 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             "variance, with a CollectionConfig."
         ),
         say=_variance_words,
+        kinds=(HIGH, LOW, UNSET),
     )
 
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
         """Compare each tensor's variance with both thresholds."""
-        readings = []
 
         def variance_of(view: StepView, tensor: str) -> float | None:
             """Return a variance; None where other reductions alone were saved, which is counted."""
@@ -194,10 +174,8 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
                 return None
             return variance(view, tensor)
 
-        for tensor in parameters.tensors(step):
-            value = used(state, variance_of, step, tensor)
-            if value is not None:
-                readings.append(_variance_reading(tensor, value, parameters))
+        found = known(state, variance_of, step, parameters.tensors(step))
+        readings = [_variance_reading(tensor, value, parameters) for value, tensor in found]
         return checked(step, readings, lambda reading: (measured(VARIANCE, reading),))
 
 
@@ -205,6 +183,6 @@ def _variance_reading(tensor: str, value: float, parameters: TensorVarianceParam
     above = -math.inf if parameters.max_threshold is None else value - parameters.max_threshold
     below = -math.inf if parameters.min_threshold is None else parameters.min_threshold - value
     if above >= below:
-        kind = VarianceKind.UNSET if parameters.max_threshold is None else VarianceKind.HIGH
+        kind = UNSET if parameters.max_threshold is None else HIGH
         return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, kind)
-    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, VarianceKind.LOW)
+    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, LOW)

@@ -4,14 +4,13 @@ Source: AWS documentation of both. Ratios are of L2 norms: element by element so
 """
 
 import math
-from enum import StrEnum
 
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.compare import change_of
-from trainguard.rules.training.readings import Reading, abs_mean, checked, measured, not_saved, used
+from trainguard.rules.training.readings import Reading, abs_mean, checked, known, measured, not_saved
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec
@@ -20,19 +19,9 @@ ABS_MEAN = "mean_absolute_gradient"
 UPDATE = "relative_change"
 
 
-class VanishingKind(StrEnum):
-    """Findings of VanishingGradient at a step."""
-
-    ZERO = "zero"
-    VANISHED = "vanished"
-    FINE = "fine"
-
-
-class UpdateKind(StrEnum):
-    """Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
-
-    LARGE = "large"
-    SMALL = "small"
+ZERO, VANISHED, FINE = "zero", "vanished", "fine"
+LARGE, SMALL = "large", "small"
+"""Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
 
 
 def _vanishing(sheet: FactSheet) -> Words:
@@ -41,7 +30,7 @@ def _vanishing(sheet: FactSheet) -> Words:
         "Use activations that do not saturate, residual connections or normalisation, and an initialisation that "
         "fits the activation. In float16 raise the loss scale."
     )
-    if sheet.kind == VanishingKind.ZERO:
+    if sheet.kind == ZERO:
         advice = (
             f"Check that {mean.series} has a path to the loss: a gradient of exactly zero means a detached, "
             "frozen or dead part of the model, or underflow where gradients are float16 without loss scaling."
@@ -52,7 +41,7 @@ def _vanishing(sheet: FactSheet) -> Words:
 
 
 def _update(sheet: FactSheet) -> Words:
-    change, large = sheet[UPDATE], sheet.kind == UpdateKind.LARGE
+    change, large = sheet[UPDATE], sheet.kind == LARGE
     advice = "Lower the learning rate or clip gradients: one update changes the weight by more than it holds."
     if not large:
         advice = (
@@ -89,27 +78,23 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
             "with CollectionConfig(name='gradients')."
         ),
         say=_vanishing,
+        kinds=(ZERO, VANISHED, FINE),
     )
 
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
         """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
-        means = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
-        known = [(value, tensor) for value, tensor in means if value is not None]
+        found = known(state, abs_mean, step, sorted(step.members(GRADIENTS)))
+        # A gradient of exactly zero says that nothing reaches the loss.
         readings = [
-            Reading(tensor, value, threshold, True, -value, _vanished(value))
-            for value, tensor in known
+            Reading(tensor, value, threshold, True, -value, ZERO if value == 0.0 else VANISHED)
+            for value, tensor in found
             if value < threshold
         ]
-        if known and not readings:
-            value, tensor = min([each for each in known if not math.isnan(each[0])] or known)
-            readings = [Reading(tensor, value, threshold, False, -value, VanishingKind.FINE)]
-        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(known))
-
-
-def _vanished(value: float) -> VanishingKind:
-    """Return what a gradient below the threshold is; one of exactly zero says that nothing reaches the loss."""
-    return VanishingKind.ZERO if value == 0.0 else VanishingKind.VANISHED
+        if found and not readings:
+            value, tensor = min([each for each in found if not math.isnan(each[0])] or found)
+            readings = [Reading(tensor, value, threshold, False, -value, FINE)]
+        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(found))
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
@@ -152,6 +137,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             "CollectionConfig(name='weights')."
         ),
         say=_update,
+        kinds=(LARGE, SMALL),
     )
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
@@ -207,5 +193,5 @@ def _update_reading(tensor: str, ratio: float, parameters: WeightUpdateRatioPara
     large, small = parameters.large_threshold, parameters.small_threshold
     over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
     if ratio < small or (under > over and not ratio > large):
-        return Reading(tensor, ratio, small, ratio < small, under, UpdateKind.SMALL)
-    return Reading(tensor, ratio, large, ratio > large, over, UpdateKind.LARGE)
+        return Reading(tensor, ratio, small, ratio < small, under, SMALL)
+    return Reading(tensor, ratio, large, ratio > large, over, LARGE)
