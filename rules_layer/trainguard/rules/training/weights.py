@@ -9,8 +9,7 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.compare import change_of
-from trainguard.rules.training.readings import Reading, abs_mean, checked, known, measured, not_saved
+from trainguard.rules.training.readings import Reading, abs_mean, change_of, checked, known, measured, not_saved
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec

@@ -6,8 +6,17 @@ import pytest
 from tests.support.steps import Run, Step, fired
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.activations import inactive_percent
-from trainguard.rules.training.compare import change_of, paired
-from trainguard.rules.training.readings import abs_mean, mean, moments_of, not_finite, scalar, variance, zeros
+from trainguard.rules.training.readings import (
+    abs_mean,
+    change_of,
+    mean,
+    moments_of,
+    not_finite,
+    paired,
+    scalar,
+    variance,
+    zeros,
+)
 
 
 def step_of(values: object) -> Step:

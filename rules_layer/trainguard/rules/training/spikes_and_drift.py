@@ -1,14 +1,17 @@
-"""GradientNormDrift: gradients grow or shrink by orders of magnitude while the loss does not fall.
+"""LossSpike and GradientNormDrift: a loss that rises and comes back, and gradients that grow or shrink for good.
 
-A norm is a scalar of ``gradient_norm``, or a gradient's saved ``l2``, else its mean absolute value. The loss must not
-fall: gradients of a model that learns shrink with it, and those of a slow start grow.
+A spike is information, no alarm: eight deviations above the median of 32 values, as a loss per batch has heavy tails. A
+norm is a scalar of ``gradient_norm``, or a gradient's saved ``l2``, else its mean absolute value. Beside a drift the
+loss must not fall: gradients of a model that learns shrink with it, and those of a slow start grow.
 """
 
 import math
+from statistics import median
 
 import msgspec
 
 from trainguard.core.finding import Fact
+from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -16,14 +19,139 @@ from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import abs_mean, scalar, step_fact, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
-from trainguard.rules.training.series import moved, step_number
+from trainguard.rules.training.series import level_of, moved, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import step_spec
 
-FINE, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows", "shrinks"
+NO_SPIKE, SPIKES = "no spike", "spikes"
 
 
-def _words(sheet: FactSheet) -> Words:
+def _spike_words(sheet: FactSheet) -> Words:
+    spikes = sheet["spikes"]
+    if sheet.kind == NO_SPIKE:
+        return Words(f"Step {sheet['step'].value}: {spikes.series} had no spike.")
+    largest = f"the largest began at step {sheet['spike_first_step'].value}"
+    return Words(
+        f"Step {sheet['step'].value}: {spikes.series} had {counted(int(spikes.value), 'spike')} that recovered; "
+        f"{largest}, reached {sheet.number('loss_peak'):.6g}, {sheet.number('spike_height'):.4g} above its level, and "
+        f"was over at step {sheet['spike_over_step'].value}."
+    )
+
+
+WINDOW = 32
+FEWEST = 8
+HALF = 0.5
+BACK = 3.0
+MAD_TO_DEVIATION = 1.4826
+
+
+class LossSpikeParameters(StepParameters, frozen=True, kw_only=True):
+    """``deviations`` is how far above the median of the last 32 values a spike begins."""
+
+    deviations: NonNegative = 8.0
+
+
+class LossSpikeState(StepState, kw_only=True):
+    """The last values of the loss in training, the spike that goes on, and what spikes there were."""
+
+    name: str | None = None
+    window: list[float] = msgspec.field(default_factory=list)
+    begins: int | None = None
+    peak: float = 0.0
+    length: int = 0
+    spikes: int = 0
+    largest: float = 0.0
+    largest_at: tuple[int, int, float] | None = None
+
+
+class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
+    """Counts spikes of the loss; never fires."""
+
+    spec = step_spec(
+        "LossSpike",
+        title="Spikes of the loss",
+        looks_at="the loss of training",
+        fires_when="never: it counts rises of the loss that recover",
+        condition=(
+            "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and "
+            "recovers"
+        ),
+        parameters={
+            "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
+        },
+        informs_only=True,
+        needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
+        say=_spike_words,
+        kinds=(NO_SPIKE, SPIKES),
+    )
+
+    def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
+        """Compare the loss with the last ones."""
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return None
+        names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
+        state.name = state.name or next(iter(names), None)
+        loss = next((used(state, scalar, step, name) for name in names if name == state.name), None)
+        if loss is None or not math.isfinite(loss):
+            return None
+        _follow(state, step.step, loss, parameters.deviations)
+        return Check(
+            step=step.step,
+            at=step.at,
+            fires=False,
+            tensor=state.name,
+            kind=SPIKES if state.spikes else NO_SPIKE,
+            facts=(step_fact(step), *_spike_facts(state)),
+        )
+
+
+def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) -> None:
+    window = state.window
+    if len(window) < FEWEST:
+        state.window = [*window, loss]
+        return
+    middle = median(window)
+    deviation = MAD_TO_DEVIATION * median(abs(each - middle) for each in window)
+    if state.begins is not None:
+        state.peak, state.length = max(state.peak, loss), state.length + 1
+        back = middle + max(BACK * deviation, HALF * (state.peak - middle))
+        if loss <= back:
+            _end(state, state.begins, step, middle)
+        elif state.length > WINDOW:
+            state.begins, state.window = None, [loss]
+    elif loss - middle > max(deviations * deviation, HALF * abs(middle)) > 0.0:
+        state.begins, state.peak, state.length = step, loss, 1
+    else:
+        state.window = [*window[-WINDOW + 1 :], loss]
+
+
+def _end(state: LossSpikeState, begins: int, step: int, middle: float) -> None:
+    height = state.peak - middle
+    state.spikes += 1
+    if height > state.largest:
+        state.largest, state.largest_at = height, (begins, step, state.peak)
+    state.begins = None
+
+
+def _spike_facts(state: LossSpikeState) -> tuple[Fact, ...]:
+    name = str(state.name)
+    spikes = Fact(name="spikes", value=state.spikes, series=name)
+    if state.largest_at is None:
+        return (spikes,)
+    begins, ends, peak = state.largest_at
+    return (
+        spikes,
+        step_number("spike_first_step", begins),
+        step_number("spike_over_step", ends),
+        level_of("loss_peak", name, peak),
+        level_of("spike_height", name, state.largest),
+    )
+
+
+NO_DRIFT, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows", "shrinks"
+
+
+def _drift_words(sheet: FactSheet) -> Words:
     norm = sheet["norm_newest"]
     verb = "was" if sheet.past else "is"
     reason = (
@@ -56,7 +184,7 @@ GRADIENT_NORM = "gradient_norm"
 MOST_NORMS = 512
 MOST_NAME_CHARACTERS = 40_000
 """Of all norms together: with their levels they take 60 kB, a seventh of an item."""
-FIRST = LAST = 8
+FIRST_NORMS = LAST_NORMS = 8
 SMALLEST = 1e-30
 """A norm of 0 counts as this: float32 has nothing below 1e-38."""
 FALLEN = 0.2
@@ -79,9 +207,9 @@ class Level(msgspec.Struct, array_like=True):
     def add(self, value: float) -> None:
         """Take in a value."""
         self.count += 1
-        if self.count <= FIRST:
+        if self.count <= FIRST_NORMS:
             self.first += (value - self.first) / self.count
-        self.newest += (value - self.newest) / min(self.count, LAST)
+        self.newest += (value - self.newest) / min(self.count, LAST_NORMS)
 
 
 class GradientNormDriftState(StepState, kw_only=True):
@@ -121,8 +249,8 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "
             "collections gradients (the reduction l2 is enough) and losses."
         ),
-        say=_words,
-        kinds=(FINE, LEARNS, GROWS, SHRINKS),
+        say=_drift_words,
+        kinds=(NO_DRIFT, LEARNS, GROWS, SHRINKS),
         bound=("value", "of norms beyond the first 512, or beyond names of 40,000 characters"),
     )
 
@@ -138,11 +266,11 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             return None
         decades = parameters.decades
         for each in seen.values():
-            if each.count < FIRST + LAST or abs(each.newest - each.first) <= decades:
+            if each.count < FIRST_NORMS + LAST_NORMS or abs(each.newest - each.first) <= decades:
                 each.drifted = None
             elif each.drifted is None:
                 each.drifted = step.step
-        if state.loss.count < FIRST + LAST:
+        if state.loss.count < FIRST_NORMS + LAST_NORMS:
             state.waiting += 1
             return None
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
@@ -155,8 +283,8 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             tensor=worst,
             value=state.distance(worst),
             threshold=parameters.decades,
-            kind=_kind(seen[worst], drifted=bool(drifted), fallen=fallen),
-            facts=(step_fact(step), *_facts(state, worst, len(drifted), parameters.decades)),
+            kind=_drift_kind(seen[worst], drifted=bool(drifted), fallen=fallen),
+            facts=(step_fact(step), *_drift_facts(state, worst, len(drifted), parameters.decades)),
         )
 
 
@@ -193,15 +321,15 @@ def _size(step: StepView, name: str) -> float | None:
     return saved if saved is not None else abs_mean(step, name)
 
 
-def _kind(norm: Level, *, drifted: bool, fallen: bool) -> str:
+def _drift_kind(norm: Level, *, drifted: bool, fallen: bool) -> str:
     if not drifted:
-        return FINE
+        return NO_DRIFT
     if fallen:
         return LEARNS
     return GROWS if norm.newest > norm.first else SHRINKS
 
 
-def _facts(state: GradientNormDriftState, name: str, drifted: int, decades: float) -> tuple[Fact, ...]:
+def _drift_facts(state: GradientNormDriftState, name: str, drifted: int, decades: float) -> tuple[Fact, ...]:
     norm, loss = state.norms[name], state.loss
     change = (loss.newest - loss.first) / abs(loss.first) if loss.first else 0.0
     return (
