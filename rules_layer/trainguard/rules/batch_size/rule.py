@@ -267,7 +267,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         patience = parameters.patience_points(view.interval_s)
         judged = view.kept_total > patience and bool(active.size) and bool(sampled_enough(window).all())
         cpu, *devices = column_quantiles(window, (0.95,))[0].tolist()
-        gpus = tuple(view.gpu_names[index] for index in active.tolist())
+        gpus = view.used_gpus
         return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 

@@ -26,7 +26,7 @@ from trainguard.rules.bottlenecks.counts import (
     Share,
     Tally,
 )
-from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, UNUSED_S, BottleneckState
+from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, BottleneckState
 from trainguard.rules.bottlenecks.text import (
     BottleneckKind,
     CoreSeries,
@@ -117,7 +117,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if minute.restarted:
             state.reset()
         snapshots = minute.snapshots
-        used = state.used(minute)
+        used = state.used(minute.view)
         columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in used]
         state.note_use(minute, snapshots.gpu_utilization >= ACTIVE_PERCENT)
         if not columns:
@@ -249,8 +249,7 @@ def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str,
     kept = state.kept
     if by_points and kept.low:
         return tuple(gpu for gpu in view.gpu_names if 2 * kept.low.get(gpu, 0) >= kept.bottlenecked)
-    active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
-    return tuple(gpu for gpu in active if state.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
+    return state.used(view)
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.finding import Fact, clock_times
+from trainguard.core.finding import Fact, clock
 from trainguard.core.statuses import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
@@ -202,8 +201,7 @@ def _counted(sheet: FactSheet) -> tuple[str, str]:
     share, window = sheet["share_of_samples"], sheet.get("window")
     where = f"on {share.node}"
     if window is not None and share.end is not None:
-        at = iso_time(share.end)
-        where = f"of the {show_duration(float(window.value))} to {clock_times(at, at)} on {share.node}"
+        where = f"of the {show_duration(float(window.value))} to {clock(share.end)} on {share.node}"
     percent, threshold = (show_percent(100.0 * value) for value in (float(share.value), share.threshold or 0.0))
     seen = f"{int(sheet.number('samples_found')):,} of {counted(int(sheet.number('samples')), 'point')}"
     return f"{seen} {where}", f"{percent}, threshold {threshold}"

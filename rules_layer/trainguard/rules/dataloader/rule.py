@@ -6,8 +6,6 @@ Source: AWS documentation of Dataloader and the managed rule's definition; here 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
-
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
@@ -26,7 +24,7 @@ from trainguard.rules.dataloader.details import (
 from trainguard.rules.dataloader.series import BLOCK_US, LoaderState
 from trainguard.rules.dataloader.text import DataloaderKind, text
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
-from trainguard.rules.rule_inputs import ALARMING_WASTE, JobView, NodeView
+from trainguard.rules.rule_inputs import ALARMING_WASTE, JobView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import (
     DATA_WAITS,
@@ -110,7 +108,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
 
     def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
         """Compare the loader processes of each node with its cores; the worst node gives the reason."""
-        states = dict(_states(view))
+        states = view.collected(self.name, LoaderState)
         loading = {node: state for node, state in states.items() if state.alive}
         if not loading:
             return _without_loaders(view, states)
@@ -149,7 +147,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
             wasted_share=waits[worst.node].whole.share if by_waits or costs else None,
             confidence=_confidence(waiting) if found else None,
             onset=_onset(worst, waits[worst.node], kind, view) if found else None,
-            gpus=_used_gpus(view.nodes[worst.node].system) if found else (),
+            gpus=view.used_gpus([worst.node]) if found else (),
             details=details,
         )
 
@@ -241,13 +239,6 @@ def _settings(load: Load, target: int) -> Iterator[Fact]:
         yield Fact(name="fetch_time", value=median_s, unit="s", series="DataLoaderWorker", node=load.node, end=end)
 
 
-def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(Dataloader.name)
-        if isinstance(state, LoaderState):
-            yield node, state
-
-
 def _details(view: JobView, states: Mapping[str, LoaderState]) -> dict[str, LoaderDetails]:
     if not view.detailed:
         return {}
@@ -290,7 +281,7 @@ def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResu
         wasted_share=loop.share,
         confidence=_confidence(loop),
         onset=loop.start,
-        gpus=_used_gpus(view.nodes[node].system),
+        gpus=view.used_gpus([node]),
     )
 
 
@@ -333,9 +324,3 @@ def _onset(load: Load, waits: LoopWaits, kind: DataloaderKind, view: JobView) ->
         return whole.start or None
     blocks = [min(process.waits) for process in load.processes if process.waits]
     return max(min(blocks) * BLOCK_US / 1e6, view.started_at or 0.0) if blocks else None
-
-
-def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
-    if system is None:
-        return ()
-    return tuple(f"{system.node}/{system.gpu_names[index]}" for index in np.flatnonzero(system.ever_active).tolist())

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.core.finding import Fact, clock_times
+from trainguard.core.finding import Fact, clock
 from trainguard.core.statuses import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.gpu_memory_increase.facts import MemoryKind
 from trainguard.rules.gpu_memory_increase.growth import JUMP_WINDOWS
@@ -88,7 +87,7 @@ def _stronger(sheet: FactSheet) -> str:
     jump = sheet.get("strongest_jump")
     if jump is None or jump.start is None:
         return ""
-    when, amount = clock_times(iso_time(jump.start), iso_time(jump.start)), show_percentage_points(float(jump.value))
+    when, amount = clock(jump.start), show_percentage_points(float(jump.value))
     levels = f"from {_percent(sheet, 'level_before')} to {_percent(sheet, 'level_after')}"
     return f"; the strongest jump was of {amount}, {levels} on {jump.device}, at {when}"
 

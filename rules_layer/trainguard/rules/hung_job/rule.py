@@ -5,7 +5,6 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.hung_job import facts
-from trainguard.rules.hung_job import facts as shown
 from trainguard.rules.hung_job.facts import HungDetails, HungKind
 from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
 from trainguard.rules.hung_job.text import text
@@ -80,7 +79,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         """Say what is known of the node; only the rule over the job fires."""
         if view.watermark_s is None:
             return waiting(view)
-        details = shown.details_of({view.node: state}, {}) if view.detailed and state.minutes else shown.NO_DETAILS
+        details = facts.details_of({view.node: state}, {}) if view.detailed and state.minutes else facts.NO_DETAILS
         if not view.gpu_names:
             return lacks_utilization(view, details)
         if not state.minutes:
@@ -120,9 +119,9 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         """Compare how long no GPU has worked with what the job has shown before."""
         watched = _watched(view)
         steps = _steps(view)
-        details = shown.NO_DETAILS
+        details = facts.NO_DETAILS
         if view.detailed and watched:
-            details = shown.details_of(watched, {name: each.number for name, each in steps.items()})
+            details = facts.details_of(watched, {name: each.number for name, each in steps.items()})
         if not watched:
             return _not_watched(view, details)
         newest = max(state.through for state in watched.values())
@@ -253,10 +252,5 @@ def _is_partitioned(node: NodeFacts) -> bool:
 
 
 def _steps(view: JobView) -> dict[str, ProcessProgress]:
-    states = [node.collected.get(SPEC.name) for node in view.nodes.values()]
-    return {
-        name: progress
-        for state in states
-        if isinstance(state, ProgressState)
-        for name, progress in sorted(state.processes.items())
-    }
+    states = view.collected(SPEC.name, ProgressState).values()
+    return {name: progress for state in states for name, progress in sorted(state.processes.items())}

@@ -6,9 +6,8 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from trainguard.core.finding import Fact, Progress, clock_times
+from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
@@ -67,7 +66,7 @@ def text(sheet: FactSheet) -> Words:
 def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
     took = sheet["time_to_first_step"]
     after = show_duration(float(took.value))
-    reason = f"The first step began at {_clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
+    reason = f"The first step began at {clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
     if not late:
         return Words(reason)
     return Words(reason, _advice(sheet), f"the first training step came {after} after the {_start(sheet)}")
@@ -75,7 +74,7 @@ def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
 
 def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
     waited = sheet["time_without_step"]
-    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {_clock(waited.start)}"
+    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {clock(waited.start)}"
     seen = f"No step was seen in the {since} ({_allowed(waited)})"
     if kind is MaxInitializationKind.ENDED_BEFORE:
         after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
@@ -109,10 +108,6 @@ def _start(sheet: FactSheet) -> str:
 
 def _allowed(fact: Fact) -> str:
     return f"threshold {show_duration(fact.threshold or 0.0)}"
-
-
-def _clock(at: float | None) -> str:
-    return clock_times(iso_time(at or 0.0), iso_time(at or 0.0))
 
 
 UNSEEN_STEP_GRACE_S = 360.0

@@ -4,7 +4,7 @@ Source: AWS documentation of StepOutlier. Their time counts too, as by Cantelli'
 beyond five deviations; a host that only hands out work loses nothing by long steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from trainguard.core.finding import Fact, Progress
@@ -93,7 +93,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
 
     def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
-        states = {node: state for node, state in _states(view) if state.series}
+        states = {node: state for node, state in view.collected(SPEC.name, StepsState).items() if state.series}
         if not states:
             return _without_steps(view, parameters)
         by_node = {node: _ranked(view.nodes[node], state, parameters) for node, state in states.items()}
@@ -103,6 +103,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         worst = ranked[0]
         status, kind = _outcome(worst, view)
         fired, by_time = status is Status.FIRED, worst.too_slow and not worst.too_many
+        slow_nodes = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
         return RuleResult.of(
             text,
             status,
@@ -117,16 +118,9 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
             affected_share=worst.affected_share if fired else None,
             wasted_share=_wasted_share(by_node, view) if fired else None,
             onset=_onset(by_node) if fired else None,
-            gpus=_waiting_gpus(view, by_node) if fired else (),
+            gpus=view.used_gpus(slow_nodes) if fired else (),
             details={node: details_of(by_node[node], state) for node, state in states.items()} if view.detailed else {},
         )
-
-
-def _states(view: JobView) -> Iterator[tuple[str, StepsState]]:
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(SPEC.name)
-        if isinstance(state, StepsState):
-            yield node, state
 
 
 def _is_wanted(mode: str, wanted: str | None) -> bool:
@@ -234,17 +228,6 @@ def _onset(by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> float | None:
     """Return the first slow step of those that have come since, epoch seconds, of any process that fires."""
     starts = [each.series.slow_since_us for of_node in by_node.values() for each in of_node if each.fired]
     return min((start / 1e6 for start in starts if start is not None), default=None)
-
-
-def _waiting_gpus(view: JobView, by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> tuple[str, ...]:
-    slow = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
-    systems = [system for node in slow if (system := view.nodes[node].system) is not None]
-    return tuple(
-        f"{system.node}/{gpu}"
-        for system in systems
-        for gpu, used in zip(system.gpu_names, system.ever_active.tolist(), strict=True)
-        if used
-    )
 
 
 def _progress_of(series: StepSeries) -> Progress:

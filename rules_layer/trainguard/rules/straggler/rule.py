@@ -156,11 +156,8 @@ class _Compared:
 
 
 def _ranks(view: JobView) -> dict[str, _Rank]:
-    found = {}
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(SPEC.name)
-        if isinstance(state, PaceState):
-            found.update({name: _Rank(node, pace) for name, pace in state.processes.items()})
+    states = view.collected(SPEC.name, PaceState)
+    found = {name: _Rank(node, pace) for node, state in states.items() for name, pace in state.processes.items()}
     return dict(sorted(found.items()))
 
 

@@ -2,8 +2,7 @@
 
 from enum import StrEnum
 
-from trainguard.core.finding import clock_times
-from trainguard.core.timestamps import iso_time
+from trainguard.core.finding import clock
 from trainguard.core.units import counted, show_duration, show_percent, show_step
 from trainguard.rules.rule_result import FactSheet, Words
 
@@ -32,7 +31,7 @@ def text(sheet: FactSheet) -> Words:
         length = show_duration(sheet.number("block_length"))
         return Words(f"{ranks} ranks have {known} of {length} that a verdict takes.")
     rank = sheet["rank"]
-    when = clock_times(iso_time(rank.start or 0.0), iso_time(rank.end or 0.0))
+    when = clock(rank.start, rank.end)
     own, peers = (show_step(1e6 * sheet.number(name)) for name in ("own_work", "own_work_of_peers"))
     if kind is StragglerKind.FINE:
         return Words(
