@@ -123,17 +123,20 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             spans = [kept_span(state, view)] * int(chosen.size)
             told = compared_facts(compared, (row, column), [sides[index] for index in chosen.tolist()], spans)
             outcome = by_distance(compared, apart, (row, column), told, parameters)
-            fired = outcome.status is Status.FIRED
+            fired = outcome["status"] is Status.FIRED
             until = gaps.over_since(worst, int(chosen[column])) if fired else None
             affected = float(compared.unlike[row, column]) if fired else None
-        behind = outcome.status is Status.FIRED and by_gap
+        behind = outcome["status"] is Status.FIRED and by_gap
         when = silence(view, gaps, worst, state.since, state.worked_until(worst)) if behind else None
         if when is not None:
             stopped = stopped_facts(view, view.gpu_names[worst], when)
             facts = (*gap_facts(gaps, sides, worst), *stopped)
-            outcome = replace(by_gap_of(gaps, sides), status=Status.FIRED, kind=LoadBalancingKind.STOPPED, facts=facts)
-        fired = outcome.status is Status.FIRED
-        return outcome.result(
+            stands = {"status": Status.FIRED, "kind": LoadBalancingKind.STOPPED, "facts": facts}
+            outcome = by_gap_of(gaps, sides) | stands
+        fired = outcome["status"] is Status.FIRED
+        return RuleResult.of(
+            text,
+            **outcome,
             affected_share=affected,
             wasted_share=_wasted_on(state, view, compared) if fired else None,
             until=until,
@@ -232,7 +235,9 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             until = gaps.over_since(names.index(found.worst)) if fired and found.worst else None
             return replace(found, data_points=points, onset=found.onset or onset, until=until, progress=progress)
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
-        return by_gap_of(gaps, tuple((name, None) for name in names)).result(
+        return RuleResult.of(
+            text,
+            **by_gap_of(gaps, tuple((name, None) for name in names)),
             wasted_share=wasted if by_gap else None,
             worst=names[gaps.worst],
             data_points=points,
@@ -255,7 +260,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     spans = [kept_span(each.window, each.view) for each in judged]
     told = compared_facts(compared, (row, column), sides, spans)
     outcome = by_distance(compared, apart, (row, column), told, parameters)
-    fired = outcome.status is Status.FIRED
+    fired = outcome["status"] is Status.FIRED
     details = BalanceDetails(
         workloads=dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
         distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
@@ -263,7 +268,9 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     )
     behind = fired and bool(compared.means[row] < compared.others[row, column])
     unused = behind and load.view.first_active_at is None
-    return outcome.result(
+    return RuleResult.of(
+        text,
+        **outcome,
         affected_share=float(compared.unlike[row, column]) if fired else None,
         wasted_share=_wasted_share(judged, compared, view) if fired else None,
         worst=names[row],

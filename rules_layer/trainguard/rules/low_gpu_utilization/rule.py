@@ -26,7 +26,6 @@ from trainguard.rules.low_gpu_utilization.results import (
     P95,
     SM_P95,
     TENSOR_P95,
-    GpuJudgement,
     judge_low_activity,
     judge_taken,
     judge_usages,
@@ -256,7 +255,9 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             found = found or judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
             if found is not None:
                 return found
-        return self._judge_usages(state, view, usages, fired, parameters, common)
+        needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
+        limits = needed, window, (parameters.threshold_p95, parameters.threshold_p5)
+        return judge_usages(state, view, [usage for usage in usages if usage.judged], fired, limits, common)
 
     def _fired(
         self,
@@ -339,28 +340,3 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             window_start=float(times[0]) if len(times) else None,
             window_end=float(times[-1]) if len(times) else None,
         )
-
-    def _judge_usages(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        fired: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult:
-        needed = self.lasting_points(parameters, view.interval_s)
-        judged = [usage for usage in usages if usage.judged]
-        streaks = state.streaks
-        found = GpuJudgement(
-            judged=judged,
-            lasted=[each for each in judged if each.gpu in streaks and streaks[each.gpu].lasting(view) >= needed],
-            fired=fired,
-            streaks=streaks,
-            needed=needed,
-            window=self.window_points(parameters, view.interval_s),
-            thresholds=(parameters.threshold_p95, parameters.threshold_p5),
-            affected=state.low / state.judged if state.judged else None,
-            wasted=state.wasted_share(view, fired),
-        )
-        return judge_usages(found, view, state.parts, state.held, state.activity, common)

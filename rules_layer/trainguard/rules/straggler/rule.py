@@ -46,6 +46,11 @@ class RankPace(msgspec.Struct, frozen=True):
     steps: int
     is_slow: bool
 
+    @property
+    def excess(self) -> float:
+        """How much longer it takes, as a share of what its peers take."""
+        return self.own_us / self.peers_us - 1.0
+
 
 class StragglerDetails(Details, frozen=True):
     """The job's processes by name."""
@@ -109,23 +114,24 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
                 _waiting(ranks, len(blocks), needed),
                 progress=progress,
             )
-        compared = _Table.of(ranks, blocks).compared(parameters.slower)
-        shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
-        details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
-        slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
-        worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
+        compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
+        order = sorted(compared, key=lambda name: -compared[name].excess)
+        details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
+        slow = [name for name in order if compared[name].is_slow]
+        worst = slow[0] if slow else order[0]
+        judged = _time_of(blocks, view), parameters.slower
         return RuleResult.of(
             text,
             Status.FIRED if slow else Status.OK,
             StragglerKind.SLOW if slow else StragglerKind.FINE,
-            _facts(worst, slow, ranks, (_time_of(blocks, view), parameters.slower)),
-            measured=100.0 * worst.excess,
+            _facts(worst, compared[worst], slow, ranks, judged, by_waits=worst in by_waits),
+            measured=100.0 * compared[worst].excess,
             threshold=parameters.slower,
-            worst=_place(worst.name, ranks),
+            worst=_place(worst, ranks),
             data_points=sum(each.pace.whole.steps for each in ranks.values()),
             progress=progress,
             wasted_share=_wasted_share(slow, ranks, view) if slow else None,
-            onset=_onset(worst.name, ranks, parameters.slower, view) if slow else None,
+            onset=_onset(worst, ranks, parameters.slower, view) if slow else None,
             details=details,
         )
 
@@ -134,25 +140,6 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
 class _Rank:
     node: str
     pace: ProcessPace
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A process against its peers: own work, theirs, and a step, microseconds; ``excess`` is a share of theirs."""
-
-    name: str
-    own_us: float
-    peers_us: float
-    step_us: float
-    by_waits: bool
-    is_slow: bool
-
-    @property
-    def excess(self) -> float:
-        return self.own_us / self.peers_us - 1.0
-
-    def shown(self, rank: _Rank) -> RankPace:
-        return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
 
 
 def _ranks(view: JobView) -> dict[str, _Rank]:
@@ -193,24 +180,18 @@ class _Table:
         slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
         return slow
 
-    def compared(self, slower: float) -> list[_Compared]:
+    def compared(self, ranks: dict[str, _Rank], slower: float) -> tuple[dict[str, RankPace], set[str]]:
+        """Return each process beside its peers, and those of which waits for data are most of what they take longer."""
         own, waits, totals = (
             (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
         )
         peers, peers_wait = median_of_others(own), median_of_others(waits)
-        by_waits = np.asarray(waits - peers_wait >= WAITS_SHARE * (own - peers), dtype=np.bool_)
-        slow = np.asarray(self.is_slow(slower).all(axis=1))
-        return [
-            _Compared(
-                name,
-                float(own[place]),
-                float(peers[place]),
-                float(totals[place]),
-                by_waits=bool(by_waits[place]),
-                is_slow=bool(slow[place]),
-            )
-            for place, name in enumerate(self.names)
-        ]
+        by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
+        slow = self.is_slow(slower).all(axis=1).tolist()
+        steps = [ranks[name].pace.whole.steps for name in self.names]
+        rows = zip(own.tolist(), peers.tolist(), totals.tolist(), steps, slow, strict=True)
+        paces = dict(zip(self.names, (RankPace(*row) for row in rows), strict=True))
+        return paces, {self.names[place] for place in by_waits}
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
@@ -228,7 +209,7 @@ def median_of_others(values: FloatArray) -> FloatArray:
     return middle
 
 
-def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView) -> float | None:
+def _wasted_share(slow: list[str], ranks: dict[str, _Rank], view: JobView) -> float | None:
     """Return for which share of the paid time the others waited for the slowest process over the whole job."""
     paid_s = _paid_s(view)
     if paid_s <= 0.0:
@@ -238,7 +219,7 @@ def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView)
     own = np.array([pace.own_us / pace.steps for pace in whole])
     steps = np.array([pace.steps for pace in whole])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
-    return min(max(float(lost[names.index(each.name)]) for each in slow) / paid_s, 1.0)
+    return min(max(float(lost[names.index(name)]) for name in slow) / paid_s, 1.0)
 
 
 def _onset(name: str, ranks: dict[str, _Rank], slower: float, view: JobView) -> float | None:
@@ -265,8 +246,8 @@ def _place(name: str, ranks: dict[str, _Rank]) -> str:
     return f"{node}/{name.removeprefix(f'{node}-')}"
 
 
-def _slow_node(slow: list[_Compared], ranks: dict[str, _Rank]) -> str | None:
-    nodes = {ranks[each.name].node for each in slow}
+def _slow_node(slow: list[str], ranks: dict[str, _Rank]) -> str | None:
+    nodes = {ranks[name].node for name in slow}
     if len(nodes) != 1 or len(slow) < 2:
         return None
     node = nodes.pop()
@@ -287,22 +268,25 @@ def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
 
 
 def _facts(
-    worst: _Compared,
-    slow: list[_Compared],
+    worst: str,
+    pace: RankPace,
+    slow: list[str],
     ranks: dict[str, _Rank],
     judged: tuple[tuple[float, float], float],
+    *,
+    by_waits: bool,
 ) -> tuple[Fact, ...]:
-    node, ((start, end), slower) = ranks[worst.name].node, judged
+    node, ((start, end), slower) = ranks[worst].node, judged
 
     def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
         return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
 
     facts = [
-        fact("rank", worst.name),
-        fact("own_work", worst.own_us / 1e6, "s"),
-        fact("own_work_of_peers", worst.peers_us / 1e6, "s"),
-        fact("longer_than_peers", 100.0 * worst.excess, "%", slower),
-        fact("mean_step", worst.step_us / 1e6, "s"),
+        fact("rank", worst),
+        fact("own_work", pace.own_us / 1e6, "s"),
+        fact("own_work_of_peers", pace.peers_us / 1e6, "s"),
+        fact("longer_than_peers", 100.0 * pace.excess, "%", slower),
+        fact("mean_step", pace.step_us / 1e6, "s"),
         Fact(name="ranks", value=len(ranks), unit="ranks"),
         Fact(name="ranks_affected", value=len(slow), unit="ranks"),
         Fact(name="ranks_waiting", value=len(ranks) - len(slow), unit="ranks"),
@@ -310,8 +294,8 @@ def _facts(
     whole_node = _slow_node(slow, ranks)
     if whole_node is not None:
         facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
-    if worst.by_waits:
+    if by_waits:
         facts.append(fact("longer_by_waits", 1))
     if whole_node is None and len(slow) > 1:
-        facts += [Fact(name="slow_rank", value=each.name, node=ranks[each.name].node) for each in slow[:NAMED]]
+        facts += [Fact(name="slow_rank", value=name, node=ranks[name].node) for name in slow[:NAMED]]
     return tuple(facts[:MOST_FACTS])
