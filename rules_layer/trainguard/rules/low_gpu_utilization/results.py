@@ -63,7 +63,7 @@ def judge_usages(
     limits: Limits,
     common: Mapping[str, Any],
 ) -> RuleResult:
-    """Judge GPUs one by one; shown is the lowest of those that are a finding, else of those that are low, else of all."""
+    """Judge GPUs one by one; the lowest of those that are a finding is shown, else of those that are low, or of all."""
     needed, _, thresholds = limits
     low = [usage for usage in judged if usage.gpu in state.streaks]
     lasted = [usage for usage in low if state.streaks[usage.gpu].lasting(view) >= needed]

@@ -216,45 +216,22 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
                 weak = replace(idleness, look="weak")
                 return on_node.judge_weak(view, weak, sign, state.parts, common)
             return on_node.judge_idle(view, idleness, state.held, state.parts, common)
-        whole = self._judge_node(state, view, usages, parameters, common)
+        whole = on_node.judge_in_part(view, state.in_part, state.parts, common)
+        breaks, fired = on_node.regular_breaks(view), self._fired(state, view, usages, parameters)
+        if whole is None and breaks is not None and breaks.is_costly and not fired:
+            whole = on_node.judge_breaks(view, breaks, common)
         if whole is not None:
             return whole
         if not any(usage.judged for usage in usages):
             patience = parameters.patience_points(view.interval_s)
             said = warming_up(common["progress"].seen, patience, view, common["details"])
             return replace(said, progress=common["progress"])
-        return self._judge_work(state, view, usages, parameters, common)
-
-    def _judge_node(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult | None:
-        in_part = on_node.judge_in_part(view, state.in_part, state.parts, common)
-        if in_part is not None:
-            return in_part
-        breaks = on_node.regular_breaks(view)
-        if breaks is not None and breaks.is_costly and not self._fired(state, view, usages, parameters):
-            return on_node.judge_breaks(view, breaks, common)
-        return None
-
-    def _judge_work(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult:
-        fired, lasting_s = self._fired(state, view, usages, parameters), self._lasting_s(parameters, view)
-        if not fired:
-            found = judge_taken(state.held, view, common)
-            found = found or judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
-            if found is not None:
-                return found
+        lasting_s = self._lasting_s(parameters, view)
+        found = None if fired else judge_taken(state.held, view, common)
+        if not fired and found is None:
+            found = judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
+        if found is not None:
+            return found
         needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
         limits = needed, window, (parameters.threshold_p95, parameters.threshold_p5)
         return judge_usages(state, view, [usage for usage in usages if usage.judged], fired, limits, common)

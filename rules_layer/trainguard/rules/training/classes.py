@@ -18,7 +18,7 @@ from trainguard.formats.tensors.step_view import StepView, Tensor, is_numeric
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_fact, used
+from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_check, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec
@@ -155,9 +155,8 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
             return None
         total = sum(state.counts.values())
         if total < parameters.samples:
-            waits = Fact(name="samples", value=total, threshold=float(parameters.samples))
-            facts = (step_fact(step), waits)
-            return Check(step=step.step, at=step.at, fires=False, kind=WAITS, facts=facts)
+            samples = Fact(name="samples", value=total, threshold=float(parameters.samples))
+            return step_check(step, [samples], fires=False, kind=WAITS)
         readings = _balance_readings(state, labels[0], predictions[0], parameters)
         worst = max(readings, key=rank)
         shown = [each for each in readings if each.fires] or [worst]

@@ -6,7 +6,7 @@ where they cannot be read; it returns None of a tensor that holds no numbers.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,16 +197,20 @@ def checked(
         Fact(name="firing", value=firing),
         Fact(name="judged", value=len(readings) if judged is None else judged),
     )
-    return Check(
-        step=step.step,
-        at=step.at,
+    return step_check(
+        step,
+        (*facts(worst), *(several if firing > 1 else ())),
         fires=worst.fires,
         tensor=worst.tensor,
         value=worst.value if math.isfinite(worst.value) else None,
         threshold=worst.threshold,
         kind=worst.kind if kinds is None else kinds[not worst.fires],
-        facts=(step_fact(step), *facts(worst), *(several if firing > 1 else ())),
     )
+
+
+def step_check(step: StepView, facts: Iterable[Fact], **more: Any) -> Check:
+    """Return a check of a step by facts, to which its number is added; ``more`` are other fields."""
+    return Check(step=step.step, at=step.at, facts=(step_fact(step), *facts), **more)
 
 
 def step_fact(step: StepView) -> Fact:

@@ -26,7 +26,7 @@ from trainguard.rules.training.readings import (
     known,
     measured,
     scalar,
-    step_fact,
+    step_check,
     used,
 )
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepParameters, StepRule, StepState
@@ -285,15 +285,14 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
             return None
         most = mode(sums[rank] for rank in sorted(sums))
         apart = [rank for rank in sorted(sums) if sums[rank] != most]
-        return Check(
-            step=step.step,
-            at=step.at,
+        return step_check(
+            step,
+            _rank_facts(sums, most, apart),
             fires=bool(apart),
             tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
             value=float(len(apart)),
             threshold=0.0,
             kind=APART if apart else EQUAL,
-            facts=(step_fact(step), *_rank_facts(sums, most, apart)),
         )
 
 

@@ -16,7 +16,7 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import abs_mean, scalar, step_fact, used
+from trainguard.rules.training.readings import abs_mean, scalar, step_check, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
 from trainguard.rules.training.series import level_of, moved, step_number
@@ -95,14 +95,8 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
         if loss is None or not math.isfinite(loss):
             return None
         _follow(state, step.step, loss, parameters.deviations)
-        return Check(
-            step=step.step,
-            at=step.at,
-            fires=False,
-            tensor=state.name,
-            kind=SPIKES if state.spikes else NO_SPIKE,
-            facts=(step_fact(step), *_spike_facts(state)),
-        )
+        kind = SPIKES if state.spikes else NO_SPIKE
+        return step_check(step, _spike_facts(state), fires=False, tensor=state.name, kind=kind)
 
 
 def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) -> None:
@@ -276,15 +270,14 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
         drifted = {name: each.drifted for name, each in seen.items() if each.drifted is not None}
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
-        return Check(
-            step=step.step,
-            at=step.at,
+        return step_check(
+            step,
+            _drift_facts(state, worst, len(drifted), parameters.decades),
             fires=bool(drifted) and not fallen,
             tensor=worst,
             value=state.distance(worst),
             threshold=parameters.decades,
             kind=_drift_kind(seen[worst], drifted=bool(drifted), fallen=fallen),
-            facts=(step_fact(step), *_drift_facts(state, worst, len(drifted), parameters.decades)),
         )
 
 

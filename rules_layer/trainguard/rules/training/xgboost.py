@@ -12,7 +12,7 @@ from trainguard.formats.tensors.step_view import StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import above, checked, known, measured, scalar, step_fact, used
+from trainguard.rules.training.readings import above, checked, known, measured, scalar, step_check, used
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, said, shown, step_spec
@@ -211,5 +211,4 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
         tensors = len(selected(step, COLLECTIONS, None))
         if not tensors:
             return None
-        facts = (step_fact(step), Fact(name="tensors", value=tensors))
-        return Check(step=step.step, at=step.at, fires=False, kind=HOLDS, facts=facts)
+        return step_check(step, [Fact(name="tensors", value=tensors)], fires=False, kind=HOLDS)
