@@ -15,16 +15,6 @@ from trainguard.core.records import Status
 from trainguard.core.units import points_in
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
-from trainguard.rules.gpu_memory_increase.facts import (
-    GpuMemory,
-    MemoryDetails,
-    MemoryKind,
-    details_of,
-    first_windows,
-    increase_facts,
-    jump_facts,
-    kind_of,
-)
 from trainguard.rules.gpu_memory_increase.growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
@@ -45,7 +35,17 @@ from trainguard.rules.gpu_memory_increase.rise import (
     fold_use,
     rises_of,
 )
-from trainguard.rules.gpu_memory_increase.text import text
+from trainguard.rules.gpu_memory_increase.text import (
+    GpuMemory,
+    MemoryDetails,
+    MemoryKind,
+    details_of,
+    first_windows,
+    increase_facts,
+    jump_facts,
+    kind_of,
+    text,
+)
 from trainguard.rules.protocol import (
     MAX_WINDOW_POINTS,
     MIN_WINDOW_POINTS,
