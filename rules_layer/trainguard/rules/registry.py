@@ -50,7 +50,6 @@ RESERVED_NAMES = (*OWN_NAMES, PROFILER_REPORT, "Configuration", *map(bare, famil
 EXTENSION = installed(RESERVED_NAMES)
 SYSTEM_RULES: tuple[AnySystemRule, ...] = (*_SYSTEM, *EXTENSION.system)
 FRAMEWORK_RULES: tuple[AnyFrameworkRule, ...] = (*_FRAMEWORK, *EXTENSION.framework)
-JOB_RULES: tuple[AnyJobRule, ...] = (*_JOB, *EXTENSION.job)
 ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (
     *_SYSTEM,
     *_FRAMEWORK,

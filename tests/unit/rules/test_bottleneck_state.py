@@ -159,9 +159,9 @@ def test_gpu_idle_beside_another_for_ten_minutes_waits_no_more(idle: int, used: 
     state = BottleneckState()
     for minute in list(node_minutes(node, closed=False))[:-1]:
         state.note_use(minute, minute.snapshots.gpu_utilization >= 10.0)
-    assert state.used(minute) == used
+    assert state.used(minute.view) == used
     state.note_use(minute, np.array([[True, True]]))
-    assert state.used(minute) == ("gpu0", "gpu1")
+    assert state.used(minute.view) == ("gpu0", "gpu1")
     assert state.unused == {}
 
 

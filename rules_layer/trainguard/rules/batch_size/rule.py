@@ -137,42 +137,6 @@ class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
         return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
-SPEC = RuleSpec(
-    name="BatchSize",
-    title="Batch size",
-    looks_at="each node's CPU, GPUs and GPU memory",
-    fires_when="all stay low: the batch or the job is too small for the instance",
-    condition=(
-        "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
-        "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, and "
-        "that costs enough"
-    ),
-    measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
-    parameters={
-        "cpu_threshold_p95": ParameterHelp("%", "95th percentile of the cores' mean below which the CPU is unused"),
-        "gpu_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU is unused"),
-        "gpu_memory_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU's memory is unused"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    shipped_defaults={"patience_s": 500.0},
-    managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
-    inputs=SYSTEM,
-    metrics=("CPU", "GPU memory"),
-    symptom=SMALL_WORK,
-    explains=(LOW_GPUS,),
-    seen_with=(LOW_GPUS,),
-    text=text,
-    claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
-    details=BatchDetails,
-    chart_lines=(
-        ChartLine("utilization", "gpu_threshold_p95", "p95"),
-        ChartLine("memory", "gpu_memory_threshold_p95", "p95"),
-        ChartLine("cpu", "cpu_threshold_p95", "p95 of the mean"),
-    ),
-    section="trainguard.rules.batch_size.section:blocks",
-)
-
 _PAUSED = 2.1
 """A distance of kept points that is so many times the usual one is a pause, or time without samples."""
 
@@ -190,7 +154,41 @@ class BatchSizeState(msgspec.Struct, array_like=True):
 class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     """Fires when neither the CPU nor any used GPU of a node is put to use for long."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="BatchSize",
+        title="Batch size",
+        looks_at="each node's CPU, GPUs and GPU memory",
+        fires_when="all stay low: the batch or the job is too small for the instance",
+        condition=(
+            "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
+            "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, "
+            "and that costs enough"
+        ),
+        measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
+        parameters={
+            "cpu_threshold_p95": ParameterHelp("%", "95th percentile of the cores' mean below which the CPU is unused"),
+            "gpu_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU is unused"),
+            "gpu_memory_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU's memory is unused"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        shipped_defaults={"patience_s": 500.0},
+        managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
+        inputs=SYSTEM,
+        metrics=("CPU", "GPU memory"),
+        symptom=SMALL_WORK,
+        explains=(LOW_GPUS,),
+        seen_with=(LOW_GPUS,),
+        text=text,
+        claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
+        details=BatchDetails,
+        chart_lines=(
+            ChartLine("utilization", "gpu_threshold_p95", "p95"),
+            ChartLine("memory", "gpu_memory_threshold_p95", "p95"),
+            ChartLine("cpu", "cpu_threshold_p95", "p95 of the mean"),
+        ),
+        section="trainguard.rules.batch_size.section:blocks",
+    )
 
     def observe(self, state: BatchSizeState, minute: NodeMinute, parameters: BatchSizeParameters) -> None:
         """Go on with a streak while everything is low; any other answer ends it."""

@@ -14,7 +14,7 @@ from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 
 MINUTE_S = 60.0
 
@@ -185,9 +185,8 @@ class CoreWords:
 
     def __call__(self, sheet: FactSheet) -> Words:
         """Say how GPUs waited for the cores."""
-        shared = undecided(sheet)
-        if shared is not None:
-            return shared
+        if sheet.kind in tuple(WarmUpKind):
+            return undecided_text(sheet)
         if not sheet.kind:
             return Words("", None, self.clause)
         kind = BottleneckKind(sheet.kind)

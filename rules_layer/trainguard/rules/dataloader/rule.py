@@ -61,42 +61,42 @@ WAITING = Measure("training loop spent waiting for batches", "%")
 BETWEEN = Measure("training loop between its steps", "%")
 _CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
 
-SPEC = RuleSpec(
-    name="Dataloader",
-    title="Data loading",
-    looks_at="each node's data loaders and cores",
-    fires_when="the training waits for batches, or loader processes are too few or too many, and loading costs time",
-    condition=(
-        "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, no "
-        "step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
-        "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
-    ),
-    measures=(LOADERS, WAITING, BETWEEN),
-    counts=LOADER_SECONDS,
-    parameters={
-        "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
-        "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
-        **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
-    },
-    managed_parameters=("min_threshold", "max_threshold"),
-    inputs=SYSTEM | FRAMEWORK,
-    metrics=("CPU",),
-    looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
-    explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
-    text=text,
-    claims={
-        **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
-        DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
-    },
-    details=LoaderDetails,
-    section="trainguard.rules.dataloader.section:blocks",
-)
-
 
 class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
     """Fires when the loader processes of some node are too few or too many for its cores."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="Dataloader",
+        title="Data loading",
+        looks_at="each node's data loaders and cores",
+        fires_when=(
+            "the training waits for batches, or loader processes are too few or too many, and loading costs time"
+        ),
+        condition=(
+            "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, "
+            "no step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
+            "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
+        ),
+        measures=(LOADERS, WAITING, BETWEEN),
+        counts=LOADER_SECONDS,
+        parameters={
+            "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
+            "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
+            **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
+        },
+        managed_parameters=("min_threshold", "max_threshold"),
+        inputs=SYSTEM | FRAMEWORK,
+        metrics=("CPU",),
+        looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
+        explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
+        text=text,
+        claims={
+            **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+            DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
+        },
+        details=LoaderDetails,
+        section="trainguard.rules.dataloader.section:blocks",
+    )
 
     clear_s = 1_800.0
     """Half an hour: the median is of the whole job and changes slowly."""
@@ -126,7 +126,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
         worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
         kind = _kind_of(worst, waits[worst.node], view)
-        found = kind in SPEC.claims
+        found = kind in Dataloader.spec.claims
         waiting = _waiting_of(kind, waits[worst.node])
         by_waits = kind is DataloaderKind.WAITS
         percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
@@ -199,7 +199,7 @@ def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ..
         facts.append(Fact(name="judged_after", value=MIN_ELAPSED_S, unit="s"))
     limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
     facts += _loop_facts(node, waiting, "waiting_share", "DataLoaderIter", limit)
-    return (*facts, *(_settings(load, target) if kind in SPEC.claims else ()))
+    return (*facts, *(_settings(load, target) if kind in Dataloader.spec.claims else ()))
 
 
 def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:

@@ -6,7 +6,7 @@ from trainguard.core.units import counted, show_number, show_percent
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
 from trainguard.rules.gpu_health.problems import HealthKind
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 Said = tuple[str, str]
 
@@ -16,11 +16,9 @@ NOT_COLLECTED = (
 )
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say what is wrong with a GPU, the most severe first, or that nothing is."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     first = sheet.facts[0]
     if sheet.kind == HealthKind.NOT_COLLECTED:
         return Words(f"{first.node} {NOT_COLLECTED}")

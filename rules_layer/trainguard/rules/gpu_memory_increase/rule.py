@@ -170,36 +170,33 @@ class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
     window_s: Positive | None = None
 
 
-SPEC = RuleSpec(
-    name="GPUMemoryIncrease",
-    title="GPU memory increase",
-    looks_at="each GPU's memory",
-    fires_when="it jumps, or rises steadily, as a leak does",
-    condition=(
-        "a GPU's memory in use leaks by more than {increase} percentage points; or, where only memory activity is "
-        "known, that rises by more to a new level, or steadily up to now, and its load does not explain it"
-    ),
-    measures=(Measure("increase of GPU memory", "percentage points"), IN_USE),
-    at_patience=True,
-    parameters={
-        "increase": ParameterHelp("percentage points", "a larger rise fires"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
-    managed_parameters=("increase", "patience", "window"),
-    inputs=SYSTEM,
-    metrics=("GPU memory",),
-    text=text,
-    details=MemoryDetails,
-    section="trainguard.rules.gpu_memory_increase.section:blocks",
-)
-
-
 class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
     """Fires for a GPU whose memory activity rose by more than ``increase``, at once or slowly."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="GPUMemoryIncrease",
+        title="GPU memory increase",
+        looks_at="each GPU's memory",
+        fires_when="it jumps, or rises steadily, as a leak does",
+        condition=(
+            "a GPU's memory in use leaks by more than {increase} percentage points; or, where only memory activity is "
+            "known, that rises by more to a new level, or steadily up to now, and its load does not explain it"
+        ),
+        measures=(Measure("increase of GPU memory", "percentage points"), IN_USE),
+        at_patience=True,
+        parameters={
+            "increase": ParameterHelp("percentage points", "a larger rise fires"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
+        managed_parameters=("increase", "patience", "window"),
+        inputs=SYSTEM,
+        metrics=("GPU memory",),
+        text=text,
+        details=MemoryDetails,
+        section="trainguard.rules.gpu_memory_increase.section:blocks",
+    )
 
     def window_points(self, parameters: GPUMemoryIncreaseParameters, interval_s: float) -> int:
         """Return the window in points: as every rule, but by default no more than it takes to see a level."""

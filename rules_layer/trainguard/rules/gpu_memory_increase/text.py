@@ -15,7 +15,7 @@ from trainguard.rules.gpu_memory_increase.rise import TENTHS
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.rule import column_boxes, column_quantiles
-from trainguard.rules.windows.warm_up import node_fact, stream_end, undecided
+from trainguard.rules.windows.warm_up import node_fact, or_undecided, stream_end
 
 SERIES = "GPUMemoryUtilization"
 
@@ -145,11 +145,9 @@ METRIC = (
 _GIGA = 1e9
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how a GPU's memory grows, or that none does."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     kind = MemoryKind(sheet.kind)
     if sheet.status is not Status.FIRED:
         return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))

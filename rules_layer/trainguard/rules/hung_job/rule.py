@@ -79,8 +79,6 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
 
     spec = SPEC
 
-    clear_s = 180.0
-
     def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:
         """Fold in the minute's power and activity."""
         state.fold(minute, parameters.near_idle / 100.0)
@@ -117,8 +115,6 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
     """Fires when no GPU of any node works, and the steps that were seen have stopped."""
 
     spec = SPEC
-
-    clear_s = 180.0
 
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
         """Take note of each process's newest step."""

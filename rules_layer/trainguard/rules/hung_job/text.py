@@ -13,7 +13,7 @@ from trainguard.core.units import counted, show_duration, show_number
 from trainguard.render.details import Details
 from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 NAMED = 4
 
@@ -207,11 +207,9 @@ def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDet
 _HOSTS_DO = "compute, read, write nor send"
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how a job hangs, or why it does not."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     kind = HungKind(sheet.kind)
     if kind in _CALM:
         return Words(_CALM[kind](sheet))

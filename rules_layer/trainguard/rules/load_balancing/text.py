@@ -5,7 +5,7 @@ from enum import StrEnum
 from trainguard.core.finding import Fact, clock
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 NEVER_USED_PERCENT = 1.0
 """A mean below it is that of a GPU without a process."""
@@ -49,11 +49,9 @@ _GAPS = {
 }
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Put a judgement of GPUs, or nodes, against each other into words."""
-    missing = undecided(sheet)
-    if missing is not None:
-        return missing
     kind = LoadBalancingKind(sheet.kind)
     if kind in _GAPS:
         reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."

@@ -82,57 +82,54 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
 
 
-SPEC = RuleSpec(
-    name="LowGPUUtilization",
-    title="GPU utilization",
-    looks_at="each node's GPUs",
-    fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles, all the time or in part",
-    condition=(
-        "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
-        "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
-        "are idle, or nearly so on average, for 20 min, a separate kind where they hold {threshold_memory} % of "
-        "their memory; or they do nothing in half of all samples of an hour; or they pause regularly for too long; or "
-        "a GPU looks busy while its SM activity stays below {threshold_sm} %, or without it tensor cores, memory and "
-        "power show no work"
-    ),
-    measures=(
-        P95,
-        P5,
-        on_node.IDLE_TIME,
-        on_node.QUIET_MEAN,
-        on_node.WEAK_MEAN,
-        on_node.PAUSED,
-        SM_P95,
-        TENSOR_P95,
-        MEMORY_P95,
-        on_node.HELD_TIME,
-        on_node.IDLE_SHARE,
-    ),
-    parameters={
-        "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
-        "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
-        "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
-        "threshold_memory": ParameterHelp("% of a GPU's memory", "an idle GPU with as much in use holds memory"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
-    inputs=SYSTEM,
-    symptom=LOW_GPUS,
-    looks={Kind.GPU_TAKEN: TAKEN_GPU},
-    explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
-    text=text,
-    claims=CLAIMS,
-    details=LowGpuDetails,
-    chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
-    section="trainguard.rules.low_gpu_utilization.section:blocks",
-)
-
-
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
     """Fires for a GPU that is under-utilised or fluctuates for long, and for a node that idles or was never used."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="LowGPUUtilization",
+        title="GPU utilization",
+        looks_at="each node's GPUs",
+        fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles, all the time or in part",
+        condition=(
+            "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
+            "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a "
+            "node are idle, or nearly so on average, for 20 min, a separate kind where they hold {threshold_memory} % "
+            "of their memory; or they do nothing in half of all samples of an hour; or they pause regularly for too "
+            "long; or a GPU looks busy while its SM activity stays below {threshold_sm} %, or without it tensor cores, "
+            "memory and power show no work"
+        ),
+        measures=(
+            P95,
+            P5,
+            on_node.IDLE_TIME,
+            on_node.QUIET_MEAN,
+            on_node.WEAK_MEAN,
+            on_node.PAUSED,
+            SM_P95,
+            TENSOR_P95,
+            MEMORY_P95,
+            on_node.HELD_TIME,
+            on_node.IDLE_SHARE,
+        ),
+        parameters={
+            "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
+            "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
+            "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
+            "threshold_memory": ParameterHelp("% of a GPU's memory", "an idle GPU with as much in use holds memory"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
+        inputs=SYSTEM,
+        symptom=LOW_GPUS,
+        looks={Kind.GPU_TAKEN: TAKEN_GPU},
+        explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
+        text=text,
+        claims=CLAIMS,
+        details=LowGpuDetails,
+        chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
+        section="trainguard.rules.low_gpu_utilization.section:blocks",
+    )
 
     def observe(
         self, state: LowGPUUtilizationState, minute: NodeMinute, parameters: LowGPUUtilizationParameters

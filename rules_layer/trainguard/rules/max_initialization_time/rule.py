@@ -134,33 +134,28 @@ class Initialization(Details, frozen=True):
     step_seen: bool
 
 
-SPEC = RuleSpec(
-    name="MaxInitializationTime",
-    title="Initialization",
-    looks_at="the job",
-    fires_when="the first training step begins too late",
-    condition="the first training step begins more than {threshold} min after the training start",
-    measures=(Measure("time until the first step", "min"),),
-    parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
-    managed_parameters=("threshold",),
-    inputs=SYSTEM | FRAMEWORK,
-    explains=(LOW_GPUS, UNUSED_NODE),
-    text=text,
-    claims=dict.fromkeys(
-        (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN), (Bucket.START_UP,)
-    ),
-    details=Initialization,
-    section="trainguard.rules.max_initialization_time.section:blocks",
-)
-
-
 class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     """Fires when the first step began too late, or has not been seen for so long that it must begin too late."""
 
-    spec = SPEC
-
-    clear_s = 180.0
-    """Three evaluations: the condition comes back only when the job is interrupted and starts again."""
+    spec = RuleSpec(
+        name="MaxInitializationTime",
+        title="Initialization",
+        looks_at="the job",
+        fires_when="the first training step begins too late",
+        condition="the first training step begins more than {threshold} min after the training start",
+        measures=(Measure("time until the first step", "min"),),
+        parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
+        managed_parameters=("threshold",),
+        inputs=SYSTEM | FRAMEWORK,
+        explains=(LOW_GPUS, UNUSED_NODE),
+        text=text,
+        claims=dict.fromkeys(
+            (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN),
+            (Bucket.START_UP,),
+        ),
+        details=Initialization,
+        section="trainguard.rules.max_initialization_time.section:blocks",
+    )
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         """Compare each start's first step, or the watermark while no step was seen, with that start."""

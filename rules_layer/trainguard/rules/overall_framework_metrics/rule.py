@@ -153,26 +153,21 @@ class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=Tru
     """No parameters of its own."""
 
 
-SPEC = RuleSpec(
-    name="OverallFrameworkMetrics",
-    title="Framework time",
-    looks_at="each node's framework events",
-    fires_when="never: it sums up where the time went",
-    condition="never; it sums up",
-    inputs=FRAMEWORK,
-    informs_only=True,
-    text=text,
-    details=TimeDetails,
-    section="trainguard.rules.overall_framework_metrics.section:blocks",
-)
-
-
 class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, FrameworkTimeState]):
     """Sums up the framework's time by class, phase and operator."""
 
-    spec = SPEC
-
-    clear_s = 180.0
+    spec = RuleSpec(
+        name="OverallFrameworkMetrics",
+        title="Framework time",
+        looks_at="each node's framework events",
+        fires_when="never: it sums up where the time went",
+        condition="never; it sums up",
+        inputs=FRAMEWORK,
+        informs_only=True,
+        text=text,
+        details=TimeDetails,
+        section="trainguard.rules.overall_framework_metrics.section:blocks",
+    )
 
     def observe(
         self,

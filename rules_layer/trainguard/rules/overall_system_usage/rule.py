@@ -16,7 +16,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.windows.rule import counted_quantiles
-from trainguard.rules.windows.warm_up import sampled_fact, undecided, waiting
+from trainguard.rules.windows.warm_up import or_undecided, sampled_fact, waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
@@ -121,11 +121,9 @@ def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
     return sampled_fact(name, value, view, unit="%", series=series)
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how much of a node was used."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     node = sheet.facts[0].node
     if sheet.kind == UsageKind.NETWORK_ALONE:
         return Words(f"{node} has samples of its network alone.")
@@ -147,24 +145,21 @@ class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
     """The rule has none of its own."""
 
 
-SPEC = RuleSpec(
-    name="OverallSystemUsage",
-    title="System usage",
-    looks_at="each node",
-    fires_when="never: it sums up what the machine did",
-    condition="never; it sums up",
-    inputs=SYSTEM,
-    informs_only=True,
-    text=text,
-    details=UsageDetails,
-    section="trainguard.rules.overall_system_usage.section:blocks",
-)
-
-
 class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
     """Says how much of a node is used."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="OverallSystemUsage",
+        title="System usage",
+        looks_at="each node",
+        fires_when="never: it sums up what the machine did",
+        condition="never; it sums up",
+        inputs=SYSTEM,
+        informs_only=True,
+        text=text,
+        details=UsageDetails,
+        section="trainguard.rules.overall_system_usage.section:blocks",
+    )
 
     clear_s = 0.0
 

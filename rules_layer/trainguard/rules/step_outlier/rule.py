@@ -166,46 +166,48 @@ OUTLIERS = Measure("beyond the limit", "steps")
 LOST_TIME = Measure("time lost in slow steps", "%")
 _CLAIMED = (Bucket.CHECKPOINT, Bucket.EVALUATION, Bucket.DATA, Bucket.IDLE, Bucket.UNEXPLAINED)
 
-SPEC = RuleSpec(
-    name="StepOutlier",
-    title="Step durations",
-    looks_at="each process's training steps",
-    fires_when="long steps are more than chance explains, or take too much time, and the GPUs wait for them",
-    condition=(
-        "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
-        "allow, or loses more than {slow_share} % of its time in slow steps, and its GPUs are idle in that time"
-    ),
-    measures=(OUTLIERS, LOST_TIME),
-    counts=STEPS,
-    parameters={
-        "stddev": ParameterHelp("standard deviations", "a step further beyond the mean is an outlier"),
-        "mode": ParameterHelp(
-            "`TRAIN`, `EVAL`, …, or the event's full name; None judges all `Step:ModeKeys`", "which steps are judged"
-        ),
-        "n_outliers": ParameterHelp("steps", "so many outliers are plausible in any job"),
-        "slow_share": ParameterHelp("% of the time in steps", "a larger share of the time lost in slow steps fires"),
-    },
-    shipped_defaults={"stddev": 3.0},
-    managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
-    managed_aliases={"threshold": "stddev"},
-    inputs=FRAMEWORK,
-    measures_loss=True,
-    symptom=SLOW_STEPS,
-    explains=(LOW_GPUS,),
-    text=text,
-    claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
-    too_short=(
-        f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has fewer."
-    ),
-    details=StepDetails,
-    section="trainguard.rules.step_outlier.section:blocks",
-)
-
 
 class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
     """Fires for a process whose long steps are too many for chance, or too long, while GPUs wait for it."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="StepOutlier",
+        title="Step durations",
+        looks_at="each process's training steps",
+        fires_when="long steps are more than chance explains, or take too much time, and the GPUs wait for them",
+        condition=(
+            "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
+            "allow, or loses more than {slow_share} % of its time in slow steps, and its GPUs are idle in that time"
+        ),
+        measures=(OUTLIERS, LOST_TIME),
+        counts=STEPS,
+        parameters={
+            "stddev": ParameterHelp("standard deviations", "a step further beyond the mean is an outlier"),
+            "mode": ParameterHelp(
+                "`TRAIN`, `EVAL`, …, or the event's full name; None judges all `Step:ModeKeys`",
+                "which steps are judged",
+            ),
+            "n_outliers": ParameterHelp("steps", "so many outliers are plausible in any job"),
+            "slow_share": ParameterHelp(
+                "% of the time in steps", "a larger share of the time lost in slow steps fires"
+            ),
+        },
+        shipped_defaults={"stddev": 3.0},
+        managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
+        managed_aliases={"threshold": "stddev"},
+        inputs=FRAMEWORK,
+        measures_loss=True,
+        symptom=SLOW_STEPS,
+        explains=(LOW_GPUS,),
+        text=text,
+        claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
+        too_short=(
+            f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has "
+            "fewer."
+        ),
+        details=StepDetails,
+        section="trainguard.rules.step_outlier.section:blocks",
+    )
 
     clear_s = 5_400.0
     """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
@@ -218,7 +220,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
 
     def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
-        states = {node: state for node, state in view.collected(SPEC.name, StepsState).items() if state.series}
+        states = {node: state for node, state in view.collected(self.name, StepsState).items() if state.series}
         if not states:
             return _without_steps(view, parameters)
         by_node = {node: _ranked(view.nodes[node], state, parameters) for node, state in states.items()}

@@ -136,33 +136,30 @@ class StragglerDetails(Details, frozen=True):
     processes: dict[str, RankPace]
 
 
-SPEC = RuleSpec(
-    name="Straggler",
-    title="Stragglers",
-    looks_at="the own work of each rank's steps",
-    fires_when="a rank or a node is slower than its peers for long",
-    condition=(
-        "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
-        "peers' for {lasting_s} s, and a tenth of the step longer"
-    ),
-    measures=(Measure("own work above that of the peers", "%"),),
-    parameters={
-        "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
-        "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
-    },
-    inputs=FRAMEWORK,
-    explains=(LOW_GPUS,),
-    text=text,
-    claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
-    details=StragglerDetails,
-    section="trainguard.rules.straggler.section:blocks",
-)
-
-
 class Straggler(JoinedRule[StragglerParameters, PaceState]):
     """Fires for a rank or a node whose own work is slower than its peers' for long."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="Straggler",
+        title="Stragglers",
+        looks_at="the own work of each rank's steps",
+        fires_when="a rank or a node is slower than its peers for long",
+        condition=(
+            "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
+            "peers' for {lasting_s} s, and a tenth of the step longer"
+        ),
+        measures=(Measure("own work above that of the peers", "%"),),
+        parameters={
+            "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
+            "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
+        },
+        inputs=FRAMEWORK,
+        explains=(LOW_GPUS,),
+        text=text,
+        claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
+        details=StragglerDetails,
+        section="trainguard.rules.straggler.section:blocks",
+    )
 
     clear_s = 1_800.0
     """30 min: a block is five minutes."""
@@ -221,7 +218,7 @@ class _Rank:
 
 
 def _ranks(view: JobView) -> dict[str, _Rank]:
-    states = view.collected(SPEC.name, PaceState)
+    states = view.collected(Straggler.spec.name, PaceState)
     found = {name: _Rank(node, pace) for node, state in states.items() for name, pace in state.processes.items()}
     return dict(sorted(found.items()))
 

@@ -5,7 +5,6 @@ Source: AWS documentation of both. A node is a place beyond the batch axis 0.
 
 import math
 from collections.abc import Callable, Iterator
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +98,6 @@ def _rows(blocks: Iterator[Tensor], nodes: int) -> Iterator[tuple[int, Tensor]]:
 class DeadReluParameters(StepParameters, frozen=True, kw_only=True):
     """Thresholds in percent: of the batch, and of a layer's nodes."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
-
     tensor_regex: tuple[str, ...] = (".*relu_output",)
     threshold_inactivity: Percent = 1.0
     threshold_layer: Percent = 50.0
@@ -163,8 +160,6 @@ def _above_zero(values: Tensor) -> NDArray[np.bool_]:
 
 class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
     """Limits are inputs of the function; thresholds are percent: of the batch, and of a layer's nodes."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     collection_names: tuple[str, ...] | None = None
     tensor_regex: str = ".*tanh_input|.*sigmoid_input"

@@ -94,8 +94,6 @@ Classes = NDArray[np.int64]
 class ClassImbalanceParameters(StepParameters, frozen=True, kw_only=True):
     """``samples`` is how many are waited for; ``argmax`` says that predictions are scores of all classes."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("labels_regex", "predictions_regex")
-
     threshold_imbalance: NonNegative = 10.0
     threshold_misprediction: NonNegative = 0.7
     samples: NonNegativeInt = 500

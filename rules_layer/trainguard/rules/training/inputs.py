@@ -1,7 +1,6 @@
 """CheckInputImages and NLPSequenceRatio: unnormalised input, or mostly padding. Source: AWS documentation of both."""
 
 import math
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -59,8 +58,6 @@ MOST_CHANNELS = 256
 
 class CheckInputImagesParameters(StepParameters, frozen=True, kw_only=True):
     """``channel`` is the axis of the colour channel; axis 0 counts images."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("regex",)
 
     threshold_mean: NonNegative = 0.2
     threshold_samples: NonNegativeInt = 500
@@ -184,8 +181,6 @@ _FORMER_THRESHOLDS = (50.0, 50.0)
 
 class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
     """One threshold, in percent, for each token value."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     tensor_regex: str = ".*embedding0_input_0"
     token_values: tuple[float, ...] = (0.0,)

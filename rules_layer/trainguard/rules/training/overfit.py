@@ -1,7 +1,6 @@
 """Overfit and Overtraining: losses that part, or improve no more. Source: AWS documentation of both."""
 
 import math
-from typing import ClassVar
 
 import msgspec
 
@@ -53,8 +52,6 @@ MOST_PAIRS = 32
 
 class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     """``tensor_regex`` None stands for the collection losses; ``patience`` counts phases of validation."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     tensor_regex: tuple[str, ...] | None = None
     patience: PositiveInt = 1

@@ -64,8 +64,6 @@ _FACTS = {VARIANCE: VARIANCE_RATIO, SPREAD: RANGE, LOSS: WAITED}
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
     """``steps`` and ``patience`` count saved steps."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("activation_inputs_regex",)
-
     activation_inputs_regex: str = ".*relu_input"
     threshold: NonNegative = 10.0
     distribution_range: NonNegative = 0.001

@@ -41,8 +41,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
     accepted: ClassVar[re.Pattern[str]] = re.compile(
         "base_trial|other_trials?(_[0-9]+)?|action_json|rule_to_invoke|source_s3_uri"
     )
-    regex_fields: ClassVar[tuple[str, ...]] = ()
-
     start_step: NonNegativeInt | None = None
     end_step: NonNegativeInt | None = None
     ignored: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse patterns that are no regular expressions, or could take too long: evaluators serve other jobs, too."""
-        for field in self.regex_fields:
+        for field in (name for name in self.__struct_fields__ if name.endswith("regex")):
             for pattern in _texts(getattr(self, field)):
                 try:
                     name_pattern(pattern)
@@ -83,7 +81,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 class SelectingParameters(StepParameters, frozen=True, kw_only=True):
     """Collections and patterns as in the managed service; ``required`` says that one of them must be given."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
     required: ClassVar[bool] = False
 
     collection_names: tuple[str, ...] | None = None

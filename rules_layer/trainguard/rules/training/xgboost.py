@@ -1,7 +1,6 @@
 """FeatureImportanceOverweight, TreeDepth and CreateXgboostReport. Source: AWS documentation of the three."""
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
@@ -60,8 +59,6 @@ MOST_SHOWN = 5
 
 class FeatureImportanceOverweightParameters(StepParameters, frozen=True, kw_only=True):
     """``threshold`` is a share, 0 to 1."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     threshold: NonNegative = 0.8
     nfeatures: PositiveInt = 3
