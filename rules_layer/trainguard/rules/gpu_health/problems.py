@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -21,7 +21,7 @@ from trainguard.rules.gpu_health.faults import (
 )
 
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
-GRAVITY: tuple[Kind, ...] = ("vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link")
+GRAVITY: tuple[Kind, ...] = get_args(Kind)
 STALE_S = 900.0
 """Load that is older says nothing of now."""
 
@@ -55,11 +55,6 @@ class Problem:
     facts: tuple[Fact, ...]
     measured: float | None = None
     lost_min: float | None = None
-
-    @property
-    def fails_now(self) -> bool:
-        """Whether the job has lost the GPU already."""
-        return self.kind == "vanished"
 
 
 def problems_of(state: HealthState, node: str, watermark_s: float, *, clock_loss: float, minutes: int) -> list[Problem]:

@@ -106,7 +106,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
             gpus=tuple(dict.fromkeys(each.gpu for each in problems)),
-            time_left_s=0.0 if worst.fails_now else None,
+            time_left_s=0.0 if worst.kind == "vanished" else None,  # the job has lost the GPU already
             details=details,
         )
 

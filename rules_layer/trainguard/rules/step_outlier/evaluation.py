@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -11,6 +12,9 @@ from trainguard.render.details import Details, Durations
 from trainguard.rules.rule_inputs import NodeFacts
 from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepOverlap, StepSeries, StepsState
 from trainguard.rules.windows.rule import normal_tail, poisson_quantile
+
+if TYPE_CHECKING:
+    from trainguard.rules.step_outlier.rule import StepOutlierParameters
 
 SLOW_MEDIANS = 2.0
 PLAUSIBLE_PROBABILITY = 0.999
@@ -93,16 +97,7 @@ class EvaluatedSeries:
         return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """From which number of outliers, and from which share of the time in percent, steps are too slow."""
-
-    stddev: float
-    n_outliers: int
-    slow_share: float
-
-
-def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: Limits) -> EvaluatedSeries:
+def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: "StepOutlierParameters") -> EvaluatedSeries:
     """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
 
     ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.

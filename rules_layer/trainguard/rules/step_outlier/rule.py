@@ -17,7 +17,7 @@ from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Percent, Posit
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SLOW_STEPS, STEPS, ParameterHelp, RuleSpec
-from trainguard.rules.step_outlier.evaluation import EvaluatedSeries, Limits, StepDetails, details_of, evaluated
+from trainguard.rules.step_outlier.evaluation import EvaluatedSeries, StepDetails, details_of, evaluated
 from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
 
 
@@ -258,10 +258,9 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
 
 
 def _ranked(facts: NodeFacts, state: StepsState, parameters: StepOutlierParameters) -> list[EvaluatedSeries]:
-    limits = Limits(parameters.stddev, parameters.n_outliers, parameters.slow_share)
     steps_us = _time_in_steps(state)
     verdicts = [
-        evaluated(facts, series, max(steps_us[series.process], 1), limits)
+        evaluated(facts, series, max(steps_us[series.process], 1), parameters)
         for series in state.series
         if series.seen > MIN_STEPS
     ]

@@ -37,7 +37,7 @@ def _balance(sheet: FactSheet) -> Words:
     if sheet.kind == WAITS:
         samples = sheet["samples"]
         waited = f"{samples.threshold or 0.0:,.0f} samples that are waited for"
-        return said(sheet, f"{samples.value:,} of the {waited} were saved", "", "")
+        return said(sheet, f"{samples.value:,} of the {waited} were saved")
     advice = "Draw the classes more evenly, or weight the loss by class; judge the model by each class's own recall."
     if sheet.kind == MISPREDICTION:
         advice = "Look at samples and labels of this class: too few, mislabelled, or too like another class."

@@ -28,7 +28,7 @@ def _images(sheet: FactSheet) -> Words:
     channel = f"channel {sheet.number('channel'):.0f} of {mean.series}"
     sentence = f"the mean of {channel} over {images.value:,} images {be(sheet)} {shown(mean)}"
     if sheet.kind == WAITS:
-        return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for", "", "")
+        return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for")
     compared = against(sheet, CHANNEL_MEAN, "further from 0 than", "not further from 0 than")
     return said(
         sheet,

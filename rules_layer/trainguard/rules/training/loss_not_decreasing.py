@@ -17,33 +17,26 @@ from trainguard.rules.training.readings import Reading, checked, known, scalar
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, several_words, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, against, said, step_spec
 
 FALLS, ROSE_LITTLE, FLAT, RISEN = "falls", "rose little", "flat", "risen"
 
 
 def _words(sheet: FactSheet) -> Words:
     rises = sheet.kind in (RISEN, ROSE_LITTLE)
-    fires = sheet.kind in (RISEN, FLAT)
+    compared = against(sheet, "change", *(("above", "not above") if rises else ("below", "not below")), " %")
     change, mode = sheet["change"], sheet.get("mode")
-    compared = ("above" if fires else "not above") if rises else ("below" if fires else "not below")
-    of_mode = "" if mode is None else f" of mode {mode.value}"
-    reason = (
-        f"Step {sheet['step'].value}: {change.series} {_moved(sheet)} since "
-        f"step {sheet['compared_step'].value}{of_mode}, from {sheet.number('loss_before'):.6g} to "
-        f"{sheet.number('loss_now'):.6g}, {compared} the threshold {change.threshold:.6g} %"
-        f"{several_words(sheet, 'losses')}."
-    )
-    if not fires:
-        return Words(reason)
-    if rises:
-        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
-        return Words(reason, cure, "the loss rose")
+    since = f"step {sheet['compared_step'].value}{'' if mode is None else f' of mode {mode.value}'}"
+    levels = f"from {sheet.number('loss_before'):.6g} to {sheet.number('loss_now'):.6g}"
     cure = (
         "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
         "noisy from step to step needs a larger num_steps."
     )
-    return Words(reason, cure, "the loss did not decrease")
+    if rises:
+        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
+    clause = "the loss rose" if rises else "the loss did not decrease"
+    sentence = f"{change.series} {_moved(sheet)} since {since}, {levels}, {compared}"
+    return said(sheet, sentence, cure, clause, what="losses")
 
 
 def _moved(sheet: FactSheet) -> str:

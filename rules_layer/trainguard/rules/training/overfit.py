@@ -15,7 +15,7 @@ from trainguard.rules.training.run_series import by_mode, mean_loss, metric_pair
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import several_words, step_spec
+from trainguard.rules.training.step_words import be, said, step_spec
 
 NEEDS = (
     "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
@@ -28,23 +28,22 @@ FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 def _overfit_words(sheet: FactSheet) -> Words:
     gap, times, patience = sheet["gap"], sheet.get("times_in_a_row"), sheet.get("patience")
-    verb = "was" if sheet.past else "is"
     above = "not above" if sheet.kind == FINE else "above"
-    reason = (
-        f"Step {sheet['step'].value}: the mean loss of validation {verb} {sheet.number('loss_validation'):.6g} and "
-        f"that of training {sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the "
-        f"threshold {gap.threshold:.6g}"
+    sentence = (
+        f"the mean loss of validation {be(sheet)} {sheet.number('loss_validation'):.6g} and that of training "
+        f"{sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the threshold "
+        f"{gap.threshold:.6g}"
     )
     if times is not None and patience is not None:
-        reason += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
-    reason += f", by {gap.series}{several_words(sheet, 'metrics')}."
-    if sheet.kind != OVERFITS:
-        return Words(reason)
-    advice = (
+        sentence += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
+    return said(
+        sheet,
+        f"{sentence}, by {gap.series}",
         "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that both "
-        "losses are the same measure: dropout and regularisation terms raise only that of training."
+        "losses are the same measure: dropout and regularisation terms raise only that of training.",
+        "the model overfitted",
+        what="metrics",
     )
-    return Words(reason, advice, "the model overfitted")
 
 
 MOST_PAIRS = 32
@@ -197,24 +196,19 @@ IMPROVES, TRAINING, VALIDATION = "improves", "training", "validation"
 
 
 def _overtraining_words(sheet: FactSheet) -> Words:
-    steps, best = sheet["steps_without_improvement"], sheet["loss_lowest"]
-    fires = sheet.kind != IMPROVES
-    named = "" if best.series is None else f" ({best.series})"
-    delta = sheet.number("delta")
-    verb = "had" if sheet.past else "has"
-    reason = (
-        f"Step {sheet['step'].value}: the loss of {sheet.name('of')}{named} {verb} not fallen by more than {delta:.4g} "
-        f"below {float(best.value):.4g} (step {sheet['loss_lowest_step'].value}) for "
-        f"{counted(int(steps.value), 'saved step')}, {'not below' if fires else 'below'} the threshold "
-        f"{steps.threshold:.0f}{several_words(sheet, 'losses')}."
-    )
-    if not fires:
-        return Words(reason)
-    advice = (
+    steps, best, delta = sheet["steps_without_improvement"], sheet["loss_lowest"], sheet.number("delta")
+    named, verb = "" if best.series is None else f" ({best.series})", "had" if sheet.past else "has"
+    return said(
+        sheet,
+        f"the loss of {sheet.name('of')}{named} {verb} not fallen by more than {delta:.4g} below "
+        f"{float(best.value):.4g} (step {sheet['loss_lowest_step'].value}) for "
+        f"{counted(int(steps.value), 'saved step')}, {'below' if sheet.kind == IMPROVES else 'not below'} the "
+        f"threshold {steps.threshold:.0f}",
         "Stop early and keep the checkpoint of the best loss, or lower the learning rate. Set delta to the scale of "
-        f"the loss: an improvement of {delta:g} or less counts as none."
+        f"the loss: an improvement of {delta:g} or less counts as none.",
+        "the loss stopped improving",
+        what="losses",
     )
-    return Words(reason, advice, "the loss stopped improving")
 
 
 class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import said, step_spec
 
 FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
@@ -29,23 +29,19 @@ FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 def _words(sheet: FactSheet) -> Words:
     rate = sheet.get("learning_rate")
     rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
-    began = f"Step {sheet['step'].value}: {sheet['loss_first'].series} was {first_words(sheet)} and"
+    began = f"{sheet['loss_first'].series} was {first_words(sheet)} and"
     if sheet.kind == NEVER_FELL:
-        return Words(f"{began} was never lower{rated}.")
-    fires = sheet.kind == PLATEAU
-    reason = (
+        return said(sheet, f"{began} was never lower{rated}")
+    return said(
+        sheet,
         f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
         f"of that were reached at step {sheet['most_reached_step'].value}, after "
-        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run{', and nothing was gained since' if fires else ''}"
-        f"{rated}."
-    )
-    if not fires:
-        return Words(reason)
-    advice = (
+        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run"
+        f"{', and nothing was gained since' if sheet.kind == PLATEAU else ''}{rated}",
         "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
-        "features. A learning rate that is far below its first value explains a plateau by itself."
+        "features. A learning rate that is far below its first value explains a plateau by itself.",
+        "training stopped to improve early",
     )
-    return Words(reason, advice, "training stopped to improve early")
 
 
 MOST = 0.9

@@ -58,7 +58,7 @@ def _unchanged(sheet: FactSheet) -> Words:
 def _similar(sheet: FactSheet) -> Words:
     run, apart = sheet.name("other_run"), sheet.get(DIFFERENCE)
     if not fires(sheet):
-        return said(sheet, f"all tensors that both runs hold are the same as in run {run}", "", "")
+        return said(sheet, f"all tensors that both runs hold are the same as in run {run}")
     differs = "differed" if sheet.past else "differs"
     sentence = f"{sheet['tensor'].value} {differs} from that of run {run} at the same step"
     if apart is not None:
@@ -230,7 +230,7 @@ APART, EQUAL = "apart", "equal"
 def _ranks(sheet: FactSheet) -> Words:
     ranks = int(sheet.number("ranks"))
     if not fires(sheet):
-        return said(sheet, f"the checksums of {counted(ranks, 'rank')} are equal", "", "")
+        return said(sheet, f"the checksums of {counted(ranks, 'rank')} are equal")
     apart, same = int(sheet.number("ranks_apart")), int(sheet.number("ranks_alike"))
     named = sheet.all("checksum_apart")
     has = "had" if sheet.past else "has"

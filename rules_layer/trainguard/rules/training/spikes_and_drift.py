@@ -21,7 +21,7 @@ from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
 from trainguard.rules.training.series import level_of, moved, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import be, said, step_spec
 
 NO_SPIKE, SPIKES = "no spike", "spikes"
 
@@ -29,13 +29,14 @@ NO_SPIKE, SPIKES = "no spike", "spikes"
 def _spike_words(sheet: FactSheet) -> Words:
     spikes = sheet["spikes"]
     if sheet.kind == NO_SPIKE:
-        return Words(f"Step {sheet['step'].value}: {spikes.series} had no spike.")
+        return said(sheet, f"{spikes.series} had no spike")
     largest = f"the largest began at step {sheet['spike_first_step'].value}"
-    return Words(
-        f"Step {sheet['step'].value}: {spikes.series} had {counted(int(spikes.value), 'spike')} that recovered; "
-        f"{largest}, reached {sheet.number('loss_peak'):.6g}, {sheet.number('spike_height'):.4g} above its level, and "
-        f"was over at step {sheet['spike_over_step'].value}."
+    sentence = (
+        f"{spikes.series} had {counted(int(spikes.value), 'spike')} that recovered; {largest}, reached "
+        f"{sheet.number('loss_peak'):.6g}, {sheet.number('spike_height'):.4g} above its level, and was over at step "
+        f"{sheet['spike_over_step'].value}"
     )
+    return said(sheet, sentence)
 
 
 WINDOW = 32
@@ -146,32 +147,27 @@ NO_DRIFT, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows
 
 
 def _drift_words(sheet: FactSheet) -> Words:
-    norm = sheet["norm_newest"]
-    verb = "was" if sheet.past else "is"
-    reason = (
-        f"Step {sheet['step'].value}: {norm.series} {verb} about {float(norm.value):.3g} and was "
-        f"{sheet.number('norm_first'):.3g} at the start, {sheet.number('distance'):.3g} decades apart"
+    norm, since, several = sheet["norm_newest"], sheet.get("drifts_since_step"), sheet.get("norms_drifted")
+    sentence = (
+        f"{norm.series} {be(sheet)} about {float(norm.value):.3g} and was {sheet.number('norm_first'):.3g} at the "
+        f"start, {sheet.number('distance'):.3g} decades apart"
     )
-    since, several = sheet.get("drifts_since_step"), sheet.get("norms_drifted")
     if since is not None:
-        reason += f", too far since step {since.value}"
-        reason += "" if several is None else f", the first of {several.value} that drifted"
-    change = sheet.number("change")
-    reason += (
-        f"; the loss {moved(change)}, from about {sheet.number('loss_first'):.4g} to {sheet.number('loss_newest'):.4g}."
-    )
-    if sheet.kind not in (GROWS, SHRINKS):
-        return Words(reason)
-    if sheet.kind == GROWS:
-        cure = "Gradients that grow need clipping, a lower learning rate or normalisation."
-        clause = "gradients grew by orders of magnitude"
-    else:
+        sentence += f", too far since step {since.value}"
+        sentence += "" if several is None else f", the first of {several.value} that drifted"
+    fell = f"from about {sheet.number('loss_first'):.4g} to {sheet.number('loss_newest'):.4g}"
+    cure = "Gradients that grow need clipping, a lower learning rate or normalisation."
+    if sheet.kind == SHRINKS:
         cure = (
             "Gradients that vanish need another activation or initialisation, shortcuts, or a learning rate that did "
             "not kill the units."
         )
-        clause = "gradients shrank by orders of magnitude"
-    return Words(reason, f"Look at {norm.series} first. {cure}", clause)
+    return said(
+        sheet,
+        f"{sentence}; the loss {moved(sheet.number('change'))}, {fell}",
+        f"Look at {norm.series} first. {cure}",
+        f"gradients {'shrank' if sheet.kind == SHRINKS else 'grew'} by orders of magnitude",
+    )
 
 
 GRADIENT_NORM = "gradient_norm"

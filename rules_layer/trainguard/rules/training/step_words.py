@@ -195,7 +195,7 @@ def several_words(sheet: FactSheet, what: str = "tensors") -> str:
     return f" (the worst of {firing.value} such {what}, of {sheet['judged'].value} in all)"
 
 
-def said(sheet: FactSheet, sentence: str, advice: str, clause: str, *, what: str = "tensors") -> Words:
+def said(sheet: FactSheet, sentence: str, advice: str = "", clause: str = "", *, what: str = "tensors") -> Words:
     """Return the words of a step: its number before a clause about the worst of its tensors, and how many there are."""
     reason = f"Step {sheet.number('step'):.0f}: {sentence}{several_words(sheet, what)}."
     return Words(reason, advice, clause) if fires(sheet) else Words(reason)

@@ -39,7 +39,7 @@ def _variance_words(sheet: FactSheet) -> Words:
     variance, low = sheet[VARIANCE], sheet.kind == LOW
     sentence = f"the variance of {variance.series} {be(sheet)} {shown(variance)}"
     if variance.threshold is None:
-        return said(sheet, f"{sentence}, and no threshold is set", "", "")
+        return said(sheet, f"{sentence}, and no threshold is set")
     advice = (
         f"Look at the scale of what enters {variance.series}: inputs, initialisation, normalisation, learning rate."
     )
@@ -200,7 +200,7 @@ NAN, INFINITE, FINE = "NaN", "infinite", "fine"
 def _exploding_words(sheet: FactSheet) -> Words:
     if not fires(sheet):
         tensors = counted(int(sheet.number(TENSORS)), "tensor")
-        return said(sheet, f"none of {tensors} holds NaN or infinite values", "", "")
+        return said(sheet, f"none of {tensors} holds NaN or infinite values")
     reduction = sheet.get(REDUCTION)
     found = sheet[ENTRIES] if reduction is None else reduction
     advice = (

@@ -24,7 +24,7 @@ HOLDS, FEATURE_KINDS, TREE_KINDS = "holds", ("overweight", "fine"), ("too deep",
 
 def _report(sheet: FactSheet) -> Words:
     tensors = f"{sheet['tensors'].value:,} of the tensors that the report is made of"
-    return said(sheet, f"it holds {tensors}", "", "")
+    return said(sheet, f"it holds {tensors}")
 
 
 def _features(sheet: FactSheet) -> Words:
