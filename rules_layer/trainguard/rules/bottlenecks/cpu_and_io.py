@@ -114,7 +114,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""
-        return Cores(snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full)
+        return snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full
 
     def at_limit(self, count: MinuteCount, parameters: CPUBottleneckParameters) -> bool:
         """Say whether all cores were full, or more than the GPUs' own processes fill, which may only wait for them."""
@@ -211,7 +211,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the I/O wait of the core that waits most, of all cores on average, and that of the first again."""
-        return Cores(snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max)
+        return snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max
 
     def at_limit(self, count: MinuteCount, parameters: IOBottleneckParameters) -> bool:
         """Say whether a core waited for most of the minute, or all of them for a good part of it."""

@@ -90,7 +90,7 @@ def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
     """Yield in which share of the points a core was at its limit while the GPUs worked, and while they did not."""
-    for name, count in (("while_working", contrast.good), ("while_low", contrast.poor)):
+    for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
             where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
             share = count.hot_share
@@ -167,7 +167,7 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
         recent_judged=points.recent.judged,
         recent_share_percent=points.recent.percent,
         low_gpu_utilization=tally.low_gpu,
-        bottlenecks=[BottleneckPoint(each.time, each.gpus_low, **{peak: each.peak}) for each in tally.newest],
+        bottlenecks=[BottleneckPoint(time, low, **{peak: core}) for time, low, core in tally.newest],
         slow_share_percent=minutes.whole.percent,
         recent_slow_share_percent=minutes.recent.percent,
     )

@@ -43,10 +43,10 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
             threshold=WIDE_GAP,
         ),
     ]
-    whole = gaps.overall
-    if whole is not None and max(low, high) < whole.means.size:
-        facts.append(_use("mean_utilization", float(whole.means[low]), sides[low], whole.spans[low]))
-        facts.append(_use("busiest_utilization", float(whole.means[high]), sides[high], whole.spans[high]))
+    spans, means = gaps.overall or ((), ())
+    if max(low, high) < len(means):
+        facts.append(_use("mean_utilization", float(means[low]), sides[low], spans[low]))
+        facts.append(_use("busiest_utilization", float(means[high]), sides[high], spans[high]))
     return tuple(facts)
 
 

@@ -219,12 +219,8 @@ class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
     delta: NonNegative = 0.01
 
 
-class BestLoss(msgspec.Struct, array_like=True):
-    """The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``."""
-
-    best: float
-    step: int
-    steps: int = 0
+BestLoss = tuple[float, int, int]
+"""The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``."""
 
 
 class OvertrainingState(StepState, kw_only=True):
@@ -280,20 +276,18 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         )
         bests = {kind: best for kind, _, best, _ in both if best is not None}
         readings = [
-            Reading(improved.get(mode), best.steps, patience, best.steps >= patience, best.steps / patience, kind)
+            Reading(improved.get(mode), best[2], patience, best[2] >= patience, best[2] / patience, kind)
             for kind, mode, best, patience in both
             if best is not None
         ]
 
         def facts(reading: Reading) -> tuple[Fact, ...]:
-            best = bests[str(reading.kind)]
+            best, lowest_step, steps = bests[str(reading.kind)]
             return (
                 Fact(name="of", value=str(reading.kind)),
-                Fact(name="loss_lowest", value=best.best, series=reading.tensor),
-                step_number("loss_lowest_step", best.step),
-                Fact(
-                    name="steps_without_improvement", value=best.steps, unit="saved steps", threshold=reading.threshold
-                ),
+                Fact(name="loss_lowest", value=best, series=reading.tensor),
+                step_number("loss_lowest_step", lowest_step),
+                Fact(name="steps_without_improvement", value=steps, unit="saved steps", threshold=reading.threshold),
                 Fact(name="delta", value=parameters.delta),
             )
 
@@ -302,6 +296,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
 
 
 def _after(best: BestLoss | None, loss: float, step: int, delta: float) -> BestLoss:
-    if best is None or math.isnan(best.best) or loss < best.best - delta:
-        return BestLoss(loss, step)
-    return BestLoss(best.best, best.step, best.steps + 1)
+    if best is None or math.isnan(best[0]) or loss < best[0] - delta:
+        return loss, step, 0
+    lowest, at, steps = best
+    return lowest, at, steps + 1
