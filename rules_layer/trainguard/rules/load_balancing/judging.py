@@ -43,10 +43,10 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
             threshold=WIDE_GAP,
         ),
     ]
-    spans, means = gaps.overall or ((), ())
-    if max(low, high) < len(means):
-        facts.append(_use("mean_utilization", float(means[low]), sides[low], spans[low]))
-        facts.append(_use("busiest_utilization", float(means[high]), sides[high], spans[high]))
+    if gaps.overall is not None:
+        spans, means = gaps.overall
+        shown = (("mean_utilization", low), ("busiest_utilization", high)) if max(low, high) < means.size else ()
+        facts += [_use(name, float(means[side]), sides[side], spans[side]) for name, side in shown]
     return tuple(facts)
 
 

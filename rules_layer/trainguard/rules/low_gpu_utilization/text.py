@@ -154,8 +154,8 @@ def _gpu_holds(sheet: FactSheet) -> Words:
     been, holds = ("was", "held") if is_past(sheet) else ("has been", "holds")
     where = f"{idle.device} of {idle.node}"
     return Words(
-        f"{NAMES[Kind.NEVER_USED if taken else Kind.STOPPED]}{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle "
-        f"for {time_of(idle)} (allowed {show_duration(idle.threshold or 0.0)}), and {holds} "
+        f"{NAMES[Kind.NEVER_USED if taken else Kind.STOPPED]}{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} "
+        f"idle for {time_of(idle)} (allowed {show_duration(idle.threshold or 0.0)}), and {holds} "
         f"{_amount(held, sheet.get('memory_total'))} of memory{how_many(sheet)}.",
         _see_who_holds(sheet, where) if taken else _end_holders(sheet, f"the process on {where}"),
         f"{where} held memory and never worked" if taken else f"{where} was idle and held memory",
