@@ -12,7 +12,6 @@ from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit, Overtraining
 from trainguard.rules.training.plateau import Plateau
-from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
 from trainguard.rules.training.sameness import RanksOutOfSync, SimilarAcrossRuns, UnchangedTensor
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
 from trainguard.rules.training.spikes_and_drift import GradientNormDrift, LossSpike
@@ -20,7 +19,7 @@ from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
 from trainguard.rules.training.training_diverged import TrainingDiverged
 from trainguard.rules.training.values import AllZero, ExplodingTensor, TensorVariance
-from trainguard.rules.training.weights import VanishingGradient, WeightUpdateRatio
+from trainguard.rules.training.weights import PoorWeightInitialization, VanishingGradient, WeightUpdateRatio
 from trainguard.rules.training.xgboost import CreateXgboostReport, FeatureImportanceOverweight, TreeDepth
 
 AnyStepRule = StepRule[Any, Any]
