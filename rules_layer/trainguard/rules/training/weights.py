@@ -66,8 +66,7 @@ def _update(sheet: FactSheet) -> Words:
             "rate. A layer that is frozen on purpose always fires: leave it out of the collection weights."
         )
     compared = against(sheet, UPDATE, *(("above", "not above") if large else ("below", "not below")))
-    since = "its saved step before"
-    sentence = f"{change.series} changed by {shown(change)} of its norm since {since}, {compared}"
+    sentence = f"{change.series} changed by {shown(change)} of its norm since its saved step before, {compared}"
     return said(sheet, sentence, advice, "weights changed too much or not at all")
 
 
@@ -282,9 +281,8 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
         fires_when="layers differ too much in variance, gradients have no spread, or the loss does not fall",
         condition=(
             "within {steps} saved steps the variances of activation inputs differ by a factor of more than "
-            "{threshold}, "
-            "the range of a gradient is below {distribution_range}, or the loss does not fall for {patience} saved "
-            "steps"
+            "{threshold}, the range of a gradient is below {distribution_range}, or the loss does not fall for "
+            "{patience} saved steps"
         ),
         measures=(
             Measure("ratio of the greatest to the least variance"),
@@ -364,10 +362,7 @@ def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
 
 
 def _spread(
-    state: PoorWeightInitializationState,
-    step: StepView,
-    tensor: str,
-    parameters: PoorWeightInitializationParameters,
+    state: StepState, step: StepView, tensor: str, parameters: PoorWeightInitializationParameters
 ) -> float | None:
     """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
     if not step.has_value(tensor):
@@ -392,8 +387,7 @@ def _loss(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
     tensors = sorted(step.members(LOSSES))
-    loss = mean_loss(state, step, tensors)
-    if loss is None:
+    if (loss := mean_loss(state, step, tensors)) is None:
         return None
     below = state.best is None or math.isnan(state.best) or loss < state.best
     state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
