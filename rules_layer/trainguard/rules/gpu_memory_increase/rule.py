@@ -22,7 +22,6 @@ from trainguard.rules.gpu_memory_increase.growth import (
     Increase,
     MemoryGrowth,
     MemoryState,
-    Window,
     increases_of,
 )
 from trainguard.rules.gpu_memory_increase.rise import (
@@ -347,11 +346,11 @@ def _fold_window(state: MemoryState, view: NodeView, end: int, window: int, pati
     full_floors = column_quantiles(full, (FLOOR_QUANTILE,))[0].tolist()
     columns = zip(_means(held), floors, _means(loads), zip(_means(full), full_floors, strict=True), busy, strict=True)
     at = float(times[len(times) // 2])
-    windows = [Window(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
+    windows = [(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
     for index in np.flatnonzero(_enough(held)).tolist():
         growth = state.gpus[view.gpu_names[index]]
         if growth.since + patience <= end - window:
-            growth.add(windows[index])
+            growth.add(*windows[index])
 
 
 def _at_full_load(memory: FloatArray, load: FloatArray) -> tuple[FloatArray, list[bool]]:

@@ -310,18 +310,7 @@ def _facts(worst: EvaluatedSeries, state: StepsState, parameters: StepOutlierPar
         fact("slow_time_share", worst.slow_share / 100.0, "share", parameters.slow_share / 100.0),
     ]
     if gpu is not None:
-        facts.append(
-            Fact(
-                name="mean_utilization",
-                value=gpu.mean,
-                unit="%",
-                series="GPUUtilization",
-                node=node,
-                device=gpu.name,
-                start=gpu.start,
-                end=gpu.end,
-            )
-        )
+        facts.append(gpu)
     grown, apart = state.overlap.most_grown(), _distance(series)
     if worst.fired and grown is not None and grown[1] >= grown[2] + GROWN_BY_PERCENT:
         facts.append(fact("grown_event", grown[0]))
