@@ -238,10 +238,10 @@ class Counted:
 
     def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
         """Count the chosen snapshots, oldest first."""
-        hit = chosen & self.hit
+        hit, (highest, level, _) = chosen & self.hit, self.cores
         newest = np.flatnonzero(hit)[-KEPT_BOTTLENECKS:]
         gpus_low = np.count_nonzero(self.below[newest], axis=1)
-        columns = (times[newest].tolist(), gpus_low.tolist(), self.cores[0][newest].tolist())
+        columns = (times[newest].tolist(), gpus_low.tolist(), highest[newest].tolist())
         by_gpu: Mapping[str, int] = dict(zip(self.gpus, self.below[hit].sum(axis=0).tolist(), strict=True))
         return Tally(
             judged=int(np.count_nonzero(chosen)),
@@ -250,12 +250,12 @@ class Counted:
             minutes=self._minutes(times, chosen, hit),
             newest=list(zip(*columns, strict=True)),
             lost=int(self.lost[hit].sum()),
-            level=_sum(self.cores[1][hit]),
+            level=_sum(level[hit]),
             low={gpu: points for gpu, points in by_gpu.items() if points},
         )
 
     def _minutes(self, times: FloatArray, chosen: BoolArray, hit: BoolArray) -> list[MinuteCount]:
-        numbers = np.floor(times / 60.0).astype(np.int64)
+        numbers, (_, level, peak) = np.floor(times / 60.0).astype(np.int64), self.cores
         minutes = []
         for number in np.unique(numbers[chosen]).tolist():
             rows = chosen & (numbers == number)
@@ -266,8 +266,8 @@ class Counted:
                     judged=count,
                     bottlenecked=int(np.count_nonzero(rows & hit)),
                     gpu=_sum(self.gpu[rows]),
-                    level=_sum(self.cores[1][rows]),
-                    peak=_sum(self.cores[2][rows]),
+                    level=_sum(level[rows]),
+                    peak=_sum(peak[rows]),
                     gpus=len(self.gpus),
                     lost=int(self.lost[rows & hit].sum()),
                     hot=int(np.count_nonzero(rows & self.hot)),

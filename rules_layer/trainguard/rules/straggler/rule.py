@@ -262,7 +262,7 @@ class _Table:
         )
         peers, peers_wait = median_of_others(own), median_of_others(waits)
         by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
-        slow = self.is_slow(slower).all(axis=1).tolist()
+        slow = np.asarray(self.is_slow(slower).all(axis=1)).tolist()
         steps = [ranks[name].pace.whole.steps for name in self.names]
         rows = zip(own.tolist(), peers.tolist(), totals.tolist(), steps, slow, strict=True)
         paces = dict(zip(self.names, (RankPace(*row) for row in rows), strict=True))
