@@ -23,8 +23,6 @@ from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 
 TOP_OPERATORS = 64
-
-
 LOOP, NO_STEP, NO_EVENTS = "loop", "no_step", "no_events"
 
 

@@ -20,8 +20,6 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
 
 DEAD, SATURATED = "dead_nodes", "saturated_nodes"
-
-
 DEAD_KINDS, SATURATED_KINDS = ("dead nodes", "fine"), ("saturated nodes", "fine")
 
 

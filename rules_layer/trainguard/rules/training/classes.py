@@ -25,8 +25,6 @@ from trainguard.rules.training.step_words import against, be, said, shown, step_
 
 RATIO, WRONG_SHARE = "class_ratio", "share_predicted_wrongly"
 RIGHT, OTHER = "share_right", "share_of_another_class"
-
-
 IMBALANCE, MISPREDICTION, WAITS = "imbalance", "misprediction", "too few samples"
 """Which condition of ClassImbalance is nearest to firing; the status says whether it holds."""
 IS_RIGHT, IS_WRONG, NEVER = "right", "wrong", "never predicted"

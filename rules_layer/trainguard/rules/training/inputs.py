@@ -17,8 +17,6 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec
 
 CHANNEL_MEAN, TOKEN_SHARE = "channel_mean", "token_share"
-
-
 FAR, FINE, WAITS = "far from zero", "fine", "too few images"
 TOKEN_KINDS = ("too many", "fine")
 

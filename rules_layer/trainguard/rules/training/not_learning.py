@@ -42,8 +42,6 @@ RISEN_RATE = 2.0
 FINE_TUNES, LOW_LOSS = 5e-4, 5.0
 """A learning rate of fine-tunes, and a loss that language models begin above."""
 CRITICAL, HIGH = 90.0, 40.0
-
-
 FALL, SCORE = Measure("share of its first value by which the loss fell"), Measure("score")
 LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
 JUMP = Measure("change of the loss of validation from value to value, as a share")

@@ -21,8 +21,6 @@ NEEDS = (
     "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
     "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
 )
-
-
 FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 

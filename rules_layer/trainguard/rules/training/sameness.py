@@ -34,8 +34,6 @@ from trainguard.rules.training.step_words import SELECTION_HELP, be, fires, said
 
 SAME_STEPS = "same_steps"
 DIFFERENCE = "difference"
-
-
 UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 
 

@@ -16,8 +16,6 @@ from trainguard.rules.training.step_words import SELECTION_HELP, against, be, fi
 
 ZEROS = "zeros"
 VARIANCE = "variance"
-
-
 ZERO_KINDS = ("zeros", "fine")
 HIGH, LOW, UNSET = "high", "low", "no threshold"
 """Which threshold TensorVariance compares with; the status says whether it is crossed."""
@@ -192,8 +190,6 @@ def _variance_reading(tensor: str, value: float, parameters: TensorVarianceParam
 
 
 ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
-
-
 NAN, INFINITE, FINE = "NaN", "infinite", "fine"
 
 

@@ -34,8 +34,6 @@ from trainguard.rules.training.step_words import against, be, fires, said, shown
 
 ABS_MEAN = "mean_absolute_gradient"
 UPDATE = "relative_change"
-
-
 ZERO, VANISHED, FINE = "zero", "vanished", "fine"
 LARGE, SMALL = "large", "small"
 """Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
@@ -214,8 +212,6 @@ def _update_reading(tensor: str, ratio: float, parameters: WeightUpdateRatioPara
 
 
 VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
-
-
 VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
 """Which condition is nearest to firing; the status says whether it holds."""
 

@@ -17,8 +17,6 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.rules.training.step_words import against, said, shown, step_spec
 
 IMPORTANCE, DEPTH = "importance_share", "tree_depth"
-
-
 HOLDS, FEATURE_KINDS, TREE_KINDS = "holds", ("overweight", "fine"), ("too deep", "fine")
 
 
