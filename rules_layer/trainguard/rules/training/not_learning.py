@@ -47,15 +47,6 @@ LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
 JUMP = Measure("change of the loss of validation from value to value, as a share")
 FLOOR = Measure("loss that cannot fall further")
 PACE = Measure("share of its first value by which the loss fell, at an even speed")
-MEASURES = {
-    **dict.fromkeys(LearningKind, SCORE),
-    **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP), FALL),
-    **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
-    LearningKind.WORSENS: HELD_OUT,
-    LearningKind.JUMPS: JUMP,
-    LearningKind.CAPPED: FLOOR,
-    LearningKind.SLOW: PACE,
-}
 WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Found | None], ...] = (
     loss_at_chance,
     validation_at_chance,
@@ -117,7 +108,15 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
     )
 
-    measures_by_kind: ClassVar[Mapping[str, Measure]] = MEASURES
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {
+        **dict.fromkeys(LearningKind, SCORE),
+        **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP), FALL),
+        **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
+        LearningKind.WORSENS: HELD_OUT,
+        LearningKind.JUMPS: JUMP,
+        LearningKind.CAPPED: FLOOR,
+        LearningKind.SLOW: PACE,
+    }
 
     def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""
