@@ -29,7 +29,6 @@ from trainguard.rules.spec import (
     RuleSpec,
 )
 from trainguard.rules.windows.rule import (
-    Box,
     WindowedRule,
     WindowParameters,
     column_boxes,
@@ -100,17 +99,13 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
         boxes[f"{name}_memory"] = (memory[index], usage.memory[index])
     return BatchDetails(
         series={
-            name: _series(box, newest)
+            name: SeriesUsage(window_p95=None if math.isnan(newest) else newest, **box.shown)
             for name, (box, newest) in boxes.items()
             if box is not None and not math.isnan(box.p50)
         },
         memory_note=MEMORY_NOTE,
         last_timestamp=None if view.watermark_s is None else round(view.watermark_s * 1e6),
     )
-
-
-def _series(box: Box, newest: float) -> SeriesUsage:
-    return SeriesUsage(window_p95=None if math.isnan(newest) else newest, **box.shown)
 
 
 COSTLY_SHARE = 0.15
@@ -223,7 +218,11 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             kind = BatchKind.TOO_SMALL if fired else BatchKind.SMALL_PART if lasted else BatchKind.NOT_LONG_YET
         facts = [*_facts_of(usage, view, parameters.thresholds)]
         if state.since is not None:
-            facts += _lasted_facts(state, view) if lasted else [_begun_fact(lasting, view, needed)]
+            facts += (
+                _lasted_facts(state, view)
+                if lasted
+                else [node_fact("points_low", lasting, view, threshold=float(needed))]
+            )
         if lasted:
             facts.append(node_fact("unused_share", wasted, view, unit="share", threshold=COSTLY_SHARE))
         return RuleResult.of(
@@ -362,7 +361,3 @@ def _lasted_facts(state: BatchSizeState, view: NodeView) -> list[Fact]:
         node_fact("points_low", view.kept_total - begun, view, **times),
         node_fact("low_time", newest - onset, view, unit="s", **times),
     ]
-
-
-def _begun_fact(points: int, view: NodeView, needed: int) -> Fact:
-    return node_fact("points_low", points, view, threshold=float(needed))

@@ -29,10 +29,6 @@ def _level(sheet: FactSheet) -> float:
     return sheet.number("mean_core_utilization") if found is None else float(found.value)
 
 
-def _cpu_cause(sheet: FactSheet) -> str:
-    return f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}"
-
-
 def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
     level, full = sheet.number("mean_core_utilization"), sheet.number("cores_full")
     if level >= FULL_NODE:
@@ -61,7 +57,7 @@ def _cpu_remedy(sheet: FactSheet) -> str:
 
 CPU_WORDS = CoreWords(
     clause="the CPU cores could not keep up with the GPUs",
-    cause=_cpu_cause,
+    cause=lambda sheet: f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}",
     cause_of_minutes=_cpu_cause_of_minutes,
     at_limit=_cpu_at_limit,
     remedy=_cpu_remedy,
@@ -126,10 +122,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         return parameters.cpu_threshold
 
 
-def _io_cause(sheet: FactSheet) -> str:
-    return f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
-
-
 def _io_cause_of_minutes(sheet: FactSheet) -> str:
     first, mean = (show_percent(sheet.number(name)) for name in ("highest_io_wait", "mean_io_wait"))
     return f"cores waited for I/O, the first of them {first} of its time and all {mean}"
@@ -140,19 +132,17 @@ def _io_at_limit(sheet: FactSheet) -> str:
     return f"A core waited for I/O more than {show_percent(limit)} of its time"
 
 
-def _io_remedy(_: FactSheet) -> str:
-    return (
-        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
-        "file system"
-    )
-
-
 IO_WORDS = CoreWords(
     clause="the GPUs waited for storage or other I/O",
-    cause=_io_cause,
+    cause=lambda sheet: (
+        f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
+    ),
     cause_of_minutes=_io_cause_of_minutes,
     at_limit=_io_at_limit,
-    remedy=_io_remedy,
+    remedy=lambda _: (
+        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
+        "file system"
+    ),
 )
 
 WAITING_NODE = 15.0

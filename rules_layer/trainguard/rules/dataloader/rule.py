@@ -127,8 +127,8 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
         kind = _kind_of(worst, waits[worst.node], view)
         found = kind in Dataloader.spec.claims
-        waiting = _waiting_of(kind, waits[worst.node])
         by_waits = kind is DataloaderKind.WAITS
+        waiting = (waits[worst.node].starved if by_waits else None) or waits[worst.node].costliest
         percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
         threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
         costs = found and not worst.too_many and waiting.waited is not None
@@ -168,10 +168,6 @@ def _kind_of(load: Load, waits: LoopWaits, view: JobView) -> DataloaderKind:
     if not unfit:
         return DataloaderKind.LITTLE_LOST
     return DataloaderKind.TOO_FEW if load.too_few else DataloaderKind.TOO_MANY
-
-
-def _waiting_of(kind: DataloaderKind, waits: LoopWaits) -> Waiting:
-    return (waits.starved if kind is DataloaderKind.WAITS else None) or waits.costliest
 
 
 def _confidence(waiting: Waiting) -> float | None:

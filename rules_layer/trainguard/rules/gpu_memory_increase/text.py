@@ -307,13 +307,6 @@ def _first_windows(sheet: FactSheet) -> str:
     return f"{reason}."
 
 
-def _instances(sheet: FactSheet) -> str:
-    return (
-        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
-        "the instances was not collected."
-    )
-
-
 def _too_short(sheet: FactSheet) -> str:
     watched = sheet["watched_time"]
     return f"memory in use of {watched.node} is judged after {show_duration(watched.threshold or 0.0)} of training."
@@ -325,6 +318,9 @@ _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
     MemoryKind.UNSAMPLED: lambda sheet: (
         f"too few of the newest points of {sheet.facts[0].node} have samples of GPU memory."
     ),
-    MemoryKind.INSTANCES_UNKNOWN: _instances,
+    MemoryKind.INSTANCES_UNKNOWN: lambda sheet: (
+        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
+        "the instances was not collected."
+    ),
     MemoryKind.TOO_SHORT_FOR_LEAK: _too_short,
 }

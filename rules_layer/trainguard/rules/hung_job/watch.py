@@ -255,7 +255,8 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spin
             worked += _work_of(minute, column, series, near_idle * known[gpu])
         else:
             worked += snapshots.times[snapshots.times < spins[gpu][0]].tolist()
-        (idle if _is_idle(utilization, gpu in spins) else waiting).append(gpu)
+        is_idle = gpu not in spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
+        (idle if is_idle else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
     if not drawn:
         return None
@@ -274,10 +275,6 @@ def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float)
         if np.count_nonzero(works) > STRAY_SHARE * works.size:
             found += times[works].tolist()
     return found
-
-
-def _is_idle(utilization: FloatArray, spins: bool) -> bool:
-    return not spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
 
 
 def _sampled(values: FloatArray) -> FloatArray:

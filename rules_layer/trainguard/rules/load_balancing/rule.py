@@ -116,7 +116,7 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
         if compared is None or apart is None or (by_means and not apart.any()):
             outcome, worst = by_gap_of(gaps, sides), gaps.worst
             until = gaps.over if by_gap else None
-            affected = _share_seen(state) if by_gap else None
+            affected = state.seen / state.judged if by_gap and state.judged else None
         else:
             row, column = compared.worst(apart)
             worst = int(chosen[row])
@@ -171,10 +171,6 @@ def _details(view: NodeView) -> NodeDetails:
     if not view.detailed:
         return {}
     return BalanceDetails(dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True)))
-
-
-def _share_seen(state: BalanceWindow) -> float | None:
-    return state.seen / state.judged if state.judged else None
 
 
 def _onset(state: BalanceWindow, view: NodeView) -> float | None:

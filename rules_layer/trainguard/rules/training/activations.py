@@ -149,11 +149,7 @@ def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> f
             return 0.0
         not_saved(state, step, tensor)
         return None
-    return inactive_percent(step, tensor, _above_zero, inactivity)
-
-
-def _above_zero(values: Tensor) -> NDArray[np.bool_]:
-    return np.asarray(values > 0, dtype=np.bool_)
+    return inactive_percent(step, tensor, lambda values: np.asarray(values > 0, dtype=np.bool_), inactivity)
 
 
 class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):

@@ -228,7 +228,11 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             shares = used(state, lambda view, name: _shares(view, name, tokens), step, tensor)
             for token, share, threshold in zip(tokens, shares or (), parameters.token_thresholds_percent, strict=False):
                 readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
-        return checked(step, readings, _token_facts, kinds=TOKEN_KINDS)
+
+        def facts(reading: Reading) -> tuple[Fact, Fact]:
+            return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))
+
+        return checked(step, readings, facts, kinds=TOKEN_KINDS)
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
@@ -239,7 +243,3 @@ def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[floa
         size += block.size
         counts += [np.count_nonzero(block == token) for token in tokens]
     return [float(share) for share in 100.0 * counts / size] if size else None
-
-
-def _token_facts(reading: Reading) -> tuple[Fact, ...]:
-    return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))

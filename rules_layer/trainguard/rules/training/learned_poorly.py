@@ -64,7 +64,7 @@ def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Found |
             step_number("validation_lowest_step", loss.steps[place]),
             *last_facts(name, loss, "validation"),
             level_of("loss_last", train_name, tail(train)),
-            *(_standing_score(run) if lost is None else lost),
+            *(lost or [level_of("score_last", held, tail(score)) for held, score in run.score(Mode.EVAL)[:1]]),
         )
         return Found(LearningKind.WORSENS, name, loss, facts, tail(loss), STAYS_ABOVE * lowest)
     return None
@@ -183,10 +183,6 @@ def _lost_score(run: RunSeries) -> tuple[Fact, ...] | None:
         if best - fmean(last) >= max(SCORE_FELL * unit(score), clear) and max(last) < best:
             return level_of("score_best", name, best), level_of("score_last", name, tail(score))
     return None
-
-
-def _standing_score(run: RunSeries) -> tuple[Fact, ...]:
-    return tuple(level_of("score_last", name, tail(score)) for name, score in run.score(Mode.EVAL)[:1])
 
 
 def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:

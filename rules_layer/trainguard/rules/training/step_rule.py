@@ -53,7 +53,8 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse patterns that are no regular expressions, or could take too long: evaluators serve other jobs, too."""
         for field in (name for name in self.__struct_fields__ if name.endswith("regex")):
-            for pattern in _texts(getattr(self, field)):
+            given = getattr(self, field)
+            for pattern in (given,) if isinstance(given, str) else given or ():
                 try:
                     name_pattern(pattern)
                 except NamePatternError as fault:
@@ -100,10 +101,6 @@ class SelectingParameters(StepParameters, frozen=True, kw_only=True):
     def tensors(self, step: StepView) -> tuple[str, ...]:
         """Return the selected tensors of a step, sorted; none where nothing is given."""
         return selected(step, self.collection_names, self.tensor_regex)
-
-
-def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value or ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

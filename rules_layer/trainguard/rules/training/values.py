@@ -258,8 +258,8 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         reductions: dict[str, str] = {}
         asked: list[tuple[ReductionKind, bool]] = []
         finite: Reading | None = None
-        tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
-        for tensor in tensors:
+        numbers = (name for name in step.names if not name.startswith(_TREES))
+        for tensor in parameters.tensors(step) if parameters.selects else numbers:
             try:
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
@@ -276,10 +276,6 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
             if reading is not None:
                 readings.append(reading)
         return checked(step, readings, lambda reading: (_exploding_fact(reading, reductions, len(readings)),))
-
-
-def _all_but_trees(step: StepView) -> list[str]:
-    return [name for name in step.names if not name.startswith(_TREES)]
 
 
 def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
