@@ -218,11 +218,8 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             kind = BatchKind.TOO_SMALL if fired else BatchKind.SMALL_PART if lasted else BatchKind.NOT_LONG_YET
         facts = [*_facts_of(usage, view, parameters.thresholds)]
         if state.since is not None:
-            facts += (
-                _lasted_facts(state, view)
-                if lasted
-                else [node_fact("points_low", lasting, view, threshold=float(needed))]
-            )
+            begun = node_fact("points_low", lasting, view, threshold=float(needed))
+            facts += _lasted_facts(state, view) if lasted else [begun]
         if lasted:
             facts.append(node_fact("unused_share", wasted, view, unit="share", threshold=COSTLY_SHARE))
         return RuleResult.of(

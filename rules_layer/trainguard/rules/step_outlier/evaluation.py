@@ -130,9 +130,16 @@ def least_busy(facts: NodeFacts, series: StepSeries) -> Fact | None:
     if np.isnan(means).all():
         return None
     place = int(np.nanargmin(means))
-    gpu, mean = facts.system.gpu_names[place], float(means[place])
-    where = {"node": facts.node, "device": gpu, "series": "GPUUtilization"}
-    return Fact(name="mean_utilization", value=mean, unit="%", start=use.start, end=use.end, **where)
+    return Fact(
+        name="mean_utilization",
+        value=float(means[place]),
+        unit="%",
+        series="GPUUtilization",
+        node=facts.node,
+        device=facts.system.gpu_names[place],
+        start=use.start,
+        end=use.end,
+    )
 
 
 def _elapsed_us(facts: NodeFacts) -> float:
