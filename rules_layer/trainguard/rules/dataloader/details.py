@@ -10,7 +10,7 @@ import numpy as np
 from trainguard.formats.profile.events import UNKNOWN
 from trainguard.render.details import Details, Durations
 from trainguard.rules.dataloader.series import BLOCK_US, LoaderState, LoadingProcess
-from trainguard.rules.overall_framework_metrics.loop import ProcessLoop
+from trainguard.rules.framework_events import ProcessLoop
 from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeFacts
 from trainguard.state.histogram import DurationHistogram
 

@@ -15,8 +15,18 @@ from trainguard.core.units import show_duration, show_percent
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import WORKER_PHASE
-from trainguard.rules.framework_events import BY_NAME, EventClass, TimeTable, classes_of, percentages, sum_by
-from trainguard.rules.overall_framework_metrics.loop import MinuteProfile, ProcessLoop, fold_minutes, loop_of
+from trainguard.rules.framework_events import (
+    BY_NAME,
+    EventClass,
+    MinuteProfile,
+    ProcessLoop,
+    TimeTable,
+    classes_of,
+    fold_minutes,
+    loop_of,
+    percentages,
+    sum_by,
+)
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words

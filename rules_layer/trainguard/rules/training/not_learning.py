@@ -28,9 +28,9 @@ from trainguard.rules.training.learned_nothing import (
     validation_never_better,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.not_learning_text import BOUND, NEEDS, _words
+from trainguard.rules.training.not_learning_text import _words
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import Found, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, Found, RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
@@ -102,7 +102,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             "min_fall": ParameterHelp("", "a smaller fall, as a share of the first loss, is none without a trend"),
             "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         },
-        needs=NEEDS,
+        needs="It checks losses that are single numbers: record them in the collection losses, scores in metrics.",
         say=_words,
         bound=BOUND,
         claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),

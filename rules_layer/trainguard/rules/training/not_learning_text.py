@@ -6,8 +6,6 @@ from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.training.learned_nothing import LearningKind
 from trainguard.rules.training.series import first_words, last_words, moved
 
-NEEDS = "It checks losses that are single numbers: record them in the collection losses, scores in metrics."
-BOUND = ("value", "of losses and scores beyond two of each in each mode")
 _CLAUSES = {
     **dict.fromkeys(
         (LearningKind.VALIDATION, LearningKind.UNSEEN, LearningKind.WORSENS, LearningKind.JUMPS),

@@ -17,10 +17,6 @@ from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import be, said, step_spec
 
-NEEDS = (
-    "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
-    "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
-)
 FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 
@@ -96,7 +92,10 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
             "patience": ParameterHelp("phases", "how often in a row the gap must be over the threshold"),
             "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
         },
-        needs=NEEDS,
+        needs=(
+            "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+            "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
+        ),
         say=_overfit_words,
         kinds=(FINE, WAITS, OVERFITS),
         bound=("value", "of metrics beyond the first 32"),

@@ -6,7 +6,7 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import (
     NO_TREND,
@@ -88,7 +88,7 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         needs="It checks losses of training: record them in the collection losses, scores in metrics.",
         say=_words,
         kinds=(FINE, NEVER_FELL, PLATEAU),
-        bound=("value", "of losses and scores beyond two of each in each mode"),
+        bound=BOUND,
     )
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:

@@ -60,6 +60,8 @@ def metric_pairs(tensors: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 METRICS = "metrics"
+BOUND = ("value", "of losses and scores beyond two of each in each mode")
+"""What `gather` leaves out, in the words of a rule."""
 MOST_SERIES = 2
 """Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
 ERROR = re.compile(

@@ -21,7 +21,7 @@ from trainguard.rules.training.risen import (
     runaway,
     score_lost,
 )
-from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather
 from trainguard.rules.training.series import first_facts, first_words, level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepRule
 from trainguard.rules.training.step_words import step_spec
@@ -182,7 +182,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         },
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
         say=_words,
-        bound=("value", "of losses and scores beyond two of each in each mode"),
+        bound=BOUND,
         claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
     )
 
