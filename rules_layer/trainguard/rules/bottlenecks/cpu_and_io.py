@@ -36,11 +36,6 @@ def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
     return f"{show_number(full)} cores were full on average" if full >= 1.5 else "a core was full"
 
 
-def _cpu_at_limit(sheet: FactSheet) -> str:
-    limit = sheet["core_at_limit_while_working"].threshold or 0.0
-    return f"A core was above {show_percent(limit)}"
-
-
 def _cpu_remedy(sheet: FactSheet) -> str:
     level = _level(sheet)
     busy = f"The cores {'were' if sheet.past else 'are'} {show_percent(level)} busy on average"
@@ -59,7 +54,7 @@ CPU_WORDS = CoreWords(
     clause="the CPU cores could not keep up with the GPUs",
     cause=lambda sheet: f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}",
     cause_of_minutes=_cpu_cause_of_minutes,
-    at_limit=_cpu_at_limit,
+    at_limit=lambda sheet: f"A core was above {show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)}",
     remedy=_cpu_remedy,
 )
 
@@ -122,23 +117,19 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         return parameters.cpu_threshold
 
 
-def _io_cause_of_minutes(sheet: FactSheet) -> str:
-    first, mean = (show_percent(sheet.number(name)) for name in ("highest_io_wait", "mean_io_wait"))
-    return f"cores waited for I/O, the first of them {first} of its time and all {mean}"
-
-
-def _io_at_limit(sheet: FactSheet) -> str:
-    limit = sheet["core_at_limit_while_working"].threshold or 0.0
-    return f"A core waited for I/O more than {show_percent(limit)} of its time"
-
-
 IO_WORDS = CoreWords(
     clause="the GPUs waited for storage or other I/O",
     cause=lambda sheet: (
         f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
     ),
-    cause_of_minutes=_io_cause_of_minutes,
-    at_limit=_io_at_limit,
+    cause_of_minutes=lambda sheet: (
+        f"cores waited for I/O, the first of them {show_percent(sheet.number('highest_io_wait'))} of its time and all "
+        f"{show_percent(sheet.number('mean_io_wait'))}"
+    ),
+    at_limit=lambda sheet: (
+        "A core waited for I/O more than "
+        f"{show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)} of its time"
+    ),
     remedy=lambda _: (
         "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
         "file system"

@@ -20,11 +20,6 @@ IMPORTANCE, DEPTH = "importance_share", "tree_depth"
 HOLDS, FEATURE_KINDS, TREE_KINDS = "holds", ("overweight", "fine"), ("too deep", "fine")
 
 
-def _report(sheet: FactSheet) -> Words:
-    tensors = f"{sheet['tensors'].value:,} of the tensors that the report is made of"
-    return said(sheet, f"it holds {tensors}")
-
-
 def _features(sheet: FactSheet) -> Words:
     share, top = sheet[IMPORTANCE], int(sheet.number("top_features"))
     names = [str(each.value) for each in sheet.all("feature")]
@@ -196,7 +191,7 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
             "The report needs collections metrics, feature_importance, predictions and labels, and hyperparameters "
             "at step 0: record each with a CollectionConfig."
         ),
-        say=_report,
+        say=lambda sheet: said(sheet, f"it holds {sheet['tensors'].value:,} of the tensors that the report is made of"),
         kinds=(HOLDS,),
     )
 
