@@ -11,9 +11,8 @@ from tests.answers.recorded import compare, judged, plain_result
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.gpu_loads import view_of
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.rules.load_balancing.across_nodes import LoadBalancingAcrossNodes
 from trainguard.rules.load_balancing.judging import LoadBalancingParameters
-from trainguard.rules.load_balancing.rule import LoadBalancing
+from trainguard.rules.load_balancing.rule import LoadBalancing, LoadBalancingAcrossNodes
 from trainguard.rules.load_balancing.window import BalanceWindow
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeMinute
 from trainguard.rules.straggler.pace import Pace, PaceState, ProcessPace

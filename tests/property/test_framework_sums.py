@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from trainguard.formats.profile.events import EventTable, StepBatch
-from trainguard.rules.framework_events import EventClass, TimeTable, class_of_phase, classes_of
-from trainguard.rules.overall_framework_metrics.loop import MinuteProfile, ProcessLoop, fold_minutes
+from trainguard.rules.framework_events import (
+    EventClass,
+    MinuteProfile,
+    ProcessLoop,
+    TimeTable,
+    class_of_phase,
+    classes_of,
+    fold_minutes,
+)
 from trainguard.rules.step_outlier.series import StepOverlap
 
 SEEDS = range(60)

@@ -15,7 +15,6 @@ from trainguard.rules.gpu_memory_increase.growth import (
     Levels,
     MemoryGrowth,
     MemoryState,
-    Window,
     increases_of,
 )
 from trainguard.rules.gpu_memory_increase.rise import Rise
@@ -170,18 +169,18 @@ def test_levels_added_in_parts_match_all_windows_at_once() -> None:
             floor = float(random.choice([20.0, 21.0, 22.0, 22.1, 24.0, 24.1, 30.04]))
             load = float(random.choice([0.0, 50.0, 80.0, 100.0]))
             full = None if random.random() < 0.3 else (2.0 * floor, 2.0 * floor - 1.0)
-            windows.append(Window(floor + float(random.choice([0.0, 5.0, 10.0])), floor, load, full, 60.0 * number))
-            growth.add(windows[-1])
+            windows.append((floor + float(random.choice([0.0, 5.0, 10.0])), floor, load, full, 60.0 * number))
+            growth.add(*windows[-1])
             if run % 2:
                 growth = msgspec.msgpack.decode(msgspec.msgpack.encode(growth), type=MemoryGrowth)
-        factors = [100.0 / max(window.load, 1.0) for window in windows]
+        factors = [100.0 / max(load, 1.0) for _, _, load, _, _ in windows]
         fulls = [
-            window.full or (window.mean * factor, window.floor * factor)
-            for window, factor in zip(windows, factors, strict=True)
+            full or (mean * factor, floor * factor)
+            for (mean, floor, _, full, _), factor in zip(windows, factors, strict=True)
         ]
-        assert growth.levels == levels_after([each.mean for each in windows], [each.floor for each in windows])
+        assert growth.levels == levels_after([each[0] for each in windows], [each[1] for each in windows])
         assert growth.full == levels_after([mean for mean, _ in fulls], [floor for _, floor in fulls])
-        assert growth.load == round(10 * windows[-1].load)
+        assert growth.load == round(10 * windows[-1][2])
         assert (growth.base, growth.left_at, growth.left_to) == base_after(
             [floor for _, floor in fulls], [60.0 * number for number in range(count)]
         )
@@ -191,10 +190,10 @@ def test_levels_added_in_parts_match_all_windows_at_once() -> None:
 
 def test_windows_of_a_version_without_loads_take_the_next_load() -> None:
     stored = MemoryGrowth(0, 0, [400, 500], 300, 400, 450, [200, 400], 2, 300, 1, 450)
-    stored.add(Window(50.0, 40.0, 50.0, None, 0.0))
+    stored.add(50.0, 40.0, 50.0, None, 0.0)
     assert stored.full == Levels([1_000, 1_000], 800, 800, 900, [400, 800, 600], 2, 600, 0, 900)
     unknown = MemoryGrowth(0)
-    unknown.add(Window(0.5, 0.25, 0.25, None, 0.0))
+    unknown.add(0.5, 0.25, 0.25, None, 0.0)
     assert unknown.full == Levels([500], None, 250, 250, [250], 1, 250, 0, None)
 
 

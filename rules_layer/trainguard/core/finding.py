@@ -290,6 +290,11 @@ def clock_times(start: str, end: str | None) -> str:
     return f"{first} to {last[_DAY:].strip() if last[:_DAY] == first[:_DAY] else last} UTC"
 
 
+def clock(start: float | None, end: float | None = None) -> str:
+    """Say a time, epoch seconds, by the clock, or from when to when; one that is unknown as 0."""
+    return clock_times(iso_time(start or 0.0), iso_time((start if end is None else end) or 0.0))
+
+
 def named(names: Sequence[str], limit: int = 4) -> str:
     """Join names; of many, the first and how many more there are."""
     shown = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]

@@ -11,8 +11,7 @@ from trainguard.rules.family_rules import bare, settings_spec, spec_of_other
 from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes
-from trainguard.rules.load_balancing.across_nodes import LoadBalancingAcrossNodes
-from trainguard.rules.load_balancing.rule import LoadBalancing
+from trainguard.rules.load_balancing.rule import LoadBalancing, LoadBalancingAcrossNodes
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.max_initialization_time.rule import MaxInitializationTime
 from trainguard.rules.overall_framework_metrics.rule import OverallFrameworkMetrics
@@ -51,7 +50,6 @@ RESERVED_NAMES = (*OWN_NAMES, PROFILER_REPORT, "Configuration", *map(bare, famil
 EXTENSION = installed(RESERVED_NAMES)
 SYSTEM_RULES: tuple[AnySystemRule, ...] = (*_SYSTEM, *EXTENSION.system)
 FRAMEWORK_RULES: tuple[AnyFrameworkRule, ...] = (*_FRAMEWORK, *EXTENSION.framework)
-JOB_RULES: tuple[AnyJobRule, ...] = (*_JOB, *EXTENSION.job)
 ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (
     *_SYSTEM,
     *_FRAMEWORK,

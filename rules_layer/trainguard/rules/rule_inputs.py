@@ -1,14 +1,17 @@
 """What the engine shows to rules: of a node's system stream, of its framework stream, of a whole job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from trainguard.formats.profile.snapshots import NO_DEVICES, BoolArray, DeviceSamples, FloatArray, IntArray, Snapshots
 from trainguard.state.gpu_time import GpuTime, GpuUse, StepsOfUse
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,11 @@ class NodeView:
     detailed: bool = True
     idle_time: IdleTime = IdleTime()
     mig_names: tuple[str, ...] = ()
+
+    @property
+    def used_gpus(self) -> tuple[str, ...]:
+        """The GPUs that were ever active."""
+        return tuple(self.gpu_names[index] for index in np.flatnonzero(self.ever_active).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,16 @@ class JobView:
     detailed: bool = True
     evaluation_every_s: float = 60.0
 
+    def collected(self, rule: str, kind: type[S]) -> dict[str, S]:
+        """Return what a rule has collected, by node; nodes without are left out."""
+        states = {node: facts.collected.get(rule) for node, facts in self.nodes.items()}
+        return {node: state for node, state in states.items() if isinstance(state, kind)}
+
+    def used_gpus(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return the GPUs of nodes that were ever active, as ``<node>/<gpu>``."""
+        systems = [system for node in nodes if (system := self.nodes[node].system) is not None]
+        return tuple(f"{system.node}/{gpu}" for system in systems for gpu in system.used_gpus)
+
 
 ALARMING_WASTE = 0.15
 """A smaller wasted share is reported, and neither alerts anybody nor stops the job."""
@@ -257,25 +275,10 @@ class LateView(NodeView):
         """Return the view for a stream that has ended, or not."""
         return self if closed is self.closed else LateView(self, closed=closed, again=self._again)
 
-    @property
-    def kept_times(self) -> FloatArray:
-        """As of `NodeView`."""
-        return _fixed(self._again().kept_times)
-
-    @property
-    def kept_gpu_utilization(self) -> FloatArray:
-        """As of `NodeView`."""
-        return _fixed(self._again().kept_gpu_utilization)
-
-    @property
-    def kept_gpu_memory(self) -> FloatArray:
-        """As of `NodeView`."""
-        return _fixed(self._again().kept_gpu_memory)
-
-    @property
-    def kept_cpu_mean(self) -> FloatArray:
-        """As of `NodeView`."""
-        return _fixed(self._again().kept_cpu_mean)
+    kept_times = property(lambda self: _fixed(self._again().kept_times))
+    kept_gpu_utilization = property(lambda self: _fixed(self._again().kept_gpu_utilization))
+    kept_gpu_memory = property(lambda self: _fixed(self._again().kept_gpu_memory))
+    kept_cpu_mean = property(lambda self: _fixed(self._again().kept_cpu_mean))
 
     @property
     def gpu_histogram(self) -> IntArray:

@@ -37,7 +37,6 @@ SCAN_INTERVAL_HELP = ParameterHelp(
 UNSAID = ParameterHelp("", "")
 Symptom = NewType("Symptom", str)
 LOW_GPUS = Symptom("GPUs are not busy")
-NO_REASON = "for no reason that the profile shows"
 TAKEN_GPU = Symptom("a GPU has held memory all along and never worked")
 UNEVEN = Symptom("some GPUs do less than the others")
 DATA_WAITS = Symptom("GPUs wait for batches")

@@ -1,7 +1,7 @@
 """The state of OverallFrameworkMetrics stays small, however many processes and names there are."""
 
 from tests.unit.rules.test_overall_framework_metrics import busy_object, folded
-from trainguard.rules.overall_framework_metrics.loop import MAX_PROCESSES
+from trainguard.rules.framework_events import MAX_PROCESSES
 from trainguard.rules.overall_framework_metrics.rule import (
     KEPT_NAMES,
 )

@@ -20,8 +20,7 @@ from trainguard.rules.bottlenecks.counts import MinuteCount, Tally
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 from trainguard.rules.bottlenecks.state import BottleneckState
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedPhase
-from trainguard.rules.framework_events import TimeTable
-from trainguard.rules.overall_framework_metrics.loop import MinuteProfile
+from trainguard.rules.framework_events import MinuteProfile, TimeTable
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
 

@@ -12,7 +12,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.rules.dataloader.series import LoaderState
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import CODEC, decode_state, encode_state

@@ -14,8 +14,7 @@ from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard.rules.framework_events import EventClass
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
-from trainguard.rules.overall_framework_metrics.rule import OverallFrameworkMetrics
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState, OverallFrameworkMetrics
 from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000

@@ -12,8 +12,8 @@ from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.report.document import Span
 from trainguard.report.job.build import job_summary
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
-from trainguard.rules.overall_framework_metrics.loop import ProcessLoop
+from trainguard.rules.framework_events import ProcessLoop
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.step_outlier.rule import StepOutlier
 from trainguard.rules.step_outlier.series import StepSeries, StepsState
 

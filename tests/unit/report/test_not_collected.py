@@ -18,7 +18,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.job.not_collected import not_collected
 from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
 from trainguard.rules.framework_events import TimeTable
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.overall_system_usage.rule import UsageState
 from trainguard.state.histogram import PercentCounts, TrafficCounts
 

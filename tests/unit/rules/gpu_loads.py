@@ -6,9 +6,8 @@ import numpy as np
 
 from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.rules.load_balancing.across_nodes import LoadBalancingAcrossNodes
 from trainguard.rules.load_balancing.judging import LoadBalancingParameters
-from trainguard.rules.load_balancing.rule import LoadBalancing
+from trainguard.rules.load_balancing.rule import LoadBalancing, LoadBalancingAcrossNodes
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 

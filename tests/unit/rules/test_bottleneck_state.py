@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.bottlenecks.counts import Cores, Counted, Limits, MinuteCount, Tally
+from trainguard.rules.bottlenecks.counts import Counted, MinuteCount, Tally
 from trainguard.rules.bottlenecks.state import BottleneckState
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 
-LIMITS = Limits(90.0, 10.0, 0.5, ("gpu0",))
+LIMITS = {"core": 90.0, "gpu": 10.0, "fraction": 0.5}
 BASE = next(node_minutes(series([95.0], interval_s=60.0), closed=False)).view
 
 
@@ -27,7 +27,7 @@ def shown(state: BottleneckState, first: int, busy: Sequence[bool], interval_s: 
     gpu = np.where(active, 95.0, 0.0)[:, np.newaxis]
     core = np.where(active, 40.0, 100.0)
     minute = NodeMinute(node_snapshots(times, gpu), active, np.ones_like(active), 0, view_at(interval_s))
-    counted = Counted.of(gpu, Cores(core, core, core), LIMITS)
+    counted = Counted.of(gpu, (core, core, core), ("gpu0",), **LIMITS)
     state.add(minute, counted, np.ones_like(active), is_slow=lambda _: False, threshold=50.0)
 
 
@@ -159,15 +159,15 @@ def test_gpu_idle_beside_another_for_ten_minutes_waits_no_more(idle: int, used: 
     state = BottleneckState()
     for minute in list(node_minutes(node, closed=False))[:-1]:
         state.note_use(minute, minute.snapshots.gpu_utilization >= 10.0)
-    assert state.used(minute) == used
+    assert state.used(minute.view) == used
     state.note_use(minute, np.array([[True, True]]))
-    assert state.used(minute) == ("gpu0", "gpu1")
+    assert state.used(minute.view) == ("gpu0", "gpu1")
     assert state.unused == {}
 
 
 def test_lost_time_of_a_slow_minute_is_exact_to_0_01_percent() -> None:
     gpu = np.array([[9.0, 0.0, 4.56], [95.0, 99.0, 91.0]])
     core = np.array([100.0, 40.0])
-    counted = Counted.of(gpu, Cores(core, core, core), Limits(90.0, 10.0, 0.5, ("gpu0", "gpu1", "gpu2")))
+    counted = Counted.of(gpu, (core, core, core), ("gpu0", "gpu1", "gpu2"), **LIMITS)
     (minute,) = counted.tally(JOB_START + np.array([0.0, 30.0]), np.ones(2, dtype=np.bool_)).minutes
     assert minute.lost == 9_548

@@ -12,10 +12,9 @@ from tests.unit.rules.node_replay import JOB_START, node_minutes, series
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.rules.hung_job.facts import Standstill
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
 from trainguard.rules.hung_job.steps import ProgressState
-from trainguard.rules.hung_job.text import text
+from trainguard.rules.hung_job.text import Standstill, text
 from trainguard.rules.hung_job.watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
 from trainguard.rules.rule_result import FactSheet, RuleResult

@@ -13,10 +13,9 @@ from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.gpu_health.faults import MOST_GPUS, MOST_XIDS
 from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.hung_job import watch as hung_watch
-from trainguard.rules.hung_job.facts import MOST_STEPS, Standstill, details_of
 from trainguard.rules.hung_job.rule import HungJob
 from trainguard.rules.hung_job.steps import MOST_PROCESSES, ProgressState
-from trainguard.rules.hung_job.text import text
+from trainguard.rules.hung_job.text import MOST_STEPS, Standstill, details_of, text
 from trainguard.rules.low_gpu_utilization import devices as low_gpu_devices
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule

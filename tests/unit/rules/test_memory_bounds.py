@@ -9,11 +9,10 @@ import pytest
 from tests.unit.rules.memory_replay import DEFAULTS, RULE, SMALL, START, minutes, play, windows
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.rules.gpu_memory_increase.facts import increase_facts, kind_of
 from trainguard.rules.gpu_memory_increase.growth import Increase, Kind, MemoryGrowth, MemoryState
 from trainguard.rules.gpu_memory_increase.rise import Rise, UseLevels
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters, judge_use
-from trainguard.rules.gpu_memory_increase.text import text
+from trainguard.rules.gpu_memory_increase.text import increase_facts, kind_of, text
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.windows.warm_up import stream_end

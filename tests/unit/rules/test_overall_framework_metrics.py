@@ -7,11 +7,11 @@ import pytest
 from tests.support.framework_traces import SECOND, START_US, event, read, step
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.rules.framework_events import EventClass, class_of_phase
-from trainguard.rules.overall_framework_metrics.framework_time import TOP_OPERATORS, FrameworkTimeState
-from trainguard.rules.overall_framework_metrics.loop import RECENT_MINUTES
+from trainguard.rules.framework_events import RECENT_MINUTES, EventClass, class_of_phase
 from trainguard.rules.overall_framework_metrics.rule import (
     KEPT_NAMES,
+    TOP_OPERATORS,
+    FrameworkTimeState,
     OverallFrameworkMetrics,
     OverallFrameworkMetricsParameters,
 )

@@ -12,8 +12,7 @@ from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN,
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.rules.framework_events import TimeTable
-from trainguard.rules.overall_framework_metrics.loop import ProcessLoop, loop_of
+from trainguard.rules.framework_events import ProcessLoop, TimeTable, loop_of
 from trainguard.rules.step_outlier.rule import OUTLIERS, StepOutlierParameters
 from trainguard.rules.step_outlier.series import SlowStep, StepOverlap, StepSeries
 

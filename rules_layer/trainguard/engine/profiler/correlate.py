@@ -20,9 +20,8 @@ from trainguard.rules.bottlenecks.counts import MinuteCount
 from trainguard.rules.bottlenecks.rule import BottleneckRule
 from trainguard.rules.bottlenecks.state import BottleneckState
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
-from trainguard.rules.framework_events import CLASS_LABELS, OTHER
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
-from trainguard.rules.overall_framework_metrics.loop import MINUTE_US, MinuteProfile
+from trainguard.rules.framework_events import CLASS_LABELS, MINUTE_US, OTHER, MinuteProfile
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.protocol import is_custom
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import FactSheet

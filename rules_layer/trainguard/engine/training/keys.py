@@ -10,7 +10,7 @@ from trainguard.formats.tensors.debug.keys import EXPECTED_KEYS as EXPECTED_TENS
 from trainguard.formats.tensors.debug.keys import match_key as match_tensor_key
 from trainguard.formats.tensors.scalars.names import ScalarFile, ScalarNames, match_scalar_file
 from trainguard.rules.family_rules import TRAINING_SETTINGS
-from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
+from trainguard.rules.training.selection import ScalarNamesParameters
 
 TRAINING = STREAM
 STALLED = f"{TRAINING}/StalledTrainingRule"

@@ -10,7 +10,7 @@ from trainguard.core.units import counted, listed
 from trainguard.engine.profiler.framework_session import MICROSECONDS
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.dataloader.series import LoaderState
-from trainguard.rules.overall_framework_metrics.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
 from trainguard.rules.overall_system_usage.rule import UsageState
 from trainguard.rules.step_outlier.series import StepsState
 

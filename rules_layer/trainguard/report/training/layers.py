@@ -12,8 +12,7 @@ from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.report.training.heat_map import HeatMap, ReadBudget
 from trainguard.rules.training.activations import SaturatedActivationParameters
-from trainguard.rules.training.compare import change_of
-from trainguard.rules.training.readings import abs_mean, float64, numbers
+from trainguard.rules.training.readings import abs_mean, change_of, float64, numbers
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS, matching
 
 ACTIVATIONS = ("activations", "relu_output")

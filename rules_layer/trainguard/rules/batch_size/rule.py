@@ -29,7 +29,6 @@ from trainguard.rules.spec import (
     RuleSpec,
 )
 from trainguard.rules.windows.rule import (
-    Box,
     WindowedRule,
     WindowParameters,
     column_boxes,
@@ -100,17 +99,13 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
         boxes[f"{name}_memory"] = (memory[index], usage.memory[index])
     return BatchDetails(
         series={
-            name: _series(box, newest)
+            name: SeriesUsage(window_p95=None if math.isnan(newest) else newest, **box.shown)
             for name, (box, newest) in boxes.items()
             if box is not None and not math.isnan(box.p50)
         },
         memory_note=MEMORY_NOTE,
         last_timestamp=None if view.watermark_s is None else round(view.watermark_s * 1e6),
     )
-
-
-def _series(box: Box, newest: float) -> SeriesUsage:
-    return SeriesUsage(window_p95=None if math.isnan(newest) else newest, **box.shown)
 
 
 COSTLY_SHARE = 0.15
@@ -137,42 +132,6 @@ class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
         return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
-SPEC = RuleSpec(
-    name="BatchSize",
-    title="Batch size",
-    looks_at="each node's CPU, GPUs and GPU memory",
-    fires_when="all stay low: the batch or the job is too small for the instance",
-    condition=(
-        "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
-        "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, and "
-        "that costs enough"
-    ),
-    measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
-    parameters={
-        "cpu_threshold_p95": ParameterHelp("%", "95th percentile of the cores' mean below which the CPU is unused"),
-        "gpu_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU is unused"),
-        "gpu_memory_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU's memory is unused"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    shipped_defaults={"patience_s": 500.0},
-    managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
-    inputs=SYSTEM,
-    metrics=("CPU", "GPU memory"),
-    symptom=SMALL_WORK,
-    explains=(LOW_GPUS,),
-    seen_with=(LOW_GPUS,),
-    text=text,
-    claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
-    details=BatchDetails,
-    chart_lines=(
-        ChartLine("utilization", "gpu_threshold_p95", "p95"),
-        ChartLine("memory", "gpu_memory_threshold_p95", "p95"),
-        ChartLine("cpu", "cpu_threshold_p95", "p95 of the mean"),
-    ),
-    section="trainguard.rules.batch_size.section:blocks",
-)
-
 _PAUSED = 2.1
 """A distance of kept points that is so many times the usual one is a pause, or time without samples."""
 
@@ -190,7 +149,41 @@ class BatchSizeState(msgspec.Struct, array_like=True):
 class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     """Fires when neither the CPU nor any used GPU of a node is put to use for long."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="BatchSize",
+        title="Batch size",
+        looks_at="each node's CPU, GPUs and GPU memory",
+        fires_when="all stay low: the batch or the job is too small for the instance",
+        condition=(
+            "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
+            "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, "
+            "and that costs enough"
+        ),
+        measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
+        parameters={
+            "cpu_threshold_p95": ParameterHelp("%", "95th percentile of the cores' mean below which the CPU is unused"),
+            "gpu_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU is unused"),
+            "gpu_memory_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU's memory is unused"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        shipped_defaults={"patience_s": 500.0},
+        managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
+        inputs=SYSTEM,
+        metrics=("CPU", "GPU memory"),
+        symptom=SMALL_WORK,
+        explains=(LOW_GPUS,),
+        seen_with=(LOW_GPUS,),
+        text=text,
+        claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
+        details=BatchDetails,
+        chart_lines=(
+            ChartLine("utilization", "gpu_threshold_p95", "p95"),
+            ChartLine("memory", "gpu_memory_threshold_p95", "p95"),
+            ChartLine("cpu", "cpu_threshold_p95", "p95 of the mean"),
+        ),
+        section="trainguard.rules.batch_size.section:blocks",
+    )
 
     def observe(self, state: BatchSizeState, minute: NodeMinute, parameters: BatchSizeParameters) -> None:
         """Go on with a streak while everything is low; any other answer ends it."""
@@ -225,7 +218,8 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             kind = BatchKind.TOO_SMALL if fired else BatchKind.SMALL_PART if lasted else BatchKind.NOT_LONG_YET
         facts = [*_facts_of(usage, view, parameters.thresholds)]
         if state.since is not None:
-            facts += _lasted_facts(state, view) if lasted else [_begun_fact(lasting, view, needed)]
+            begun = node_fact("points_low", lasting, view, threshold=float(needed))
+            facts += _lasted_facts(state, view) if lasted else [begun]
         if lasted:
             facts.append(node_fact("unused_share", wasted, view, unit="share", threshold=COSTLY_SHARE))
         return RuleResult.of(
@@ -267,7 +261,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         patience = parameters.patience_points(view.interval_s)
         judged = view.kept_total > patience and bool(active.size) and bool(sampled_enough(window).all())
         cpu, *devices = column_quantiles(window, (0.95,))[0].tolist()
-        gpus = tuple(view.gpu_names[index] for index in active.tolist())
+        gpus = view.used_gpus
         return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 
@@ -364,7 +358,3 @@ def _lasted_facts(state: BatchSizeState, view: NodeView) -> list[Fact]:
         node_fact("points_low", view.kept_total - begun, view, **times),
         node_fact("low_time", newest - onset, view, unit="s", **times),
     ]
-
-
-def _begun_fact(points: int, view: NodeView, needed: int) -> Fact:
-    return node_fact("points_low", points, view, threshold=float(needed))

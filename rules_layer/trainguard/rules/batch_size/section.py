@@ -23,7 +23,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
     details = nodes_of(entry, BatchDetails)
     nodes = {node: dict(held.series) for node, held in details.items() if held.series}
-    picked = pick(nodes, worst=entry.worst, badness=_badness)
+    picked = pick(nodes, worst=entry.worst, badness=lambda held: -(_highest(held)[1] or 0.0))
     columns = [
         Column("Series"),
         plot_column("Utilization", PERCENT, " %"),
@@ -60,7 +60,3 @@ def _highest(held: Series) -> tuple[float | None, float | None, float | None]:
     memory = [box.window_p95 for series, box in held.items() if series.endswith(_MEMORY)]
     cpu = held["cpu"].window_p95 if "cpu" in held else None
     return cpu, most(gpus), most(memory)
-
-
-def _badness(held: Series) -> float:
-    return -(_highest(held)[1] or 0.0)

@@ -6,7 +6,7 @@ from trainguard.core.finding import Fact
 from trainguard.core.statuses import Status
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 
 class BatchKind(StrEnum):
@@ -19,11 +19,9 @@ class BatchKind(StrEnum):
     UNSAMPLED = "unsampled"
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how much of a node its work puts to use."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     clause = "the batches, or the whole job, were too small for the instance"
     if not sheet.kind:
         return Words("", None, clause)

@@ -74,12 +74,10 @@ class MinuteCount(msgspec.Struct, array_like=True):
 IsSlow = Callable[[MinuteCount], bool]
 
 
-class Bottleneck(msgspec.Struct, array_like=True):
-    """One snapshot in which the GPUs waited: epoch seconds, number of GPUs that were low, highest core in percent."""
-
-    time: float
-    gpus_low: int
-    peak: float
+Contrast = tuple[MinuteCount | None, MinuteCount | None]
+"""Minutes in which the GPUs worked, and others, each as one; None where there is none."""
+Bottleneck = tuple[float, int, float]
+"""One snapshot in which the GPUs waited: epoch seconds, number of GPUs that were low, highest core in percent."""
 
 
 class Tally(msgspec.Struct, array_like=True):
@@ -106,13 +104,13 @@ class Tally(msgspec.Struct, array_like=True):
     forming: MinuteCount | None = None
 
     @property
-    def contrast(self) -> "Contrast":
+    def contrast(self) -> Contrast:
         """The cores while the GPUs worked, and while they did not."""
         total = Tally(good=_copy(self.good), poor=_copy(self.poor), forming=_copy(self.forming))
         for count in self.minutes:
             if count.judged:
                 total.sort(count)
-        return Contrast(total.good, total.poor)
+        return total.good, total.poor
 
     @property
     def recent(self) -> range:
@@ -150,7 +148,7 @@ class Tally(msgspec.Struct, array_like=True):
                 self.slow += gone.judged
                 self.slow_lost += gone.wasted
                 self._let_go(gone)
-        self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
+        self.newest = sorted([*self.newest, *other.newest], key=lambda each: each[0])[-KEPT_BOTTLENECKS:]
 
     def sort(self, count: MinuteCount) -> None:
         """Add a minute to those in which the GPUs worked, or to the others, with those before it that were too few."""
@@ -175,28 +173,18 @@ class Tally(msgspec.Struct, array_like=True):
             self.gone.add(slow)
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """Minutes in which the GPUs worked, and others, each as one; None where there is none."""
+def is_cause(good: MinuteCount | None, poor: MinuteCount | None, interval_s: float, more_peak: float) -> bool:
+    """Tell whether the cores were nearer to their limit, by ``more_peak`` at least, while the GPUs did not work.
 
-    good: MinuteCount | None
-    poor: MinuteCount | None
-
-    def is_known(self, interval_s: float) -> bool:
-        """Tell whether the GPUs worked for long enough, and did not."""
-        least = max(GOOD_S / interval_s, 2 * GOOD_POINTS)
-        return self.poor is not None and self.good is not None and self.good.judged >= least
-
-    def is_cause(self, interval_s: float, more_peak: float) -> bool:
-        """Tell whether the cores were nearer to their limit, by ``more_peak`` at least, while the GPUs did not work."""
-        if not self.is_known(interval_s) or self.good is None or self.poor is None:
-            return True
-        good, poor = self.good, self.poor
-        return (
-            poor.hot_share - good.hot_share >= MORE_OFTEN
-            or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
-            or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
-        )
+    Where the GPUs worked for too short a time to tell, or always, they are.
+    """
+    if good is None or poor is None or good.judged < max(GOOD_S / interval_s, 2 * GOOD_POINTS):
+        return True
+    return (
+        poor.hot_share - good.hot_share >= MORE_OFTEN
+        or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
+        or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,23 +205,8 @@ class Share:
         return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a snapshot is a bottleneck: a core above ``core`` percent, and ``fraction`` (0 to 1) of ``gpus`` low."""
-
-    core: float
-    gpu: float
-    fraction: float
-    gpus: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cores:
-    """The cores in T snapshots, float64[T] each: the highest one in percent, and the two measures that count."""
-
-    highest: FloatArray
-    level: FloatArray
-    peak: FloatArray
+Cores = tuple[FloatArray, FloatArray, FloatArray]
+"""The cores in T snapshots, float64[T] each: the highest one in percent, and the two measures that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,37 +223,39 @@ class Counted:
     hot: BoolArray
 
     @classmethod
-    def of(cls, utilization: FloatArray, cores: Cores, limits: Limits) -> "Counted":
-        """Look at the GPUs of ``limits``, float64[T, G]."""
-        below: BoolArray = utilization < limits.gpu
-        low: BoolArray = np.count_nonzero(below, axis=1) >= limits.fraction * len(limits.gpus)
-        undone = np.where(below, 100.0 - utilization, 0.0).sum(axis=1) / len(limits.gpus)
+    def of(
+        cls, utilization: FloatArray, cores: Cores, gpus: tuple[str, ...], *, core: float, gpu: float, fraction: float
+    ) -> "Counted":
+        """Look at GPUs, float64[T, G]: a core above ``core`` %, and a ``fraction`` below ``gpu`` %, is a bottleneck."""
+        below: BoolArray = utilization < gpu
+        low: BoolArray = np.count_nonzero(below, axis=1) >= fraction * len(gpus)
+        undone = np.where(below, 100.0 - utilization, 0.0).sum(axis=1) / len(gpus)
         lost = np.rint(HUNDREDTHS * undone).astype(np.int64)
         sampled = np.maximum(np.count_nonzero(~np.isnan(utilization), axis=1), 1)
-        gpu: FloatArray = np.nansum(utilization, axis=1) / sampled
-        hot: BoolArray = cores.highest > limits.core
-        return cls(below, low, low & hot, cores, lost, gpu, limits.gpus, hot)
+        mean: FloatArray = np.nansum(utilization, axis=1) / sampled
+        hot: BoolArray = cores[0] > core
+        return cls(below, low, low & hot, cores, lost, mean, gpus, hot)
 
     def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
         """Count the chosen snapshots, oldest first."""
-        hit = chosen & self.hit
+        hit, (highest, level, _) = chosen & self.hit, self.cores
         newest = np.flatnonzero(hit)[-KEPT_BOTTLENECKS:]
         gpus_low = np.count_nonzero(self.below[newest], axis=1)
-        columns = (times[newest].tolist(), gpus_low.tolist(), self.cores.highest[newest].tolist())
+        columns = (times[newest].tolist(), gpus_low.tolist(), highest[newest].tolist())
         by_gpu: Mapping[str, int] = dict(zip(self.gpus, self.below[hit].sum(axis=0).tolist(), strict=True))
         return Tally(
             judged=int(np.count_nonzero(chosen)),
             bottlenecked=int(np.count_nonzero(hit)),
             low_gpu=int(np.count_nonzero(chosen & self.low)),
             minutes=self._minutes(times, chosen, hit),
-            newest=[Bottleneck(*row) for row in zip(*columns, strict=True)],
+            newest=list(zip(*columns, strict=True)),
             lost=int(self.lost[hit].sum()),
-            level=_sum(self.cores.level[hit]),
+            level=_sum(level[hit]),
             low={gpu: points for gpu, points in by_gpu.items() if points},
         )
 
     def _minutes(self, times: FloatArray, chosen: BoolArray, hit: BoolArray) -> list[MinuteCount]:
-        numbers = np.floor(times / 60.0).astype(np.int64)
+        numbers, (_, level, peak) = np.floor(times / 60.0).astype(np.int64), self.cores
         minutes = []
         for number in np.unique(numbers[chosen]).tolist():
             rows = chosen & (numbers == number)
@@ -291,8 +266,8 @@ class Counted:
                     judged=count,
                     bottlenecked=int(np.count_nonzero(rows & hit)),
                     gpu=_sum(self.gpu[rows]),
-                    level=_sum(self.cores.level[rows]),
-                    peak=_sum(self.cores.peak[rows]),
+                    level=_sum(level[rows]),
+                    peak=_sum(peak[rows]),
                     gpus=len(self.gpus),
                     lost=int(self.lost[rows & hit].sum()),
                     hot=int(np.count_nonzero(rows & self.hot)),

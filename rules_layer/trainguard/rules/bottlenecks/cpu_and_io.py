@@ -29,20 +29,11 @@ def _level(sheet: FactSheet) -> float:
     return sheet.number("mean_core_utilization") if found is None else float(found.value)
 
 
-def _cpu_cause(sheet: FactSheet) -> str:
-    return f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}"
-
-
 def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
     level, full = sheet.number("mean_core_utilization"), sheet.number("cores_full")
     if level >= FULL_NODE:
         return f"the cores were {show_percent(level)} busy on average"
     return f"{show_number(full)} cores were full on average" if full >= 1.5 else "a core was full"
-
-
-def _cpu_at_limit(sheet: FactSheet) -> str:
-    limit = sheet["core_at_limit_while_working"].threshold or 0.0
-    return f"A core was above {show_percent(limit)}"
 
 
 def _cpu_remedy(sheet: FactSheet) -> str:
@@ -61,9 +52,9 @@ def _cpu_remedy(sheet: FactSheet) -> str:
 
 CPU_WORDS = CoreWords(
     clause="the CPU cores could not keep up with the GPUs",
-    cause=_cpu_cause,
+    cause=lambda sheet: f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}",
     cause_of_minutes=_cpu_cause_of_minutes,
-    at_limit=_cpu_at_limit,
+    at_limit=lambda sheet: f"A core was above {show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)}",
     remedy=_cpu_remedy,
 )
 
@@ -114,7 +105,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""
-        return Cores(snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full)
+        return snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full
 
     def at_limit(self, count: MinuteCount, parameters: CPUBottleneckParameters) -> bool:
         """Say whether all cores were full, or more than the GPUs' own processes fill, which may only wait for them."""
@@ -126,33 +117,23 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         return parameters.cpu_threshold
 
 
-def _io_cause(sheet: FactSheet) -> str:
-    return f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
-
-
-def _io_cause_of_minutes(sheet: FactSheet) -> str:
-    first, mean = (show_percent(sheet.number(name)) for name in ("highest_io_wait", "mean_io_wait"))
-    return f"cores waited for I/O, the first of them {first} of its time and all {mean}"
-
-
-def _io_at_limit(sheet: FactSheet) -> str:
-    limit = sheet["core_at_limit_while_working"].threshold or 0.0
-    return f"A core waited for I/O more than {show_percent(limit)} of its time"
-
-
-def _io_remedy(_: FactSheet) -> str:
-    return (
-        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
-        "file system"
-    )
-
-
 IO_WORDS = CoreWords(
     clause="the GPUs waited for storage or other I/O",
-    cause=_io_cause,
-    cause_of_minutes=_io_cause_of_minutes,
-    at_limit=_io_at_limit,
-    remedy=_io_remedy,
+    cause=lambda sheet: (
+        f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
+    ),
+    cause_of_minutes=lambda sheet: (
+        f"cores waited for I/O, the first of them {show_percent(sheet.number('highest_io_wait'))} of its time and all "
+        f"{show_percent(sheet.number('mean_io_wait'))}"
+    ),
+    at_limit=lambda sheet: (
+        "A core waited for I/O more than "
+        f"{show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)} of its time"
+    ),
+    remedy=lambda _: (
+        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
+        "file system"
+    ),
 )
 
 WAITING_NODE = 15.0
@@ -211,7 +192,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the I/O wait of the core that waits most, of all cores on average, and that of the first again."""
-        return Cores(snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max)
+        return snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max
 
     def at_limit(self, count: MinuteCount, parameters: IOBottleneckParameters) -> bool:
         """Say whether a core waited for most of the minute, or all of them for a good part of it."""

@@ -21,12 +21,12 @@ from trainguard.rules.bottlenecks.counts import (
     RECENT_MINUTES,
     Cores,
     Counted,
-    Limits,
     MinuteCount,
     Share,
     Tally,
+    is_cause,
 )
-from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, UNUSED_S, BottleneckState
+from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, BottleneckState
 from trainguard.rules.bottlenecks.text import (
     BottleneckKind,
     CoreSeries,
@@ -117,15 +117,15 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if minute.restarted:
             state.reset()
         snapshots = minute.snapshots
-        used = state.used(minute)
+        used = state.used(minute.view)
         columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in used]
         state.note_use(minute, snapshots.gpu_utilization >= ACTIVE_PERCENT)
         if not columns:
             return
         utilization, cores = snapshots.gpu_utilization[:, columns], self.cores(snapshots)
-        limits = Limits(self.limit(parameters), parameters.gpu_threshold, parameters.gpu_fraction, used)
-        judged = ~np.isnan(cores.highest) & ~np.isnan(utilization).all(axis=1) & minute.started
-        counted = Counted.of(utilization, cores, limits)
+        judged = ~np.isnan(cores[0]) & ~np.isnan(utilization).all(axis=1) & minute.started
+        core, gpu, fraction = self.limit(parameters), parameters.gpu_threshold, parameters.gpu_fraction
+        counted = Counted.of(utilization, cores, used, core=core, gpu=gpu, fraction=fraction)
         state.add(
             minute,
             counted,
@@ -161,7 +161,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if over and view.closed:
             costly = [each for each in costly if each[1] is each[0].whole]
         contrast = kept.contrast if costly else None
-        alike = contrast is not None and not contrast.is_cause(view.interval_s, self.more_peak)
+        alike = contrast is not None and not is_cause(*contrast, view.interval_s, self.more_peak)
         found = None if alike or (over and not view.closed) else next(iter(costly), None)
         evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
@@ -210,7 +210,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             return
         yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
         yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
-        core, limit = kept.newest[-1].peak if kept.newest else 0.0, self.limit(parameters)
+        core, limit = kept.newest[-1][2] if kept.newest else 0.0, self.limit(parameters)
         yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
         if kept.bottlenecked:
             level = kept.level / HUNDREDTHS / kept.bottlenecked
@@ -249,8 +249,7 @@ def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str,
     kept = state.kept
     if by_points and kept.low:
         return tuple(gpu for gpu in view.gpu_names if 2 * kept.low.get(gpu, 0) >= kept.bottlenecked)
-    active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
-    return tuple(gpu for gpu in active if state.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
+    return state.used(view)
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:

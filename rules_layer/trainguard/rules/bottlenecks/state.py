@@ -8,7 +8,7 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.rules.bottlenecks.counts import Counted, IsSlow, Tally
-from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
 
 PAUSE_S = 60.0
 """A longer idle run is a pause; two sampling intervals where they are longer."""
@@ -52,11 +52,9 @@ class BottleneckState(msgspec.Struct, array_like=True):
         self.kept, self.open_idle, self.idle_since, self.pauses = Tally(), Tally(), None, []
         self.bad_since = self.bad_through = None
 
-    def used(self, minute: NodeMinute) -> tuple[str, ...]:
+    def used(self, view: NodeView) -> tuple[str, ...]:
         """Return the GPUs that work on the node: once active, and not idle for long while others were."""
-        view = minute.view
-        active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
-        return tuple(gpu for gpu in active if self.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
+        return tuple(gpu for gpu in view.used_gpus if self.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
 
     def note_use(self, minute: NodeMinute, busy: BoolArray) -> None:
         """Take note of which GPUs worked: bool[T, G] of the snapshots' GPUs."""

@@ -7,15 +7,14 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.finding import Fact, clock_times
+from trainguard.core.finding import Fact, clock
 from trainguard.core.statuses import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 
 MINUTE_S = 60.0
 
@@ -91,7 +90,7 @@ def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
     """Yield in which share of the points a core was at its limit while the GPUs worked, and while they did not."""
-    for name, count in (("while_working", contrast.good), ("while_low", contrast.poor)):
+    for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
             where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
             share = count.hot_share
@@ -168,7 +167,7 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
         recent_judged=points.recent.judged,
         recent_share_percent=points.recent.percent,
         low_gpu_utilization=tally.low_gpu,
-        bottlenecks=[BottleneckPoint(each.time, each.gpus_low, **{peak: each.peak}) for each in tally.newest],
+        bottlenecks=[BottleneckPoint(time, low, **{peak: core}) for time, low, core in tally.newest],
         slow_share_percent=minutes.whole.percent,
         recent_slow_share_percent=minutes.recent.percent,
     )
@@ -186,9 +185,8 @@ class CoreWords:
 
     def __call__(self, sheet: FactSheet) -> Words:
         """Say how GPUs waited for the cores."""
-        shared = undecided(sheet)
-        if shared is not None:
-            return shared
+        if sheet.kind in tuple(WarmUpKind):
+            return undecided_text(sheet)
         if not sheet.kind:
             return Words("", None, self.clause)
         kind = BottleneckKind(sheet.kind)
@@ -202,8 +200,7 @@ def _counted(sheet: FactSheet) -> tuple[str, str]:
     share, window = sheet["share_of_samples"], sheet.get("window")
     where = f"on {share.node}"
     if window is not None and share.end is not None:
-        at = iso_time(share.end)
-        where = f"of the {show_duration(float(window.value))} to {clock_times(at, at)} on {share.node}"
+        where = f"of the {show_duration(float(window.value))} to {clock(share.end)} on {share.node}"
     percent, threshold = (show_percent(100.0 * value) for value in (float(share.value), share.threshold or 0.0))
     seen = f"{int(sheet.number('samples_found')):,} of {counted(int(sheet.number('samples')), 'point')}"
     return f"{seen} {where}", f"{percent}, threshold {threshold}"

@@ -10,7 +10,7 @@ import numpy as np
 from trainguard.formats.profile.events import UNKNOWN
 from trainguard.render.details import Details, Durations
 from trainguard.rules.dataloader.series import BLOCK_US, LoaderState, LoadingProcess
-from trainguard.rules.overall_framework_metrics.loop import ProcessLoop
+from trainguard.rules.framework_events import ProcessLoop
 from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeFacts
 from trainguard.state.histogram import DurationHistogram
 
@@ -200,7 +200,7 @@ def waits_of(load: Load, facts: NodeFacts, elapsed_s: float) -> LoopWaits:
     late = [process for process in processes if process.recent_wait is not None]
     if not late:
         return LoopWaits(whole, None)
-    since = min(_recent_since(process) for process in late)
+    since = min(max(min(process.waits) * BLOCK_US, process.first_us or 0) for process in late) / 1e6
     share = sum(process.recent_wait or 0.0 for process in late) / len(late)
     return LoopWaits(whole, _with_use(Waiting(since, end, share), facts))
 
@@ -213,10 +213,6 @@ def between_steps(loops: Sequence[ProcessLoop], facts: NodeFacts, elapsed_s: flo
     start, end = min(loop.first_us or 0 for loop in known) / 1e6, max(loop.last_us for loop in known) / 1e6
     waited = sum(loop.others_us for loop in known) / sum(loop.wall_us for loop in known)
     return _with_use(Waiting(start, end, waited, part=min((end - start) / elapsed_s, 1.0)), facts)
-
-
-def _recent_since(process: LoadingProcess) -> float:
-    return max(min(process.waits) * BLOCK_US, process.first_us or 0) / 1e6
 
 
 def _with_use(waiting: Waiting, facts: NodeFacts) -> Waiting:

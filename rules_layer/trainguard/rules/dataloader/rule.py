@@ -6,8 +6,6 @@ Source: AWS documentation of Dataloader and the managed rule's definition; here 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
-
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
@@ -26,7 +24,7 @@ from trainguard.rules.dataloader.details import (
 from trainguard.rules.dataloader.series import BLOCK_US, LoaderState
 from trainguard.rules.dataloader.text import DataloaderKind, text
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
-from trainguard.rules.rule_inputs import ALARMING_WASTE, JobView, NodeView
+from trainguard.rules.rule_inputs import ALARMING_WASTE, JobView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import (
     DATA_WAITS,
@@ -63,42 +61,42 @@ WAITING = Measure("training loop spent waiting for batches", "%")
 BETWEEN = Measure("training loop between its steps", "%")
 _CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
 
-SPEC = RuleSpec(
-    name="Dataloader",
-    title="Data loading",
-    looks_at="each node's data loaders and cores",
-    fires_when="the training waits for batches, or loader processes are too few or too many, and loading costs time",
-    condition=(
-        "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, no "
-        "step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
-        "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
-    ),
-    measures=(LOADERS, WAITING, BETWEEN),
-    counts=LOADER_SECONDS,
-    parameters={
-        "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
-        "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
-        **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
-    },
-    managed_parameters=("min_threshold", "max_threshold"),
-    inputs=SYSTEM | FRAMEWORK,
-    metrics=("CPU",),
-    looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
-    explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
-    text=text,
-    claims={
-        **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
-        DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
-    },
-    details=LoaderDetails,
-    section="trainguard.rules.dataloader.section:blocks",
-)
-
 
 class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
     """Fires when the loader processes of some node are too few or too many for its cores."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="Dataloader",
+        title="Data loading",
+        looks_at="each node's data loaders and cores",
+        fires_when=(
+            "the training waits for batches, or loader processes are too few or too many, and loading costs time"
+        ),
+        condition=(
+            "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, "
+            "no step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
+            "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
+        ),
+        measures=(LOADERS, WAITING, BETWEEN),
+        counts=LOADER_SECONDS,
+        parameters={
+            "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
+            "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
+            **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
+        },
+        managed_parameters=("min_threshold", "max_threshold"),
+        inputs=SYSTEM | FRAMEWORK,
+        metrics=("CPU",),
+        looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
+        explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
+        text=text,
+        claims={
+            **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+            DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
+        },
+        details=LoaderDetails,
+        section="trainguard.rules.dataloader.section:blocks",
+    )
 
     clear_s = 1_800.0
     """Half an hour: the median is of the whole job and changes slowly."""
@@ -110,7 +108,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
 
     def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
         """Compare the loader processes of each node with its cores; the worst node gives the reason."""
-        states = dict(_states(view))
+        states = view.collected(self.name, LoaderState)
         loading = {node: state for node, state in states.items() if state.alive}
         if not loading:
             return _without_loaders(view, states)
@@ -128,9 +126,9 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
         worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
         kind = _kind_of(worst, waits[worst.node], view)
-        found = kind in SPEC.claims
-        waiting = _waiting_of(kind, waits[worst.node])
+        found = kind in Dataloader.spec.claims
         by_waits = kind is DataloaderKind.WAITS
+        waiting = (waits[worst.node].starved if by_waits else None) or waits[worst.node].costliest
         percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
         threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
         costs = found and not worst.too_many and waiting.waited is not None
@@ -149,7 +147,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
             wasted_share=waits[worst.node].whole.share if by_waits or costs else None,
             confidence=_confidence(waiting) if found else None,
             onset=_onset(worst, waits[worst.node], kind, view) if found else None,
-            gpus=_used_gpus(view.nodes[worst.node].system) if found else (),
+            gpus=view.used_gpus([worst.node]) if found else (),
             details=details,
         )
 
@@ -170,10 +168,6 @@ def _kind_of(load: Load, waits: LoopWaits, view: JobView) -> DataloaderKind:
     if not unfit:
         return DataloaderKind.LITTLE_LOST
     return DataloaderKind.TOO_FEW if load.too_few else DataloaderKind.TOO_MANY
-
-
-def _waiting_of(kind: DataloaderKind, waits: LoopWaits) -> Waiting:
-    return (waits.starved if kind is DataloaderKind.WAITS else None) or waits.costliest
 
 
 def _confidence(waiting: Waiting) -> float | None:
@@ -201,7 +195,7 @@ def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ..
         facts.append(Fact(name="judged_after", value=MIN_ELAPSED_S, unit="s"))
     limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
     facts += _loop_facts(node, waiting, "waiting_share", "DataLoaderIter", limit)
-    return (*facts, *(_settings(load, target) if kind in SPEC.claims else ()))
+    return (*facts, *(_settings(load, target) if kind in Dataloader.spec.claims else ()))
 
 
 def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
@@ -239,13 +233,6 @@ def _settings(load: Load, target: int) -> Iterator[Fact]:
     if load.state.fetch_us.total:
         median_s, end = load.state.fetch_us.quantile(0.5) / 1e6, load.state.fetched_us / 1e6
         yield Fact(name="fetch_time", value=median_s, unit="s", series="DataLoaderWorker", node=load.node, end=end)
-
-
-def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(Dataloader.name)
-        if isinstance(state, LoaderState):
-            yield node, state
 
 
 def _details(view: JobView, states: Mapping[str, LoaderState]) -> dict[str, LoaderDetails]:
@@ -290,7 +277,7 @@ def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResu
         wasted_share=loop.share,
         confidence=_confidence(loop),
         onset=loop.start,
-        gpus=_used_gpus(view.nodes[node].system),
+        gpus=view.used_gpus([node]),
     )
 
 
@@ -333,9 +320,3 @@ def _onset(load: Load, waits: LoopWaits, kind: DataloaderKind, view: JobView) ->
         return whole.start or None
     blocks = [min(process.waits) for process in load.processes if process.waits]
     return max(min(blocks) * BLOCK_US / 1e6, view.started_at or 0.0) if blocks else None
-
-
-def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
-    if system is None:
-        return ()
-    return tuple(f"{system.node}/{system.gpu_names[index]}" for index in np.flatnonzero(system.ever_active).tolist())

@@ -12,7 +12,7 @@ import numpy as np
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import UNKNOWN, EventTable, LoaderSetup
 from trainguard.formats.profile.snapshots import IntArray
-from trainguard.rules.overall_framework_metrics.loop import ProcessLoop, loop_of
+from trainguard.rules.framework_events import ProcessLoop, loop_of
 from trainguard.state.histogram import DurationHistogram
 
 ITERATOR_PHASE = "DataLoaderIter"

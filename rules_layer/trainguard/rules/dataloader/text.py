@@ -158,11 +158,6 @@ def _settings(sheet: FactSheet) -> str:
     return f"{unpinned}{ahead}"
 
 
-def _clause_of_waits(sheet: FactSheet) -> str:
-    share = show_percent(100.0 * sheet.number("waiting_share"))
-    return f"the training waited for batches of its data loader in {share} of its loop"
-
-
 _TEXTS: Mapping[DataloaderKind, Text] = {
     DataloaderKind.TENSORFLOW: _of_tensorflow,
     DataloaderKind.NO_CORES: lambda sheet: Words(
@@ -170,7 +165,10 @@ _TEXTS: Mapping[DataloaderKind, Text] = {
     ),
     DataloaderKind.WARMING_UP: lambda sheet: Words(_progress(sheet)),
     DataloaderKind.WAITS: lambda sheet: Words(
-        f"{_waits(sheet)} {_number(sheet)}", _advice_on_waits(sheet), _clause_of_waits(sheet)
+        f"{_waits(sheet)} {_number(sheet)}",
+        _advice_on_waits(sheet),
+        "the training waited for batches of its data loader in "
+        f"{show_percent(100.0 * sheet.number('waiting_share'))} of its loop",
     ),
     DataloaderKind.BETWEEN_STEPS: _of_gaps,
 }

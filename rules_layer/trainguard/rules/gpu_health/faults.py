@@ -1,9 +1,7 @@
 """State of each GPU's health, minute by minute: faults that last, and minutes under load."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -12,31 +10,22 @@ from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.rule_inputs import NodeMinute
 
-Remedy = Literal["replace", "restart"]
-
-
-@dataclass(frozen=True, slots=True)
-class XidFault:
-    """An XID of hardware: its meaning and its remedy."""
-
-    meaning: str
-    remedy: Remedy
-
-
 XID_FAULTS = {
-    48: XidFault("a double-bit ECC error", "replace"),
-    54: XidFault("auxiliary power is not connected", "replace"),
-    62: XidFault("the GPU's microcontroller halted", "replace"),
-    64: XidFault("a faulty memory row could not be remapped", "replace"),
-    74: XidFault("an NVLink error", "replace"),
-    79: XidFault("the GPU has fallen off the bus", "replace"),
-    94: XidFault("a contained uncorrectable ECC error", "restart"),
-    95: XidFault("an uncontained uncorrectable ECC error", "replace"),
-    119: XidFault("the GPU's system processor timed out", "replace"),
-    120: XidFault("the GPU's system processor failed", "replace"),
-    140: XidFault("an unrecovered ECC error", "replace"),
-    143: XidFault("the GPU could not be initialized", "replace"),
+    48: "a double-bit ECC error",
+    54: "auxiliary power is not connected",
+    62: "the GPU's microcontroller halted",
+    64: "a faulty memory row could not be remapped",
+    74: "an NVLink error",
+    79: "the GPU has fallen off the bus",
+    94: "a contained uncorrectable ECC error",
+    95: "an uncontained uncorrectable ECC error",
+    119: "the GPU's system processor timed out",
+    120: "the GPU's system processor failed",
+    140: "an unrecovered ECC error",
+    143: "the GPU could not be initialized",
 }
+"""Codes of hardware, whose node is replaced, but for one that a reset of the GPU may end."""
+XID_ENDED_BY_RESET = 94
 
 XID_OF_PROGRAMS = {
     13: "a fault in a kernel, such as an access out of bounds",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -12,6 +12,7 @@ from trainguard.formats.profile import snapshots as names
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_health.faults import (
     SILENT_MINUTES,
+    XID_ENDED_BY_RESET,
     XID_FAULTS,
     GpuRecord,
     HealthState,
@@ -20,7 +21,7 @@ from trainguard.rules.gpu_health.faults import (
 )
 
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
-GRAVITY: tuple[Kind, ...] = ("vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link")
+GRAVITY: tuple[Kind, ...] = get_args(Kind)
 STALE_S = 900.0
 """Load that is older says nothing of now."""
 
@@ -55,28 +56,6 @@ class Problem:
     measured: float | None = None
     lost_min: float | None = None
 
-    @property
-    def fails_now(self) -> bool:
-        """Whether the job has lost the GPU already."""
-        return self.kind == "vanished"
-
-
-class _Slowed(NamedTuple):
-    """A minute in which a GPU was throttled: its clock, MHz, and how many percent of it were lost."""
-
-    minute: LoadedMinute
-    clock: float
-    lost: float
-
-
-class _Narrow(NamedTuple):
-    """A minute, epoch seconds, in which a link was narrow: its lanes, the most that it had, and what is expected."""
-
-    at: float
-    width: float
-    best: float | None
-    expected: float
-
 
 def problems_of(state: HealthState, node: str, watermark_s: float, *, clock_loss: float, minutes: int) -> list[Problem]:
     """Return the node's problems, the most severe first: a clock counts from ``clock_loss`` percent on.
@@ -96,20 +75,16 @@ def _problems(
 ) -> Iterator[Problem]:
     yield from _lasting(gpu, record, node, watermark_s)
     recent = [each for each in record.loaded if watermark_s - each.at <= STALE_S]
-    throttled = [
-        _Slowed(each, each.clock, 100.0 * each.lost)
-        for each in recent
-        if each.clock is not None and each.lost is not None and round(100.0 * each.lost, 6) >= clock_loss
-    ]
+    throttled = [each for each in recent if each.lost is not None and round(100.0 * each.lost, 6) >= clock_loss]
     if len(throttled) >= minutes:
         yield _throttled(gpu, record, node, throttled)
     narrow = [
-        _Narrow(each.at, each.width, record.best_width, expected)
+        (each, expected)
         for each in recent
         if each.width is not None and each.width < (expected := _expected_width(record, each))
     ]
     if len(narrow) >= minutes:
-        yield _narrow(gpu, node, narrow)
+        yield _narrow(gpu, record, node, narrow)
 
 
 def _lasting(gpu: str, record: GpuRecord, node: str, watermark_s: float) -> Iterator[Problem]:
@@ -147,26 +122,26 @@ def _span(seen: Seen) -> dict[str, Any]:
 def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
     where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
     facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
-    kind = HealthKind.XID if XID_FAULTS[code].remedy == "replace" else HealthKind.XID_AFTER_RESET
+    kind = HealthKind.XID if code != XID_ENDED_BY_RESET else HealthKind.XID_AFTER_RESET
     return Problem(gpu, "xid", seen.first_at, kind, facts)
 
 
-def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[_Slowed]) -> Problem:
-    newest, since = throttled[-1], throttled[0].minute.at
-    kind = HealthKind.POWER_LIMIT
-    if newest.minute.heat >= newest.minute.brake and newest.minute.heat > 0.0:
+def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[LoadedMinute]) -> Problem:
+    newest, since = throttled[-1], throttled[0].at
+    kind, lost = HealthKind.POWER_LIMIT, 100.0 * (newest.lost or 0.0)
+    if newest.heat >= newest.brake and newest.heat > 0.0:
         kind = HealthKind.HEAT
-    elif newest.minute.brake > 0.0:
+    elif newest.brake > 0.0:
         kind = HealthKind.SLOWDOWN
-    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.minute.at}
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.at}
     facts: tuple[Fact, ...] = (
-        Fact(name="clock", value=newest.clock, unit="MHz", **where),
-        Fact(name="clock_lost", value=newest.lost, unit="%", **where),
+        Fact(name="clock", value=newest.clock or 0.0, unit="MHz", **where),
+        Fact(name="clock_lost", value=lost, unit="%", **where),
         Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
     )
-    if newest.minute.peers is not None:
-        facts = (*facts, Fact(name="clock_of_peers", value=newest.minute.peers, unit="MHz", **where))
-    return Problem(gpu, "throttled", since, kind, facts, measured=newest.lost, lost_min=record.lost)
+    if newest.peers is not None:
+        facts = (*facts, Fact(name="clock_of_peers", value=newest.peers, unit="MHz", **where))
+    return Problem(gpu, "throttled", since, kind, facts, measured=lost, lost_min=record.lost)
 
 
 def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
@@ -174,12 +149,12 @@ def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
     return max(width for width in (loaded.width, record.best_width, loaded.peers_width) if width is not None)
 
 
-def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
-    newest = narrow[-1]
+def _narrow(gpu: str, record: GpuRecord, node: str, narrow: Sequence[tuple[LoadedMinute, float]]) -> Problem:
+    newest, expected = narrow[-1]
     where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
-    had = "lanes_before" if newest.best == newest.expected else "lanes_of_others"
-    facts = (Fact(name="lanes", value=newest.width, **where), Fact(name=had, value=newest.expected, **where))
-    return Problem(gpu, "link", narrow[0].at, HealthKind.LINK, facts)
+    had = "lanes_before" if record.best_width == expected else "lanes_of_others"
+    facts = (Fact(name="lanes", value=newest.width or 0.0, **where), Fact(name=had, value=expected, **where))
+    return Problem(gpu, "link", narrow[0][0].at, HealthKind.LINK, facts)
 
 
 class GpuHealth(msgspec.Struct, frozen=True):

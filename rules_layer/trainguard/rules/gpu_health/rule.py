@@ -28,34 +28,31 @@ class GPUHealthParameters(RuleParameters, frozen=True, kw_only=True):
     loaded_minutes: PositiveInt = 5
 
 
-SPEC = RuleSpec(
-    name="GPUHealth",
-    title="GPU health",
-    looks_at="each GPU's errors, clocks and links",
-    fires_when="a GPU has vanished, has a fault of hardware, or is throttled under load",
-    condition=(
-        "a GPU has vanished or does not answer, reported an XID of hardware or an uncorrectable ECC error, lost lanes "
-        "of its PCIe link, or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest "
-        "minutes under load"
-    ),
-    measures=(Measure("clock lost to throttling", "%"),),
-    parameters={
-        "clock_loss": ParameterHelp("% of the clock", "a throttled GPU that loses as much counts"),
-        "loaded_minutes": ParameterHelp(
-            f"minutes, at most {KEPT_MINUTES}", "in so many minutes under load it must be seen"
-        ),
-    },
-    inputs=SYSTEM,
-    text=text,
-    details=HealthDetails,
-    section="trainguard.rules.gpu_health.section:blocks",
-)
-
-
 class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
     """Fires for a GPU that has vanished, has a fault of hardware, or is throttled under load."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="GPUHealth",
+        title="GPU health",
+        looks_at="each GPU's errors, clocks and links",
+        fires_when="a GPU has vanished, has a fault of hardware, or is throttled under load",
+        condition=(
+            "a GPU has vanished or does not answer, reported an XID of hardware or an uncorrectable ECC error, lost "
+            "lanes of its PCIe link, or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of "
+            "its newest minutes under load"
+        ),
+        measures=(Measure("clock lost to throttling", "%"),),
+        parameters={
+            "clock_loss": ParameterHelp("% of the clock", "a throttled GPU that loses as much counts"),
+            "loaded_minutes": ParameterHelp(
+                f"minutes, at most {KEPT_MINUTES}", "in so many minutes under load it must be seen"
+            ),
+        },
+        inputs=SYSTEM,
+        text=text,
+        details=HealthDetails,
+        section="trainguard.rules.gpu_health.section:blocks",
+    )
 
     clear_s = 1_800.0
     """30 min: a GPU that is throttled again soon after has one fault, and not two."""
@@ -109,7 +106,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
             gpus=tuple(dict.fromkeys(each.gpu for each in problems)),
-            time_left_s=0.0 if worst.fails_now else None,
+            time_left_s=0.0 if worst.kind == "vanished" else None,  # the job has lost the GPU already
             details=details,
         )
 

@@ -6,7 +6,7 @@ from trainguard.core.units import counted, show_number, show_percent
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
 from trainguard.rules.gpu_health.problems import HealthKind
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 Said = tuple[str, str]
 
@@ -16,11 +16,9 @@ NOT_COLLECTED = (
 )
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say what is wrong with a GPU, the most severe first, or that nothing is."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     first = sheet.facts[0]
     if sheet.kind == HealthKind.NOT_COLLECTED:
         return Words(f"{first.node} {NOT_COLLECTED}")
@@ -75,23 +73,16 @@ def _unanswered(sheet: FactSheet, gpu: str, node: str) -> Said:
     return f"the driver {'did not answer' if sheet.past else answered} for {gpu} on {node} in {minutes}", advice
 
 
-def _xid_sentence(sheet: FactSheet, gpu: str, node: str) -> str:
+def _xid(sheet: FactSheet, gpu: str, node: str) -> Said:
     code, count = int(sheet.number("xid")), int(sheet.number("times"))
     times = "" if count == 1 else f", {counted(count, 'time')}"
-    return f"{gpu} on {node} reported XID {code}, {XID_FAULTS[code].meaning}{times}"
-
-
-def _xid(sheet: FactSheet, gpu: str, node: str) -> Said:
-    why = f"XID {int(sheet.number('xid'))} is of the hardware of {gpu}, and not of the training script."
-    return _xid_sentence(sheet, gpu, node), f"Replace {node}: {why}"
-
-
-def _xid_after_reset(sheet: FactSheet, gpu: str, node: str) -> Said:
-    advice = (
-        f"Restart the job from its last checkpoint, and reset {gpu} on {node} before; replace the node if XID "
-        f"{int(sheet.number('xid'))} comes back."
-    )
-    return _xid_sentence(sheet, gpu, node), advice
+    advice = f"Replace {node}: XID {code} is of the hardware of {gpu}, and not of the training script."
+    if sheet.kind == HealthKind.XID_AFTER_RESET:
+        advice = (
+            f"Restart the job from its last checkpoint, and reset {gpu} on {node} before; replace the node if XID "
+            f"{code} comes back."
+        )
+    return f"{gpu} on {node} reported XID {code}, {XID_FAULTS[code]}{times}", advice
 
 
 def _ecc(sheet: FactSheet, gpu: str, node: str) -> Said:
@@ -151,12 +142,9 @@ _FAULTS: Mapping[HealthKind, Callable[[FactSheet, str, str], Said]] = {
     HealthKind.LOST: _lost,
     HealthKind.VANISHED: _vanished,
     HealthKind.UNANSWERED: _unanswered,
-    HealthKind.XID: _xid,
-    HealthKind.XID_AFTER_RESET: _xid_after_reset,
     HealthKind.ECC: _ecc,
     HealthKind.ROWS: _rows,
-    HealthKind.HEAT: _throttled,
-    HealthKind.SLOWDOWN: _throttled,
-    HealthKind.POWER_LIMIT: _throttled,
     HealthKind.LINK: _link,
+    **dict.fromkeys((HealthKind.XID, HealthKind.XID_AFTER_RESET), _xid),
+    **dict.fromkeys((HealthKind.HEAT, HealthKind.SLOWDOWN, HealthKind.POWER_LIMIT), _throttled),
 }

@@ -108,21 +108,22 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
         """The levels as they were measured."""
         return Levels(*(getattr(self, name) for name in Levels.__struct_fields__))
 
-    def add(self, window: "Window") -> None:
-        """Add one window; what an earlier version stored without loads counts as work under the load of now."""
-        factor = 100.0 / max(window.load, 1.0)
+    def add(self, mean: float, floor: float, load: float, full: tuple[float, float] | None, at: float | None) -> None:
+        """Add one window, percent: mean and floor of memory activity, mean utilization, and the first two at full load.
+
+        ``full`` is None with too few points under load; ``at`` is the window's middle, epoch seconds. What an earlier
+        version stored without loads counts as work under the load of now.
+        """
+        factor = 100.0 / max(load, 1.0)
         if self.full is None:
             self.full = self.levels.scaled(factor)
         measured = self.levels
-        measured.add(window.mean, window.floor)
+        measured.add(mean, floor)
         for name in measured.__struct_fields__:
             setattr(self, name, getattr(measured, name))
-        if window.full is None:
-            self.full.add(window.mean * factor, window.floor * factor)
-        else:
-            self.full.add(*window.full)
-        self.load = round(window.load * TENTHS)
-        self._note_base(self.full.floor, window.at)
+        self.full.add(*(full or (mean * factor, floor * factor)))
+        self.load = round(load * TENTHS)
+        self._note_base(self.full.floor, at)
 
     def _note_base(self, floor: int, at: float | None) -> None:
         self.base = floor if self.base is None else min(self.base, floor)
@@ -135,20 +136,6 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
     def left_slowly(self) -> bool:
         """Whether the floors crept away from the lowest: they had left it before that showed."""
         return self.left_to is not None and self.left_to - (self.base or 0) <= 2.0 * LEFT_POINTS * TENTHS
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One window of one GPU, percent: mean and floor of memory activity, mean utilization, and the first two at full.
-
-    ``full`` is None with too few points under load; ``at`` is the window's middle, epoch seconds.
-    """
-
-    mean: float
-    floor: float
-    load: float
-    full: tuple[float, float] | None = None
-    at: float | None = None
 
 
 class Jump(msgspec.Struct, array_like=True):

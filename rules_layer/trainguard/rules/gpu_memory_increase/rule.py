@@ -15,16 +15,6 @@ from trainguard.core.records import Status
 from trainguard.core.units import points_in
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
-from trainguard.rules.gpu_memory_increase.facts import (
-    GpuMemory,
-    MemoryDetails,
-    MemoryKind,
-    details_of,
-    first_windows,
-    increase_facts,
-    jump_facts,
-    kind_of,
-)
 from trainguard.rules.gpu_memory_increase.growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
@@ -32,7 +22,6 @@ from trainguard.rules.gpu_memory_increase.growth import (
     Increase,
     MemoryGrowth,
     MemoryState,
-    Window,
     increases_of,
 )
 from trainguard.rules.gpu_memory_increase.rise import (
@@ -45,7 +34,17 @@ from trainguard.rules.gpu_memory_increase.rise import (
     fold_use,
     rises_of,
 )
-from trainguard.rules.gpu_memory_increase.text import text
+from trainguard.rules.gpu_memory_increase.text import (
+    GpuMemory,
+    MemoryDetails,
+    MemoryKind,
+    details_of,
+    first_windows,
+    increase_facts,
+    jump_facts,
+    kind_of,
+    text,
+)
 from trainguard.rules.protocol import (
     MAX_WINDOW_POINTS,
     MIN_WINDOW_POINTS,
@@ -170,36 +169,33 @@ class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
     window_s: Positive | None = None
 
 
-SPEC = RuleSpec(
-    name="GPUMemoryIncrease",
-    title="GPU memory increase",
-    looks_at="each GPU's memory",
-    fires_when="it jumps, or rises steadily, as a leak does",
-    condition=(
-        "a GPU's memory in use leaks by more than {increase} percentage points; or, where only memory activity is "
-        "known, that rises by more to a new level, or steadily up to now, and its load does not explain it"
-    ),
-    measures=(Measure("increase of GPU memory", "percentage points"), IN_USE),
-    at_patience=True,
-    parameters={
-        "increase": ParameterHelp("percentage points", "a larger rise fires"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
-    managed_parameters=("increase", "patience", "window"),
-    inputs=SYSTEM,
-    metrics=("GPU memory",),
-    text=text,
-    details=MemoryDetails,
-    section="trainguard.rules.gpu_memory_increase.section:blocks",
-)
-
-
 class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
     """Fires for a GPU whose memory activity rose by more than ``increase``, at once or slowly."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="GPUMemoryIncrease",
+        title="GPU memory increase",
+        looks_at="each GPU's memory",
+        fires_when="it jumps, or rises steadily, as a leak does",
+        condition=(
+            "a GPU's memory in use leaks by more than {increase} percentage points; or, where only memory activity is "
+            "known, that rises by more to a new level, or steadily up to now, and its load does not explain it"
+        ),
+        measures=(Measure("increase of GPU memory", "percentage points"), IN_USE),
+        at_patience=True,
+        parameters={
+            "increase": ParameterHelp("percentage points", "a larger rise fires"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
+        managed_parameters=("increase", "patience", "window"),
+        inputs=SYSTEM,
+        metrics=("GPU memory",),
+        text=text,
+        details=MemoryDetails,
+        section="trainguard.rules.gpu_memory_increase.section:blocks",
+    )
 
     def window_points(self, parameters: GPUMemoryIncreaseParameters, interval_s: float) -> int:
         """Return the window in points: as every rule, but by default no more than it takes to see a level."""
@@ -350,11 +346,11 @@ def _fold_window(state: MemoryState, view: NodeView, end: int, window: int, pati
     full_floors = column_quantiles(full, (FLOOR_QUANTILE,))[0].tolist()
     columns = zip(_means(held), floors, _means(loads), zip(_means(full), full_floors, strict=True), busy, strict=True)
     at = float(times[len(times) // 2])
-    windows = [Window(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
+    windows = [(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
     for index in np.flatnonzero(_enough(held)).tolist():
         growth = state.gpus[view.gpu_names[index]]
         if growth.since + patience <= end - window:
-            growth.add(windows[index])
+            growth.add(*windows[index])
 
 
 def _at_full_load(memory: FloatArray, load: FloatArray) -> tuple[FloatArray, list[bool]]:

@@ -8,7 +8,7 @@ from trainguard.render.plots import strips
 from trainguard.render.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.render.plots.scale import PERCENT
 from trainguard.render.rule_entry import RuleEntry, setting
-from trainguard.rules.gpu_memory_increase.facts import GpuMemory, MemoryDetails
+from trainguard.rules.gpu_memory_increase.text import GpuMemory, MemoryDetails
 
 KINDS = {
     None: "no increase",

@@ -1,15 +1,140 @@
-"""The words on GPU memory that rises."""
+"""Kinds of findings on GPU memory that rises, their facts, details and words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
 
-from trainguard.core.finding import Fact, clock_times
+import msgspec
+
+from trainguard.core.finding import Fact, clock
 from trainguard.core.statuses import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
-from trainguard.rules.gpu_memory_increase.facts import MemoryKind
-from trainguard.rules.gpu_memory_increase.growth import JUMP_WINDOWS
+from trainguard.render.details import SeriesDetails
+from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
+from trainguard.rules.gpu_memory_increase.rise import TENTHS
+from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.rule import column_boxes, column_quantiles
+from trainguard.rules.windows.warm_up import node_fact, or_undecided, stream_end
+
+SERIES = "GPUMemoryUtilization"
+
+
+class MemoryKind(StrEnum):
+    """Findings on a node's GPU memory: ``leak`` is of memory in use, others are of its activity."""
+
+    LEAK = "leak"
+    JUMP = "jump"
+    RAMP = "ramp"
+    TREND = "trend"
+    LATE = "late"
+    RISE = "rise"
+    NO_LEAK = "no_leak"
+    LOAD_EXPLAINS = "load_explains"
+    NO_INCREASE = "no_increase"
+    TOO_SHORT_FOR_LEAK = "too_short_for_leak"
+    FIRST_WINDOWS = "first_windows"
+    UNSAMPLED = "unsampled"
+    INSTANCES_UNKNOWN = "instances_unknown"
+
+
+def kind_of(worst: Increase, threshold: float) -> MemoryKind:
+    """Return what is said about the worst GPU, against the threshold in percentage points."""
+    if worst.kind is None:
+        return MemoryKind.LOAD_EXPLAINS if worst.points > threshold else MemoryKind.NO_INCREASE
+    return MemoryKind.RAMP if worst.is_ramp else MemoryKind(worst.kind)
+
+
+def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: float) -> Iterator[Fact]:
+    """Yield what one GPU's activity did: at most nine facts."""
+    growth = worst.growth
+
+    def fact(name: str, value: float, unit: str, **more: Any) -> Fact:
+        return node_fact(name, value, view, unit=unit, series=SERIES, device=worst.gpu, **more)
+
+    yield fact("increase", worst.points, "points", threshold=threshold)
+    yield fact("rise_time", worst.windows * window_s, "s")
+    yield fact("window", window_s, "s")
+    floor = growth.floors[-1] if worst.kind == "trend" else growth.floor
+    yield fact("p5_activity_at_work", floor / TENTHS, "%")
+    yield fact("highest_mean_activity", (growth.highest_mean or 0) / TENTHS, "%")
+    if worst.kind == "trend":
+        yield fact("trend_z", worst.z or 0.0, "", threshold=TREND_Z)
+    if worst.goes_on:
+        yield fact("floor_of_rise", (growth.floors[-1] if worst.is_ramp else floor) / TENTHS, "%")
+        yield fact("hourly_increase", worst.hourly(window_s), "points/h")
+        if left_s := worst.time_left_s(window_s):
+            yield fact("time_left", left_s, "s")
+    elif worst.kind == "jump":
+        yield fact("left_after_another", max(100.0 - growth.floor / TENTHS - worst.points, 0.0), "%")
+
+
+def jump_facts(jump: Jump, view: NodeView) -> Iterator[Fact]:
+    """Yield what the strongest jump so far was, where the newest is a weaker one."""
+    where: dict[str, Any] = {"series": SERIES, "node": view.node, "device": jump.gpu, "start": jump.at}
+    yield Fact(name="strongest_jump", value=jump.points, unit="points", **where)
+    yield Fact(name="level_before", value=jump.highest / TENTHS, unit="%", **where)
+    yield Fact(name="level_after", value=jump.floor / TENTHS, unit="%", **where)
+
+
+def first_windows(view: NodeView, patience: int, window: int) -> tuple[MemoryKind, tuple[Fact, ...]]:
+    """Return what is missing until the third window after patience is complete; both in points."""
+    needed = patience + JUMP_WINDOWS * window
+    facts = (
+        node_fact("points", view.kept_total, view, threshold=float(needed)),
+        node_fact("patience_points", patience, view),
+        node_fact("window_points", window, view),
+        node_fact("time_left", max(needed - view.kept_total, 0) * view.interval_s, view, unit="s"),
+        node_fact("needed_time", needed * view.interval_s, view, unit="s"),
+        node_fact("sampling_interval", view.interval_s, view, unit="s"),
+        *stream_end(view),
+    )
+    return MemoryKind.UNSAMPLED if view.kept_total >= needed else MemoryKind.FIRST_WINDOWS, facts
+
+
+class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU; quantiles are of the newest window, ``floors`` (percent) of windows of ``floor_s`` seconds each."""
+
+    increase: float | None
+    gpu_max: float
+    p05: float | None = None
+    p25: float | None = None
+    p50: float | None = None
+    p75: float | None = None
+    p95: float | None = None
+    upper: float | None = None
+    lower: float | None = None
+    kind: str | None
+    floors: list[float]
+    floor_s: float
+
+
+class MemoryDetails(SeriesDetails, frozen=True):
+    """A node's GPUs; ``in_use`` says that floors are of memory in use, and not of its activity."""
+
+    series: dict[str, GpuMemory]
+    in_use: bool = False
+
+
+def details_of(increases: Sequence[Increase], view: NodeView, window: int, window_s: float) -> MemoryDetails:
+    """Return the numbers of every judged GPU; ``window`` in points, ``window_s`` in seconds."""
+    held = view.kept_gpu_memory[-window:]
+    boxes = dict(zip(view.gpu_names, column_boxes(held), strict=True))
+    floors = dict(zip(view.gpu_names, column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist(), strict=True))
+    series = {}
+    for increase in increases:
+        box = boxes[increase.gpu]
+        series[increase.gpu] = GpuMemory(
+            increase=increase.points,
+            gpu_max=increase.growth.largest / TENTHS,
+            p05=None if box is None else floors[increase.gpu],
+            kind=increase.kind,
+            floors=[level / TENTHS for level in increase.growth.floors],
+            floor_s=increase.growth.stride * window_s,
+            **({} if box is None else box.shown),
+        )
+    return MemoryDetails(series)
+
 
 LONG_WAIT_S = 7_200.0
 KEPT_TENSORS = "tensors that are kept from step to step (losses summed with their graph, growing lists and caches)"
@@ -20,11 +145,9 @@ METRIC = (
 _GIGA = 1e9
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how a GPU's memory grows, or that none does."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     kind = MemoryKind(sheet.kind)
     if sheet.status is not Status.FIRED:
         return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))
@@ -88,7 +211,7 @@ def _stronger(sheet: FactSheet) -> str:
     jump = sheet.get("strongest_jump")
     if jump is None or jump.start is None:
         return ""
-    when, amount = clock_times(iso_time(jump.start), iso_time(jump.start)), show_percentage_points(float(jump.value))
+    when, amount = clock(jump.start), show_percentage_points(float(jump.value))
     levels = f"from {_percent(sheet, 'level_before')} to {_percent(sheet, 'level_after')}"
     return f"; the strongest jump was of {amount}, {levels} on {jump.device}, at {when}"
 
@@ -184,13 +307,6 @@ def _first_windows(sheet: FactSheet) -> str:
     return f"{reason}."
 
 
-def _instances(sheet: FactSheet) -> str:
-    return (
-        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
-        "the instances was not collected."
-    )
-
-
 def _too_short(sheet: FactSheet) -> str:
     watched = sheet["watched_time"]
     return f"memory in use of {watched.node} is judged after {show_duration(watched.threshold or 0.0)} of training."
@@ -202,6 +318,9 @@ _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
     MemoryKind.UNSAMPLED: lambda sheet: (
         f"too few of the newest points of {sheet.facts[0].node} have samples of GPU memory."
     ),
-    MemoryKind.INSTANCES_UNKNOWN: _instances,
+    MemoryKind.INSTANCES_UNKNOWN: lambda sheet: (
+        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
+        "the instances was not collected."
+    ),
     MemoryKind.TOO_SHORT_FOR_LEAK: _too_short,
 }

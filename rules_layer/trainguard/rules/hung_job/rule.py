@@ -4,11 +4,20 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.hung_job import facts
-from trainguard.rules.hung_job import facts as shown
-from trainguard.rules.hung_job.facts import HungDetails, HungKind
 from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
-from trainguard.rules.hung_job.text import text
+from trainguard.rules.hung_job.text import (
+    NO_DETAILS,
+    HungDetails,
+    HungKind,
+    details_of,
+    facts_of_calm,
+    facts_of_node,
+    facts_of_quiet,
+    facts_of_unknown,
+    no_power,
+    standstill_of,
+    text,
+)
 from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
@@ -70,8 +79,6 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
 
     spec = SPEC
 
-    clear_s = 180.0
-
     def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:
         """Fold in the minute's power and activity."""
         state.fold(minute, parameters.near_idle / 100.0)
@@ -80,15 +87,15 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         """Say what is known of the node; only the rule over the job fires."""
         if view.watermark_s is None:
             return waiting(view)
-        details = shown.details_of({view.node: state}, {}) if view.detailed and state.minutes else shown.NO_DETAILS
+        details = details_of({view.node: state}, {}) if view.detailed and state.minutes else NO_DETAILS
         if not view.gpu_names:
             return lacks_utilization(view, details)
         if not state.minutes:
             kind, status = HungKind.NO_POWER, Status.NOT_APPLICABLE
-            return RuleResult.of(text, status, kind, facts.no_power(view.node), details=details)
+            return RuleResult.of(text, status, kind, no_power(view.node), details=details)
         if not state.can_judge:
             return _not_known(state, view.node, details, data_points=state.minutes)
-        kind, found = facts.facts_of_node(state, view.node)
+        kind, found = facts_of_node(state, view.node)
         needed = _needed_s(parameters, state.longest_s, has_steps=False)
         return RuleResult.of(
             text,
@@ -109,8 +116,6 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
 
     spec = SPEC
 
-    clear_s = 180.0
-
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
         """Take note of each process's newest step."""
         del parameters
@@ -120,9 +125,9 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         """Compare how long no GPU has worked with what the job has shown before."""
         watched = _watched(view)
         steps = _steps(view)
-        details = shown.NO_DETAILS
+        details = NO_DETAILS
         if view.detailed and watched:
-            details = shown.details_of(watched, {name: each.number for name, each in steps.items()})
+            details = details_of(watched, {name: each.number for name, each in steps.items()})
         if not watched:
             return _not_watched(view, details)
         newest = max(state.through for state in watched.values())
@@ -143,9 +148,9 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         is_quiet = all(state.quiet_since is not None for state in present.values())
         lasted = through - since if is_quiet else 0.0
         if not is_quiet or lasted < needed or (steps and not stopped):
-            kind, found = facts.facts_of_calm(present)
+            kind, found = facts_of_calm(present)
             if lasted > 0.0:
-                kind, found = facts.facts_of_quiet(since, through, needed)
+                kind, found = facts_of_quiet(since, through, needed)
             return RuleResult.of(
                 text,
                 Status.OK,
@@ -157,7 +162,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 near_threshold=is_quiet,
                 details=details,
             )
-        standstill = facts.standstill_of(
+        standstill = standstill_of(
             present,
             (since, through, needed),
             silent=silent,
@@ -190,7 +195,7 @@ def _progress(lasted: float, needed: float) -> Progress:
 
 
 def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
-    minutes = facts.facts_of_unknown(state, node)
+    minutes = facts_of_unknown(state, node)
     progress = Progress(seen=int(minutes[0].value), needed=LEAST_WORK_MINUTES, counts="minutes")
     return RuleResult.of(
         text,
@@ -211,7 +216,7 @@ def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
     parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
     if parted:
         return lacks_utilization(parted[0], details)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, facts.no_power(None), details=details)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, no_power(None), details=details)
 
 
 def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:
@@ -253,10 +258,5 @@ def _is_partitioned(node: NodeFacts) -> bool:
 
 
 def _steps(view: JobView) -> dict[str, ProcessProgress]:
-    states = [node.collected.get(SPEC.name) for node in view.nodes.values()]
-    return {
-        name: progress
-        for state in states
-        if isinstance(state, ProgressState)
-        for name, progress in sorted(state.processes.items())
-    }
+    states = view.collected(SPEC.name, ProgressState).values()
+    return {name: progress for state in states for name, progress in sorted(state.processes.items())}

@@ -7,7 +7,6 @@ memory, and draws little more power than an idle one.
 import math
 from collections.abc import Mapping, Set
 from statistics import median
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,11 +24,8 @@ FLAT = 0.05
 SHARE = 0.9
 
 
-class Spin(NamedTuple):
-    """From when to when a GPU has spun, epoch seconds."""
-
-    since: float
-    through: float
+Spin = tuple[float, float]
+"""From when to when a GPU has spun, epoch seconds."""
 
 
 def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float, *, spun: bool) -> dict[str, Spin]:
@@ -46,7 +42,7 @@ def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float, *, s
         limit = limits.get(gpu)
         most = near_idle * known[gpu] if gpu in known else None if limit is None else SHARE_OF_LIMIT * limit.last
         spin = None if most is None else _spin(minute, column, spun=spun)
-        if spin is not None and most is not None and _draws_little(minute, gpu, spin.since, most):
+        if spin is not None and most is not None and _draws_little(minute, gpu, spin[0], most):
             found[gpu] = spin
     return found
 
@@ -65,7 +61,7 @@ def _spin(minute: NodeMinute, column: int, *, spun: bool) -> Spin | None:
     shares = np.cumsum(spins[::-1])[::-1] / np.arange(spins.size, 0, -1)
     begins = np.flatnonzero((spins | spun) & (shares >= SHARE))
     times = snapshots.times[sampled]
-    return Spin(float(times[begins[0]]), float(times[np.flatnonzero(spins)[-1]])) if begins.size else None
+    return (float(times[begins[0]]), float(times[np.flatnonzero(spins)[-1]])) if begins.size else None
 
 
 def _draws_little(minute: NodeMinute, gpu: str, since: float, most: float) -> bool:
@@ -197,9 +193,9 @@ class WatchState(msgspec.Struct, array_like=True):
         if not is_calm or spins.keys() < look.drawn.keys():
             self.spinning_since = self.spinning_through = None
             return
-        since = max(spin.since for spin in spins.values())
+        since = max(since for since, _ in spins.values())
         self.spinning_since = since if self.spinning_since is None or since > first else self.spinning_since
-        self.spinning_through = min(spin.through for spin in spins.values())
+        self.spinning_through = min(through for _, through in spins.values())
 
     def _wavers(self, gpu: str, power: Mapping[str, DeviceSeries]) -> bool:
         """Tell whether a GPU's power has changed since the minute before, in which it spun."""
@@ -258,8 +254,9 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spin
         if gpu in known:
             worked += _work_of(minute, column, series, near_idle * known[gpu])
         else:
-            worked += snapshots.times[snapshots.times < spins[gpu].since].tolist()
-        (idle if _is_idle(utilization, gpu in spins) else waiting).append(gpu)
+            worked += snapshots.times[snapshots.times < spins[gpu][0]].tolist()
+        is_idle = gpu not in spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
+        (idle if is_idle else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
     if not drawn:
         return None
@@ -278,10 +275,6 @@ def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float)
         if np.count_nonzero(works) > STRAY_SHARE * works.size:
             found += times[works].tolist()
     return found
-
-
-def _is_idle(utilization: FloatArray, spins: bool) -> bool:
-    return not spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
 
 
 def _sampled(values: FloatArray) -> FloatArray:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -44,10 +43,10 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
             threshold=WIDE_GAP,
         ),
     ]
-    whole = gaps.overall
-    if whole is not None and max(low, high) < whole.means.size:
-        facts.append(_use("mean_utilization", float(whole.means[low]), sides[low], whole.spans[low]))
-        facts.append(_use("busiest_utilization", float(whole.means[high]), sides[high], whole.spans[high]))
+    if gaps.overall is not None:
+        spans, means = gaps.overall
+        shown = (("mean_utilization", low), ("busiest_utilization", high)) if max(low, high) < means.size else ()
+        facts += [_use(name, float(means[side]), sides[side], spans[side]) for name, side in shown]
     return tuple(facts)
 
 
@@ -184,33 +183,19 @@ SPEC = RuleSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a comparison says: of the means of late, or of the counts of the whole job."""
-
-    status: Status
-    kind: LoadBalancingKind
-    facts: tuple[Fact, ...]
-    measured: float
-    threshold: float
-    measure: Measure
-
-    def result(self, **more: Any) -> RuleResult:
-        """Return it as a judgement with more of its fields."""
-        measures = {"measured": self.measured, "threshold": self.threshold, "measure": self.measure}
-        return RuleResult.of(text, self.status, self.kind, self.facts, **measures, **more)
+Outcome = dict[str, Any]
+"""Fields of a judgement: of the means of late, or of the counts of the whole job."""
 
 
 def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcome:
     """Compare the means of the window."""
     gap = float(gaps.means[gaps.busiest] - gaps.means[gaps.worst])
     facts = gap_facts(gaps, sides, gaps.worst)
-    if gaps.apart.any():
-        return Outcome(Status.FIRED, LoadBalancingKind.BEHIND, facts, gap, WIDE_GAP, GAP)
-    kind = LoadBalancingKind.EVEN
-    if gap >= WIDE_GAP:
+    kind = LoadBalancingKind.BEHIND if gaps.apart.any() else LoadBalancingKind.EVEN
+    if kind is LoadBalancingKind.EVEN and gap >= WIDE_GAP:
         kind = LoadBalancingKind.BY_CHANCE if gaps.steady[gaps.worst] else LoadBalancingKind.NOT_STEADY
-    return Outcome(Status.OK, kind, facts, gap, WIDE_GAP, GAP)
+    status = Status.FIRED if kind is LoadBalancingKind.BEHIND else Status.OK
+    return {"status": status, "kind": kind, "facts": facts, "measured": gap, "threshold": WIDE_GAP, "measure": GAP}
 
 
 def by_distance(
@@ -225,12 +210,13 @@ def by_distance(
     facts = tuple(
         msgspec.structs.replace(fact, threshold=threshold) if fact.name == "distance" else fact for fact in facts
     )
+    status, kind = Status.OK, LoadBalancingKind.ALIKE
     if apart.any():
-        return Outcome(Status.FIRED, LoadBalancingKind.APART, facts, distance, threshold, DISTANCE)
-    if distance <= threshold:
-        return Outcome(Status.OK, LoadBalancingKind.ALIKE, facts, distance, threshold, DISTANCE)
-    close = (*facts, Fact(name="least_gap", value=MIN_GAP, unit="points"))
-    return Outcome(Status.OK, LoadBalancingKind.CLOSE, close, distance, threshold, DISTANCE)
+        status, kind = Status.FIRED, LoadBalancingKind.APART
+    elif distance > threshold:
+        kind, facts = LoadBalancingKind.CLOSE, (*facts, Fact(name="least_gap", value=MIN_GAP, unit="points"))
+    measures = {"measured": distance, "threshold": threshold, "measure": DISTANCE}
+    return {"status": status, "kind": kind, "facts": facts, **measures}
 
 
 def kept_span(state: BalanceWindow, view: NodeView) -> tuple[float, float]:

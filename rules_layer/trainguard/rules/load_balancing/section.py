@@ -30,7 +30,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     shown: list[Block] = []
     if across is not None:
         shown.append(_across_nodes(across, entry))
-    picked = pick(nodes, worst=entry.worst, badness=_badness)
+    picked = pick(nodes, worst=entry.worst, badness=lambda held: _largest(held) or 0.0)
     rows = [row for node, held in picked.full for row in _gpu_rows(node, held, entry, picked)]
     if rows:
         columns = [
@@ -40,9 +40,12 @@ def blocks(entry: RuleEntry) -> list[Block]:
             Column("Largest distance", "number"),
         ]
         shown.append(Table("Workload of each GPU", columns, rows, LEGEND))
-    matrices = [_matrix(node, held, entry) for node, held in picked.full if _pair_rows(held)]
+    matrices = [_matrix(node, held, entry) for node, held in picked.full if _told(held) and len(held.means) > 2]
     shown.extend(first_and_folded("Distances", [[matrix] for matrix in matrices]))
-    rest = [(shown_name(node), percent(_spread(held)), _distance(_largest(held))) for node, held in picked.rest]
+    rest = [
+        (shown_name(node), percent(max(held.means.values()) - min(held.means.values())), _distance(_largest(held)))
+        for node, held in picked.rest
+    ]
     heads = [Column("Node"), Column("Means differ by", "number"), Column("Largest distance", "number")]
     return [*shown, *folded_rest("Workload of GPUs", heads, rest)]
 
@@ -122,10 +125,6 @@ def _told(held: BalanceDetails) -> dict[str, dict[str, float]]:
     return both
 
 
-def _pair_rows(held: BalanceDetails) -> bool:
-    return bool(_told(held)) and len(held.means) > 2
-
-
 def _of(distance: dict[str, float] | float | None) -> float:
     return distance if isinstance(distance, float | int) else 0.0
 
@@ -134,13 +133,5 @@ def _largest(held: BalanceDetails) -> float | None:
     return most([distance for pairs in _told(held).values() for distance in pairs.values()])
 
 
-def _spread(held: BalanceDetails) -> float | None:
-    return max(held.means.values()) - min(held.means.values())
-
-
 def _distance(distance: float | None) -> str:
     return percent(None) if distance is None else f"{distance:.2f}"
-
-
-def _badness(held: BalanceDetails) -> float:
-    return _largest(held) or 0.0

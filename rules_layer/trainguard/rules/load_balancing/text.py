@@ -2,11 +2,10 @@
 
 from enum import StrEnum
 
-from trainguard.core.finding import Fact, clock_times
-from trainguard.core.timestamps import iso_time
+from trainguard.core.finding import Fact, clock
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import undecided
+from trainguard.rules.windows.warm_up import or_undecided
 
 NEVER_USED_PERCENT = 1.0
 """A mean below it is that of a GPU without a process."""
@@ -50,11 +49,9 @@ _GAPS = {
 }
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Put a judgement of GPUs, or nodes, against each other into words."""
-    missing = undecided(sheet)
-    if missing is not None:
-        return missing
     kind = LoadBalancingKind(sheet.kind)
     if kind in _GAPS:
         reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."
@@ -89,8 +86,8 @@ def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
 
 def _stopped(sheet: FactSheet) -> str:
     side, again = sheet["mean_utilization_at_work"], sheet.get("worked_again_at")
-    goes_on = "" if again is None else f", and worked again from about {_clock(float(again.value))} on"
-    return f"{_side(side)} stopped working at about {_clock(sheet.number('stopped_at'))}{goes_on}. "
+    goes_on = "" if again is None else f", and worked again from about {clock(float(again.value))} on"
+    return f"{_side(side)} stopped working at about {clock(sheet.number('stopped_at'))}{goes_on}. "
 
 
 def _gap(sheet: FactSheet) -> str:
@@ -110,8 +107,8 @@ def _gap(sheet: FactSheet) -> str:
 
 def _means(low: Fact, high: Fact) -> str:
     return (
-        f"From {_times(low)} {_side(low)} was at {show_percent(float(low.value))} on average, {_other(high, low)} at "
-        f"{show_percent(float(high.value))}"
+        f"From {clock(low.start, low.end)} {_side(low)} was at {show_percent(float(low.value))} on average, "
+        f"{_other(high, low)} at {show_percent(float(high.value))}"
     )
 
 
@@ -120,9 +117,9 @@ def _distance(sheet: FactSheet) -> str:
     largest = sheet.number("largest_distance")
     rest = f"the other {sheet['nodes_compared'].value} nodes together" if other.node is None else _other(other, low)
     reason = (
-        f"From {_times(low)}, pauses left out, {_side(low)} was at {show_percent(float(low.value))} on average, {rest} "
-        f"at {show_percent(float(other.value))}; the distance of their histograms is {float(distance.value):.2f} "
-        f"(threshold {distance.threshold:g}, at most {largest:.2f})"
+        f"From {clock(low.start, low.end)}, pauses left out, {_side(low)} was at {show_percent(float(low.value))} on "
+        f"average, {rest} at {show_percent(float(other.value))}; the distance of their histograms is "
+        f"{float(distance.value):.2f} (threshold {distance.threshold:g}, at most {largest:.2f})"
     )
     least = sheet.get("least_gap")
     if least is None:
@@ -142,7 +139,7 @@ def _advice(sheet: FactSheet) -> str:
 def _advice_on_stopped(sheet: FactSheet) -> str:
     side = _side(sheet["mean_utilization_at_work"])
     return (
-        f"Find out why {side} stopped at about {_clock(sheet.number('stopped_at'))}: look at its process's log, and at "
+        f"Find out why {side} stopped at about {clock(sheet.number('stopped_at'))}: look at its process's log, and at "
         "the GPU (Xid errors in dmesg, nvidia-smi -q). What the others computed without it may be worth nothing."
     )
 
@@ -153,11 +150,3 @@ def _side(fact: Fact) -> str:
 
 def _other(fact: Fact, beside: Fact) -> str:
     return str(fact.device) if fact.device and fact.node == beside.node else _side(fact)
-
-
-def _clock(at: float) -> str:
-    return clock_times(iso_time(at), iso_time(at))
-
-
-def _times(fact: Fact) -> str:
-    return clock_times(iso_time(fact.start or 0.0), iso_time(fact.end or 0.0))

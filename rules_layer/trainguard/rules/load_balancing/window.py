@@ -77,7 +77,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         """All samples of the window, from its first block to that of the newest kept point; None without any."""
         if not self.blocks:
             return None
-        return Overall.of([self.every], self.blocks[0].number, self.blocks[-1].number)
+        return overall_of([self.every], self.blocks[0].number, self.blocks[-1].number)
 
     def add(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add kept points: float64[T], float64[T, G]."""
@@ -142,7 +142,7 @@ def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
     fine = FineMeans.of(*_pooled([window.fine for window in windows], FINE_BLOCKS))
     variance = max((window.variance for window in windows), default=0.0)
     gaps = Gaps.of(numbers, points, sums, (variance, interval_s), fine)
-    overall = Overall.of([window.every for window in windows], numbers[0], numbers[-1]) if numbers else None
+    overall = overall_of([window.every for window in windows], numbers[0], numbers[-1]) if numbers else None
     held = [[block for block in window.blocks if block.number in numbers] for window in windows]
     return replace(gaps, spans=tuple(map(_span, held)), overall=overall)
 
@@ -188,30 +188,26 @@ def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
     return table[:, 0], table[:, 1] / TENTHS
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
-    """Means of N sides over all samples, float64[N], percent, NaN without; ``spans`` are of each, epoch seconds."""
+Overall = tuple[tuple[tuple[float, float], ...], FloatArray]
+"""First and last time of each of N sides, epoch seconds, and means over all samples, float64[N], percent or NaN."""
 
-    spans: tuple[tuple[float, float], ...]
-    means: FloatArray
 
-    @classmethod
-    def of(cls, sides: Sequence[Sequence[Block]], first: int, last: int) -> "Overall | None":
-        """Take the blocks from one number to another: of one node its GPUs, of several each node as a whole."""
-        chosen = [[each for each in blocks if first <= each.number <= last] for blocks in sides]
-        held = [blocks for blocks in chosen if blocks]
-        if not held:
-            return None
-        begin, end = max(blocks[0].number for blocks in held), min(blocks[-1].number for blocks in held)
-        chosen = [[each for each in blocks if begin <= each.number <= end] for blocks in chosen]
-        if not all(any(begin <= each.number <= end for each in blocks) for blocks in held):
-            return None
-        gpus = max(len(each.points) for blocks in chosen for each in blocks)
-        tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]
-        points, sums = (np.stack(columns) for columns in zip(*tables, strict=True))
-        if len(sides) == 1:
-            return cls((_span(chosen[0]),) * gpus, _over(sums[0], points[0]))
-        return cls(tuple(map(_span, chosen)), _over(sums.sum(axis=1), points.sum(axis=1)))
+def overall_of(sides: Sequence[Sequence[Block]], first: int, last: int) -> Overall | None:
+    """Take the blocks from one number to another: of one node its GPUs, of several each node as a whole."""
+    chosen = [[each for each in blocks if first <= each.number <= last] for blocks in sides]
+    held = [blocks for blocks in chosen if blocks]
+    if not held:
+        return None
+    begin, end = max(blocks[0].number for blocks in held), min(blocks[-1].number for blocks in held)
+    chosen = [[each for each in blocks if begin <= each.number <= end] for blocks in chosen]
+    if not all(any(begin <= each.number <= end for each in blocks) for blocks in held):
+        return None
+    gpus = max(len(each.points) for blocks in chosen for each in blocks)
+    tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]
+    points, sums = (np.stack(columns) for columns in zip(*tables, strict=True))
+    if len(sides) == 1:
+        return (_span(chosen[0]),) * gpus, _over(sums[0], points[0])
+    return tuple(map(_span, chosen)), _over(sums.sum(axis=1), points.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Findings on single GPUs: too little work, unsteady work, work that uses little of them, or memory held."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
     UTILIZATION,
     Kind,
-    Part,
     Streak,
     Usage,
     mean_facts,
@@ -42,6 +40,9 @@ from trainguard.rules.low_gpu_utilization.usage import (
 from trainguard.rules.rule_inputs import NodeView, share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
 
+if TYPE_CHECKING:
+    from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
+
 P95 = Measure("95th percentile of GPU utilization", "%")
 P5 = Measure("5th percentile of GPU utilization", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
@@ -49,69 +50,58 @@ TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory
 MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
+Limits = tuple[int, int, tuple[float, float]]
+"""How long a GPU must be low, and the window, in points; the thresholds of the 95th and the 5th percentile."""
 _SERIES = {SM: names.SM_ACTIVITY, MEMORY: "GPUMemoryUtilization"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuJudgement:
-    """A node's GPUs: those judged, those low for long enough, and those that are a finding.
-
-    ``needed`` and ``window`` are in points; ``thresholds`` are of the 95th and the 5th percentile. ``affected`` and
-    ``wasted`` are shares, 0 to 1, of the judged and of the paid time.
-    """
-
-    judged: Sequence[Usage]
-    lasted: Sequence[Usage]
-    fired: Sequence[Usage]
-    streaks: Mapping[str, Streak]
-    needed: int
-    window: int
-    thresholds: tuple[float, float]
-    affected: float | None
-    wasted: float | None
-
-    @property
-    def worst(self) -> Usage:
-        """The GPU that is reported: the lowest of those that are a finding, else of those that are low, else of all."""
-        low = [usage for usage in self.judged if usage.gpu in self.streaks]
-        return min(self.fired or self.lasted or low or self.judged, key=lambda usage: (usage.p95, usage.p5))
-
-
 def judge_usages(
-    found: GpuJudgement,
+    state: "LowGPUUtilizationState",
     view: NodeView,
-    parts: Sequence[Part],
-    held: Mapping[str, HeldMemory],
-    activity: Mapping[str, BusyMinutes],
+    judged: Sequence[Usage],
+    fired: Sequence[Usage],
+    limits: Limits,
     common: Mapping[str, Any],
 ) -> RuleResult:
-    """Judge GPUs one by one, and show the worst."""
-    worst = found.worst
-    streak, fluctuating = found.streaks.get(worst.gpu), worst.kind == "fluctuating"
-    holding = held_while_idle(held, view, worst.gpu, IDLE_FINDING_S) if found.fired else None
-    onsets = [found.streaks[usage.gpu].onset for usage in found.fired]
-    kind = _kind_of(found, worst)
-    facts = (*_usage_facts(found, worst, view), *_streak_facts(found, streak, view), *stream_end(view))
+    """Judge GPUs one by one; the lowest of those that are a finding is shown, else of those that are low, or of all."""
+    needed, _, thresholds = limits
+    low = [usage for usage in judged if usage.gpu in state.streaks]
+    lasted = [usage for usage in low if state.streaks[usage.gpu].lasting(view) >= needed]
+    worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
+    streak, fluctuating = state.streaks.get(worst.gpu), worst.kind == "fluctuating"
+    holding = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if fired else None
+    onsets = [state.streaks[usage.gpu].onset for usage in fired]
+    kind = Kind.FINE
+    if streak is not None and fired:
+        kind = Kind.FLUCTUATES if fluctuating else Kind.UNDER_USED
+    elif streak is not None:
+        kind = Kind.SMALL_DIPS if worst in lasted and fluctuating else Kind.LOW_FOR_SHORT
+    affected = (of_node(view, "gpus_affected", len(fired), "GPUs"),) if fired else ()
+    facts = (
+        *_usage_facts(worst, view, limits),
+        *(_fine_facts(view, judged) if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
+        *stream_end(view),
+    )
     if holding is not None:
-        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *_affected(found, view))
+        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *affected)
         facts = (*facts, *stream_end(view))
     else:
-        facts = (*facts, *mean_facts(parts, view, worst.gpu), *pause_facts(view))
-        room = activity_facts(activity, worst.gpu, view)
+        facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
+        room = activity_facts(state.activity, worst.gpu, view)
         facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
     return RuleResult.of(
         text,
-        Status.FIRED if found.fired else Status.OK,
+        Status.FIRED if fired else Status.OK,
         kind,
         facts,
         measured=worst.p5 if fluctuating else worst.p95,
-        threshold=found.thresholds[1] if fluctuating else found.thresholds[0],
+        threshold=thresholds[1] if fluctuating else thresholds[0],
         measure=P5 if fluctuating else P95,
         worst=worst.gpu,
-        affected_share=found.affected,
-        wasted_share=found.wasted,
+        affected_share=state.low / state.judged if state.judged else None,
+        wasted_share=state.wasted_share(view, fired),
         onset=min((onset for onset in onsets if onset is not None), default=None),
-        gpus=tuple(usage.gpu for usage in found.fired),
+        gpus=tuple(usage.gpu for usage in fired),
         **(
             common
             if holding is None
@@ -123,45 +113,30 @@ def judge_usages(
 MOST_FACTS = 12
 
 
-def _kind_of(found: GpuJudgement, worst: Usage) -> Kind:
-    if worst.gpu not in found.streaks:
-        return Kind.FINE
-    if found.fired:
-        return Kind.FLUCTUATES if worst.kind == "fluctuating" else Kind.UNDER_USED
-    return Kind.SMALL_DIPS if worst in found.lasted and worst.kind == "fluctuating" else Kind.LOW_FOR_SHORT
-
-
-def _usage_facts(found: GpuJudgement, worst: Usage, view: NodeView) -> tuple[Fact, ...]:
-    times = view.kept_times[-found.window :]
+def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ...]:
+    _, window, thresholds = limits
+    times = view.kept_times[-window:]
     of_window = {"series": UTILIZATION, "device": worst.gpu, "start": float(times[0]), "end": float(times[-1])}
     return (
-        of_node(view, "p95_utilization_at_work", worst.p95, "%", threshold=found.thresholds[0], **of_window),
-        of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=found.thresholds[1], **of_window),
+        of_node(view, "p95_utilization_at_work", worst.p95, "%", threshold=thresholds[0], **of_window),
+        of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=thresholds[1], **of_window),
         of_node(view, "samples_at_work", len(times), "samples", **of_window),
     )
 
 
-def _streak_facts(found: GpuJudgement, streak: Streak | None, view: NodeView) -> tuple[Fact, ...]:
-    if streak is None:
-        return (
-            of_node(view, "gpus_judged", len(found.judged), "GPUs"),
-            of_node(view, "gpus", len(view.gpu_names), "GPUs"),
-        )
+def _fine_facts(view: NodeView, judged: Sequence[Usage]) -> tuple[Fact, ...]:
+    seen = of_node(view, "gpus_judged", len(judged), "GPUs")
+    return seen, of_node(view, "gpus", len(view.gpu_names), "GPUs")
+
+
+def _streak_facts(worst: Usage, streak: Streak, needed: int, view: NodeView) -> tuple[Fact, ...]:
     newest = float(view.kept_times[-1])
     onset = newest if streak.onset is None else min(streak.onset, newest)
-    times = {"series": UTILIZATION, "device": found.worst.gpu, "start": onset, "end": newest}
+    times = {"series": UTILIZATION, "device": worst.gpu, "start": onset, "end": newest}
     low = of_node(view, "low_time", newest - onset, "s", **times)
-    points = of_node(view, "low_points", streak.lasting(view), "points", threshold=float(found.needed))
+    points = of_node(view, "low_points", streak.lasting(view), "points", threshold=float(needed))
     dips = of_node(view, "dip_share", streak.cost, "share", threshold=COSTLY_SHARE, **times)
-    return (
-        (low, points, dips, *_affected(found, view))
-        if streak.kind == "fluctuating"
-        else (
-            low,
-            points,
-            *_affected(found, view),
-        )
-    )
+    return low, points, *([dips] if streak.kind == "fluctuating" else [])
 
 
 def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[str, Any]) -> RuleResult | None:
@@ -189,10 +164,6 @@ def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[
         gpus=tuple(found),
         **noted(common, finding=f"{NAMES[Kind.NEVER_USED]}{HOLDING_SUFFIX}", memory="held"),
     )
-
-
-def _affected(found: GpuJudgement, view: NodeView) -> tuple[Fact, ...]:
-    return (of_node(view, "gpus_affected", len(found.fired), "GPUs"),) if found.fired else ()
 
 
 def _held_facts(held: Held, idle_s: float, gpu: str, view: NodeView) -> tuple[Fact, ...]:

@@ -26,7 +26,6 @@ from trainguard.rules.low_gpu_utilization.results import (
     P95,
     SM_P95,
     TENSOR_P95,
-    GpuJudgement,
     judge_low_activity,
     judge_taken,
     judge_usages,
@@ -83,57 +82,54 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
 
 
-SPEC = RuleSpec(
-    name="LowGPUUtilization",
-    title="GPU utilization",
-    looks_at="each node's GPUs",
-    fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles, all the time or in part",
-    condition=(
-        "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
-        "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
-        "are idle, or nearly so on average, for 20 min, a separate kind where they hold {threshold_memory} % of "
-        "their memory; or they do nothing in half of all samples of an hour; or they pause regularly for too long; or "
-        "a GPU looks busy while its SM activity stays below {threshold_sm} %, or without it tensor cores, memory and "
-        "power show no work"
-    ),
-    measures=(
-        P95,
-        P5,
-        on_node.IDLE_TIME,
-        on_node.QUIET_MEAN,
-        on_node.WEAK_MEAN,
-        on_node.PAUSED,
-        SM_P95,
-        TENSOR_P95,
-        MEMORY_P95,
-        on_node.HELD_TIME,
-        on_node.IDLE_SHARE,
-    ),
-    parameters={
-        "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
-        "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
-        "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
-        "threshold_memory": ParameterHelp("% of a GPU's memory", "an idle GPU with as much in use holds memory"),
-        **WINDOW_HELP,
-        **PATIENCE_HELP,
-    },
-    managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
-    inputs=SYSTEM,
-    symptom=LOW_GPUS,
-    looks={Kind.GPU_TAKEN: TAKEN_GPU},
-    explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
-    text=text,
-    claims=CLAIMS,
-    details=LowGpuDetails,
-    chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
-    section="trainguard.rules.low_gpu_utilization.section:blocks",
-)
-
-
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
     """Fires for a GPU that is under-utilised or fluctuates for long, and for a node that idles or was never used."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="LowGPUUtilization",
+        title="GPU utilization",
+        looks_at="each node's GPUs",
+        fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles, all the time or in part",
+        condition=(
+            "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
+            "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a "
+            "node are idle, or nearly so on average, for 20 min, a separate kind where they hold {threshold_memory} % "
+            "of their memory; or they do nothing in half of all samples of an hour; or they pause regularly for too "
+            "long; or a GPU looks busy while its SM activity stays below {threshold_sm} %, or without it tensor cores, "
+            "memory and power show no work"
+        ),
+        measures=(
+            P95,
+            P5,
+            on_node.IDLE_TIME,
+            on_node.QUIET_MEAN,
+            on_node.WEAK_MEAN,
+            on_node.PAUSED,
+            SM_P95,
+            TENSOR_P95,
+            MEMORY_P95,
+            on_node.HELD_TIME,
+            on_node.IDLE_SHARE,
+        ),
+        parameters={
+            "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
+            "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
+            "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
+            "threshold_memory": ParameterHelp("% of a GPU's memory", "an idle GPU with as much in use holds memory"),
+            **WINDOW_HELP,
+            **PATIENCE_HELP,
+        },
+        managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
+        inputs=SYSTEM,
+        symptom=LOW_GPUS,
+        looks={Kind.GPU_TAKEN: TAKEN_GPU},
+        explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
+        text=text,
+        claims=CLAIMS,
+        details=LowGpuDetails,
+        chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
+        section="trainguard.rules.low_gpu_utilization.section:blocks",
+    )
 
     def observe(
         self, state: LowGPUUtilizationState, minute: NodeMinute, parameters: LowGPUUtilizationParameters
@@ -217,46 +213,25 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
                 weak = replace(idleness, look="weak")
                 return on_node.judge_weak(view, weak, sign, state.parts, common)
             return on_node.judge_idle(view, idleness, state.held, state.parts, common)
-        whole = self._judge_node(state, view, usages, parameters, common)
+        whole = on_node.judge_in_part(view, state.in_part, state.parts, common)
+        breaks, fired = on_node.regular_breaks(view), self._fired(state, view, usages, parameters)
+        if whole is None and breaks is not None and breaks.is_costly and not fired:
+            whole = on_node.judge_breaks(view, breaks, common)
         if whole is not None:
             return whole
         if not any(usage.judged for usage in usages):
             patience = parameters.patience_points(view.interval_s)
             said = warming_up(common["progress"].seen, patience, view, common["details"])
             return replace(said, progress=common["progress"])
-        return self._judge_work(state, view, usages, parameters, common)
-
-    def _judge_node(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult | None:
-        in_part = on_node.judge_in_part(view, state.in_part, state.parts, common)
-        if in_part is not None:
-            return in_part
-        breaks = on_node.regular_breaks(view)
-        if breaks is not None and breaks.is_costly and not self._fired(state, view, usages, parameters):
-            return on_node.judge_breaks(view, breaks, common)
-        return None
-
-    def _judge_work(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult:
-        fired, lasting_s = self._fired(state, view, usages, parameters), self._lasting_s(parameters, view)
-        if not fired:
-            found = judge_taken(state.held, view, common)
-            found = found or judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
-            if found is not None:
-                return found
-        return self._judge_usages(state, view, usages, fired, parameters, common)
+        lasting_s = self._lasting_s(parameters, view)
+        found = None if fired else judge_taken(state.held, view, common)
+        if not fired and found is None:
+            found = judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
+        if found is not None:
+            return found
+        needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
+        limits = needed, window, (parameters.threshold_p95, parameters.threshold_p5)
+        return judge_usages(state, view, [usage for usage in usages if usage.judged], fired, limits, common)
 
     def _fired(
         self,
@@ -339,28 +314,3 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             window_start=float(times[0]) if len(times) else None,
             window_end=float(times[-1]) if len(times) else None,
         )
-
-    def _judge_usages(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        fired: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-        common: dict[str, Any],
-    ) -> RuleResult:
-        needed = self.lasting_points(parameters, view.interval_s)
-        judged = [usage for usage in usages if usage.judged]
-        streaks = state.streaks
-        found = GpuJudgement(
-            judged=judged,
-            lasted=[each for each in judged if each.gpu in streaks and streaks[each.gpu].lasting(view) >= needed],
-            fired=fired,
-            streaks=streaks,
-            needed=needed,
-            window=self.window_points(parameters, view.interval_s),
-            thresholds=(parameters.threshold_p95, parameters.threshold_p5),
-            affected=state.low / state.judged if state.judged else None,
-            wasted=state.wasted_share(view, fired),
-        )
-        return judge_usages(found, view, state.parts, state.held, state.activity, common)

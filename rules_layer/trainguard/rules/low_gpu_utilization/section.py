@@ -44,7 +44,9 @@ def blocks(entry: RuleEntry) -> list[Block]:
     if rows:
         shown.append(Table("Utilization of each GPU, start-up and pauses left out", columns, rows, LEGEND))
     shown.extend(_never_used(picked))
-    shown.extend(_memory(picked))
+    shown.extend(
+        Note(f"{shown_name(node)}: {MEMORY[held.memory]}") for node, held in picked.full if held.memory in MEMORY
+    )
     rest = [
         (shown_name(node), str(len(held.gpus)), percent(_least_busy(held)), _kinds(held)) for node, held in picked.rest
     ]
@@ -70,10 +72,6 @@ def _never_used(picked: Picked[LowGpuDetails]) -> list[Note]:
             gpus = ", ".join(shown_name(gpu, 24) for gpu in held.never_active[:16])
             notes.append(Note(f"Never used on {shown_name(node)}: {gpus}."))
     return notes
-
-
-def _memory(picked: Picked[LowGpuDetails]) -> list[Note]:
-    return [Note(f"{shown_name(node)}: {MEMORY[held.memory]}") for node, held in picked.full if held.memory in MEMORY]
 
 
 def _least_busy(held: LowGpuDetails) -> float | None:

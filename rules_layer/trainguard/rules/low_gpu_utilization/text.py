@@ -137,18 +137,6 @@ def _end_holders(sheet: FactSheet, who: str) -> str:
     )
 
 
-def _gpu_holds_memory(sheet: FactSheet) -> Words:
-    idle, held = sheet["idle_time"], sheet["memory_in_use"]
-    been, holds = ("was", "held") if is_past(sheet) else ("has been", "holds")
-    allowed = show_duration(idle.threshold or 0.0)
-    return Words(
-        f"idle{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {time_of(idle)} "
-        f"(allowed {allowed}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory{how_many(sheet)}.",
-        _end_holders(sheet, f"the process on {idle.device} of {idle.node}"),
-        f"{idle.device} of {idle.node} was idle and held memory",
-    )
-
-
 def _see_who_holds(sheet: FactSheet, gpu: str) -> str:
     if is_past(sheet):
         return (
@@ -161,24 +149,23 @@ def _see_who_holds(sheet: FactSheet, gpu: str) -> str:
     )
 
 
-def _gpu_taken(sheet: FactSheet) -> Words:
-    idle, held = sheet["idle_time"], sheet["memory_in_use"]
+def _gpu_holds(sheet: FactSheet) -> Words:
+    idle, held, taken = sheet["idle_time"], sheet["memory_in_use"], sheet.kind == Kind.GPU_TAKEN
     been, holds = ("was", "held") if is_past(sheet) else ("has been", "holds")
     where = f"{idle.device} of {idle.node}"
     return Words(
-        f"never used{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {time_of(idle)} (allowed "
-        f"{show_duration(idle.threshold or 0.0)}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory"
-        f"{how_many(sheet)}.",
-        _see_who_holds(sheet, where),
-        f"{where} held memory and never worked",
+        f"{NAMES[Kind.NEVER_USED if taken else Kind.STOPPED]}{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} "
+        f"idle for {time_of(idle)} (allowed {show_duration(idle.threshold or 0.0)}), and {holds} "
+        f"{_amount(held, sheet.get('memory_total'))} of memory{how_many(sheet)}.",
+        _see_who_holds(sheet, where) if taken else _end_holders(sheet, f"the process on {where}"),
+        f"{where} held memory and never worked" if taken else f"{where} was idle and held memory",
     )
 
 
 _WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
     **dict.fromkeys(NODE_IDLES, _idle),
     Kind.HARDLY_USED: _hardly_used,
-    Kind.GPU_HOLDS_MEMORY: _gpu_holds_memory,
-    Kind.GPU_TAKEN: _gpu_taken,
+    **dict.fromkeys((Kind.GPU_HOLDS_MEMORY, Kind.GPU_TAKEN), _gpu_holds),
     **USE_WORDS,
     **INSTANCE_WORDS,
 }

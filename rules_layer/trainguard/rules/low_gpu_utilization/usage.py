@@ -57,7 +57,6 @@ class LowGPUUtilizationKind(StrEnum):
 
 Kind = LowGPUUtilizationKind
 NODE_IDLES = frozenset({Kind.NEVER_USED, Kind.STOPPED, Kind.NEARLY_IDLE, Kind.HOLDS_MEMORY})
-MERE_LOOKS = frozenset({Kind.UNDER_USED, Kind.FLUCTUATES, Kind.IDLE_IN_PART})
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 _LOW = LOST_AT_WORK

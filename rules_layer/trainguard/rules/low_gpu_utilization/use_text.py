@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.core.finding import Fact, clock_times
-from trainguard.core.timestamps import iso_time
+from trainguard.core.finding import Fact, clock
 from trainguard.core.units import counted, show_duration, show_number, show_percent
 from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.rule_result import FactSheet, Words
@@ -229,8 +228,9 @@ def how_many(sheet: FactSheet) -> str:
 def _notes(sheet: FactSheet) -> str:
     said, mean = "", sheet.get("mean_utilization")
     if mean is not None:
-        when = clock_times(iso_time(mean.start or 0.0), iso_time(mean.end or 0.0))
-        said += f" Over all samples, {when}, {mean.device} was {percent_of(mean)} busy on average."
+        said += (
+            f" Over all samples, {clock(mean.start, mean.end)}, {mean.device} was {percent_of(mean)} busy on average."
+        )
     if sheet.get("pause_length") is not None:
         said += f" T{_pausing(sheet)[1:]}."
     paused = sheet.get("paused_share")

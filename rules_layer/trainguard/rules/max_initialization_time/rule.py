@@ -6,9 +6,8 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from trainguard.core.finding import Fact, Progress, clock_times
+from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
@@ -67,7 +66,7 @@ def text(sheet: FactSheet) -> Words:
 def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
     took = sheet["time_to_first_step"]
     after = show_duration(float(took.value))
-    reason = f"The first step began at {_clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
+    reason = f"The first step began at {clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
     if not late:
         return Words(reason)
     return Words(reason, _advice(sheet), f"the first training step came {after} after the {_start(sheet)}")
@@ -75,7 +74,7 @@ def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
 
 def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
     waited = sheet["time_without_step"]
-    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {_clock(waited.start)}"
+    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {clock(waited.start)}"
     seen = f"No step was seen in the {since} ({_allowed(waited)})"
     if kind is MaxInitializationKind.ENDED_BEFORE:
         after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
@@ -111,10 +110,6 @@ def _allowed(fact: Fact) -> str:
     return f"threshold {show_duration(fact.threshold or 0.0)}"
 
 
-def _clock(at: float | None) -> str:
-    return clock_times(iso_time(at or 0.0), iso_time(at or 0.0))
-
-
 UNSEEN_STEP_GRACE_S = 360.0
 """How much longer an unseen step is waited for.
 
@@ -139,33 +134,28 @@ class Initialization(Details, frozen=True):
     step_seen: bool
 
 
-SPEC = RuleSpec(
-    name="MaxInitializationTime",
-    title="Initialization",
-    looks_at="the job",
-    fires_when="the first training step begins too late",
-    condition="the first training step begins more than {threshold} min after the training start",
-    measures=(Measure("time until the first step", "min"),),
-    parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
-    managed_parameters=("threshold",),
-    inputs=SYSTEM | FRAMEWORK,
-    explains=(LOW_GPUS, UNUSED_NODE),
-    text=text,
-    claims=dict.fromkeys(
-        (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN), (Bucket.START_UP,)
-    ),
-    details=Initialization,
-    section="trainguard.rules.max_initialization_time.section:blocks",
-)
-
-
 class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     """Fires when the first step began too late, or has not been seen for so long that it must begin too late."""
 
-    spec = SPEC
-
-    clear_s = 180.0
-    """Three evaluations: the condition comes back only when the job is interrupted and starts again."""
+    spec = RuleSpec(
+        name="MaxInitializationTime",
+        title="Initialization",
+        looks_at="the job",
+        fires_when="the first training step begins too late",
+        condition="the first training step begins more than {threshold} min after the training start",
+        measures=(Measure("time until the first step", "min"),),
+        parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
+        managed_parameters=("threshold",),
+        inputs=SYSTEM | FRAMEWORK,
+        explains=(LOW_GPUS, UNUSED_NODE),
+        text=text,
+        claims=dict.fromkeys(
+            (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN),
+            (Bucket.START_UP,),
+        ),
+        details=Initialization,
+        section="trainguard.rules.max_initialization_time.section:blocks",
+    )
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         """Compare each start's first step, or the watermark while no step was seen, with that start."""

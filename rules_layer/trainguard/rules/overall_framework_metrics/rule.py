@@ -5,26 +5,153 @@ each process's loop, from its first step's start to its last one's end, less the
 """
 
 from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
+from trainguard.core.units import show_duration, show_percent
 from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import WORKER_PHASE
-from trainguard.rules.framework_events import BY_NAME, EventClass, classes_of, sum_by
-from trainguard.rules.overall_framework_metrics.framework_time import (
-    TOP_OPERATORS,
-    FrameworkKind,
-    FrameworkTimeState,
-    TimeDetails,
-    details_of,
-    facts_of,
-    text,
+from trainguard.rules.framework_events import (
+    BY_NAME,
+    EventClass,
+    MinuteProfile,
+    ProcessLoop,
+    TimeTable,
+    classes_of,
+    fold_minutes,
+    loop_of,
+    percentages,
+    sum_by,
 )
-from trainguard.rules.overall_framework_metrics.loop import fold_minutes, loop_of
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
+
+TOP_OPERATORS = 64
+LOOP, NO_STEP, NO_EVENTS = "loop", "no_step", "no_events"
+
+
+class FrameworkTimeState(msgspec.Struct, array_like=True):
+    """``classes`` has a table for each EventClass; ``devices`` the time of the phases of CPU and GPU operators."""
+
+    events: int = 0
+    classes: list[TimeTable] = msgspec.field(default_factory=lambda: [TimeTable() for _ in EventClass])
+    devices: TimeTable = msgspec.field(default_factory=TimeTable)
+    loops: list[ProcessLoop] = msgspec.field(default_factory=list)
+    minutes: list[MinuteProfile] = msgspec.field(default_factory=list)
+
+    def table(self, of: EventClass) -> TimeTable:
+        """Return the times of a class."""
+        return self.classes[of]
+
+
+class TimeDetails(Details, frozen=True, kw_only=True):
+    """Shares in percent under the managed rule's names; ``phase_time`` and totals in microseconds of all processes."""
+
+    processes: int
+    ratio: dict[str, float]
+    phase: dict[str, float]
+    phase_time: dict[str, float]
+    cpu: dict[str, float] = msgspec.field(default_factory=dict, name="CPU")
+    cpu_total: dict[str, float] = msgspec.field(default_factory=dict, name="CPU_total")
+    gpu: dict[str, float] = msgspec.field(default_factory=dict, name="GPU")
+    gpu_total: dict[str, float] = msgspec.field(default_factory=dict, name="GPU_total")
+    general: dict[str, float] = msgspec.field(default_factory=dict)
+    horovod: dict[str, float] = msgspec.field(default_factory=dict)
+    smdataparallel: dict[str, float] = msgspec.field(default_factory=dict)
+    forward_backward: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def details_of(state: FrameworkTimeState) -> TimeDetails:
+    """Return the numbers of a node."""
+    steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
+    others_us = _others_us(state)
+    phases = {**steps, "others": others_us} if steps or others_us else {}
+    of_cpu, of_gpu, general, horovod, smdataparallel = (
+        state.table(of).top(TOP_OPERATORS)
+        for of in (
+            EventClass.CPU,
+            EventClass.GPU,
+            EventClass.GENERAL,
+            EventClass.HOROVOD,
+            EventClass.SMDATAPARALLEL,
+        )
+    )
+    forward, backward = (state.table(of).total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
+    passes = {"Forward pass": forward, "Backward pass": backward} if forward and backward else {}
+    return TimeDetails(
+        processes=max(_loops(state), 1),
+        ratio=percentages(state.devices.top(TOP_OPERATORS)),
+        phase=percentages(phases),
+        phase_time={**phases},
+        cpu=percentages(of_cpu),
+        cpu_total={**of_cpu},
+        gpu=percentages(of_gpu),
+        gpu_total={**of_gpu},
+        general=percentages(general),
+        horovod=percentages(horovod),
+        smdataparallel=percentages(smdataparallel),
+        forward_backward=percentages(passes),
+    )
+
+
+def _loops(state: FrameworkTimeState) -> int:
+    return sum(loop.first_us is not None for loop in state.loops)
+
+
+def _others_us(state: FrameworkTimeState) -> int:
+    return sum(loop.others_us for loop in state.loops)
+
+
+def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple[Fact, ...]]:
+    """Return where the time of a node's processes went."""
+    where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
+    wall_us = sum(loop.wall_us for loop in state.loops)
+    if not wall_us:
+        return NO_STEP, (Fact(name="events", value=state.events, **where),)
+    loops, first_us = _loops(state), min(loop.first_us for loop in state.loops if loop.first_us is not None)
+    where = {"node": view.node, "start": first_us / 1e6, "end": max(loop.last_us for loop in state.loops) / 1e6}
+    between = _others_us(state) / wall_us
+    facts = [
+        Fact(name="processes", value=loops, **where),
+        Fact(name="loop_time", value=wall_us / loops / 1e6, unit="s", **where),
+        Fact(name="time_in_steps", value=1.0 - between, unit="share", **where),
+        Fact(name="time_between_steps", value=between, unit="share", **where),
+    ]
+    for of, name in ((EventClass.CPU, "cpu_operator"), (EventClass.GPU, "gpu_operator")):
+        for operator, share in percentages(state.table(of).top(1)).items():
+            facts += [
+                Fact(name=name, value=operator, **where),
+                Fact(name=f"{name}_time", value=share, unit="%", **where),
+            ]
+    return LOOP, tuple(facts)
+
+
+def text(sheet: FactSheet) -> Words:
+    """Say where the time of a node's processes went."""
+    node = sheet.facts[0].node
+    if sheet.kind == NO_EVENTS:
+        return Words(f"no framework event of {node} was written.")
+    if sheet.kind == NO_STEP:
+        return Words(f"{node} wrote {int(sheet.number('events')):,} framework events and no training step.")
+    loops = int(sheet.number("processes"))
+    spent = f"{loops} processes of {node} spent, on average," if loops > 1 else f"1 process of {node} spent"
+    steps, between = (show_percent(100.0 * sheet.number(f"time_{where}_steps")) for where in ("in", "between"))
+    sentence = (
+        f"{spent} {steps} of the {show_duration(sheet.number('loop_time'))} of training loop in steps and {between} "
+        "between them"
+    )
+    for name, what in (("cpu_operator", "CPU"), ("gpu_operator", "GPU")):
+        if sheet.get(name) is not None:
+            share = show_percent(sheet.number(f"{name}_time"))
+            sentence += f"; of the time of {what} operators {sheet.name(name)} took the most, {share}"
+    return Words(f"{sentence}.")
+
 
 KEPT_NAMES = 128
 """Names whose time is kept for each class, so that the reported ones are not decided by a single object."""
@@ -34,26 +161,21 @@ class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=Tru
     """No parameters of its own."""
 
 
-SPEC = RuleSpec(
-    name="OverallFrameworkMetrics",
-    title="Framework time",
-    looks_at="each node's framework events",
-    fires_when="never: it sums up where the time went",
-    condition="never; it sums up",
-    inputs=FRAMEWORK,
-    informs_only=True,
-    text=text,
-    details=TimeDetails,
-    section="trainguard.rules.overall_framework_metrics.section:blocks",
-)
-
-
 class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, FrameworkTimeState]):
     """Sums up the framework's time by class, phase and operator."""
 
-    spec = SPEC
-
-    clear_s = 180.0
+    spec = RuleSpec(
+        name="OverallFrameworkMetrics",
+        title="Framework time",
+        looks_at="each node's framework events",
+        fires_when="never: it sums up where the time went",
+        condition="never; it sums up",
+        inputs=FRAMEWORK,
+        informs_only=True,
+        text=text,
+        details=TimeDetails,
+        section="trainguard.rules.overall_framework_metrics.section:blocks",
+    )
 
     def observe(
         self,
@@ -94,7 +216,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         del parameters
         if not state.events:
             none = (Fact(name="events", value=0, node=view.node),)
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, FrameworkKind.NO_EVENTS, none)
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)
         kind, facts = facts_of(state, view)
         result = RuleResult.of(text, Status.OK, kind, facts, data_points=state.events)
         return replace(result, details=details_of(state)) if view.detailed else result

@@ -9,7 +9,7 @@ from trainguard.render.numbers import percent, seconds
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.rules.overall_framework_metrics.framework_time import TimeDetails
+from trainguard.rules.overall_framework_metrics.rule import TimeDetails
 
 SHOWN_OPERATORS = 12
 OTHERS = "others"

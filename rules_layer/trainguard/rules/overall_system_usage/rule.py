@@ -1,7 +1,6 @@
 """OverallSystemUsage: how much of a node was used; it never fires. Source: AWS documentation of OverallSystemUsage."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 import msgspec
 import numpy as np
@@ -16,7 +15,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.windows.rule import counted_quantiles
-from trainguard.rules.windows.warm_up import sampled_fact, undecided, waiting
+from trainguard.rules.windows.warm_up import or_undecided, sampled_fact, waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
@@ -35,15 +34,7 @@ METRIC_OF_SERIES: Mapping[str, str] = {
 }
 """Names of recorded series in percent in the managed service's report."""
 _QUANTILES = (0.99, 0.95, 0.5)
-
-
-class UsageKind(StrEnum):
-    """What is known of a node's use."""
-
-    QUANTILES = "quantiles"
-    MEDIANS = "medians"
-    NETWORK_ALONE = "network_alone"
-    NOTHING = "nothing"
+QUANTILES, MEDIANS, NETWORK_ALONE, NOTHING = "quantiles", "medians", "network_alone", "nothing"
 
 
 class UsageState(msgspec.Struct, array_like=True):
@@ -101,19 +92,19 @@ def says_enough(snapshots: int, interval_s: float) -> bool:
     return snapshots >= max(MIN_SAID_POINTS, points_in(MIN_SAID_S, interval_s))
 
 
-def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) -> tuple[UsageKind, tuple[Fact, ...]]:
+def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) -> tuple[str, tuple[Fact, ...]]:
     """Return medians of every percentage, and of GPUs and CPU the 95th percentiles where they are ``enough``."""
     shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
     if not shown:
-        kind = UsageKind.NETWORK_ALONE if NETWORK in usage else UsageKind.NOTHING
+        kind = NETWORK_ALONE if NETWORK in usage else NOTHING
         return kind, (sampled_fact("series", len(usage), view),)
     both = "GPU" in usage and "CPU" in usage
     chosen = {metric: shown[metric] for metric in ("GPU", "CPU")} if both else shown
     facts = [_percent("median_utilization", each.p50, metric, view) for metric, each in chosen.items()]
     if not both or not enough:
-        return UsageKind.MEDIANS, tuple(facts)
+        return MEDIANS, tuple(facts)
     highs = [_percent("p95_utilization", each.p95, metric, view) for metric, each in chosen.items()]
-    return UsageKind.QUANTILES, (*facts, *highs)
+    return QUANTILES, (*facts, *highs)
 
 
 def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
@@ -121,18 +112,16 @@ def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
     return sampled_fact(name, value, view, unit="%", series=series)
 
 
+@or_undecided
 def text(sheet: FactSheet) -> Words:
     """Say how much of a node was used."""
-    shared = undecided(sheet)
-    if shared is not None:
-        return shared
     node = sheet.facts[0].node
-    if sheet.kind == UsageKind.NETWORK_ALONE:
+    if sheet.kind == NETWORK_ALONE:
         return Words(f"{node} has samples of its network alone.")
-    if sheet.kind == UsageKind.NOTHING:
+    if sheet.kind == NOTHING:
         return Words(f"{node} has samples of no metric that is summed up.")
     medians = _listed(sheet.all("median_utilization"))
-    if sheet.kind == UsageKind.MEDIANS:
+    if sheet.kind == MEDIANS:
         return Words(f"on {node} the medians are {medians}.")
     highs = _listed(sheet.all("p95_utilization"))
     return Words(f"on {node} the medians are {medians}, and 95 % of the points are at or below {highs}.")
@@ -147,24 +136,21 @@ class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
     """The rule has none of its own."""
 
 
-SPEC = RuleSpec(
-    name="OverallSystemUsage",
-    title="System usage",
-    looks_at="each node",
-    fires_when="never: it sums up what the machine did",
-    condition="never; it sums up",
-    inputs=SYSTEM,
-    informs_only=True,
-    text=text,
-    details=UsageDetails,
-    section="trainguard.rules.overall_system_usage.section:blocks",
-)
-
-
 class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
     """Says how much of a node is used."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="OverallSystemUsage",
+        title="System usage",
+        looks_at="each node",
+        fires_when="never: it sums up what the machine did",
+        condition="never; it sums up",
+        inputs=SYSTEM,
+        informs_only=True,
+        text=text,
+        details=UsageDetails,
+        section="trainguard.rules.overall_system_usage.section:blocks",
+    )
 
     clear_s = 0.0
 

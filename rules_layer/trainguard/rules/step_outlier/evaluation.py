@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from trainguard.core.finding import Fact
 from trainguard.render.details import Details, Durations
 from trainguard.rules.rule_inputs import NodeFacts
 from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepOverlap, StepSeries, StepsState
 from trainguard.rules.windows.rule import normal_tail, poisson_quantile
+
+if TYPE_CHECKING:
+    from trainguard.rules.step_outlier.rule import StepOutlierParameters
 
 SLOW_MEDIANS = 2.0
 PLAUSIBLE_PROBABILITY = 0.999
@@ -19,21 +24,6 @@ MIN_PLAUSIBLE_SHARE = 0.002
 IDLE_PART = 0.5
 """GPUs that idled for less than this part of what slow steps took beyond the median did not wait for them."""
 MICROSECONDS = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class BusyGpu:
-    """The least busy of the GPUs that a node uses, over the time of a process's steps: percent, epoch seconds."""
-
-    name: str
-    mean: float
-    start: float
-    end: float
-
-    @property
-    def idle_share(self) -> float:
-        """Share, 0 to 1, of that time that it left undone."""
-        return 1.0 - self.mean / 100.0
 
 
 @dataclass(frozen=True)
@@ -67,14 +57,14 @@ class EvaluatedSeries:
         return self.facts.node
 
     @cached_property
-    def gpu(self) -> BusyGpu | None:
-        """How busy the GPUs were in that time; None without samples. Few series of a job are asked."""
+    def gpu(self) -> Fact | None:
+        """How busy the least busy GPU was in that time; None without samples. Few series of a job are asked."""
         return least_busy(self.facts, self.series)
 
     @property
     def is_lost(self) -> bool:
         """Whether the GPUs idled for as long as that they can have waited for the slow steps."""
-        idle = 1.0 if self.gpu is None else self.gpu.idle_share
+        idle = 1.0 if self.gpu is None else 1.0 - float(self.gpu.value) / 100.0
         return idle >= self.idle_needed and (self.too_many or 100.0 * idle > self.slow_limit)
 
     @property
@@ -93,16 +83,7 @@ class EvaluatedSeries:
         return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """From which number of outliers, and from which share of the time in percent, steps are too slow."""
-
-    stddev: float
-    n_outliers: int
-    slow_share: float
-
-
-def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: Limits) -> EvaluatedSeries:
+def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: "StepOutlierParameters") -> EvaluatedSeries:
     """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
 
     ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.
@@ -134,8 +115,8 @@ def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: Limit
     )
 
 
-def least_busy(facts: NodeFacts, series: StepSeries) -> BusyGpu | None:
-    """Return the least busy GPU that a node uses during a process's steps; None without samples.
+def least_busy(facts: NodeFacts, series: StepSeries) -> Fact | None:
+    """Return how busy the least busy GPU is that a node uses during a process's steps; None without samples.
 
     The others may be busy with waiting for it: a collective operation counts as work.
     """
@@ -149,7 +130,16 @@ def least_busy(facts: NodeFacts, series: StepSeries) -> BusyGpu | None:
     if np.isnan(means).all():
         return None
     place = int(np.nanargmin(means))
-    return BusyGpu(facts.system.gpu_names[place], float(means[place]), use.start, use.end)
+    return Fact(
+        name="mean_utilization",
+        value=float(means[place]),
+        unit="%",
+        series="GPUUtilization",
+        node=facts.node,
+        device=facts.system.gpu_names[place],
+        start=use.start,
+        end=use.end,
+    )
 
 
 def _elapsed_us(facts: NodeFacts) -> float:

@@ -4,20 +4,145 @@ Source: AWS documentation of StepOutlier. Their time counts too, as by Cantelli'
 beyond five deviations; a host that only hands out work loses nothing by long steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from itertools import pairwise
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
+from trainguard.core.units import show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SLOW_STEPS, STEPS, ParameterHelp, RuleSpec
-from trainguard.rules.step_outlier.evaluation import EvaluatedSeries, Limits, StepDetails, details_of, evaluated
+from trainguard.rules.step_outlier.evaluation import EvaluatedSeries, StepDetails, details_of, evaluated
 from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
-from trainguard.rules.step_outlier.text import StepOutlierKind, text
+
+
+class StepOutlierKind(StrEnum):
+    """Findings on a job's steps."""
+
+    TOO_MANY = "too_many"
+
+    TOO_SLOW = "too_slow"
+
+    GPUS_BUSY = "gpus_busy_meanwhile"
+    """The host's steps are as slow, and the GPUs worked on."""
+
+    FINE = "fine"
+    WARMING_UP = "warming_up"
+    TOO_SHORT = "too_short"
+    WAITS_FOR_SAMPLES = "waits_for_samples"
+    NO_STEPS = "no_steps"
+    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+
+
+def text(sheet: FactSheet) -> Words:
+    """Put a judgement of steps into words."""
+    kind = StepOutlierKind(sheet.kind)
+    if kind is StepOutlierKind.NO_FRAMEWORK_METRICS:
+        return Words("This job has written no framework metrics, which the rule needs.")
+    if kind is StepOutlierKind.NO_STEPS:
+        mode = sheet.get("mode")
+        return Words(f"No training step{'' if mode is None else f' in mode {mode.value}'} was seen.")
+    if kind in {StepOutlierKind.WARMING_UP, StepOutlierKind.TOO_SHORT}:
+        return Words(_progress(sheet, ended=kind is StepOutlierKind.TOO_SHORT))
+    reason = f"{_counts(sheet)}{_left_out(sheet)}.{_meanwhile(sheet, kind)}"
+    if kind in {StepOutlierKind.TOO_MANY, StepOutlierKind.TOO_SLOW}:
+        return Words(reason, _advice(sheet), _clause(sheet))
+    return Words(reason)
+
+
+def _progress(sheet: FactSheet, *, ended: bool) -> str:
+    steps, left_out = sheet["steps"], sheet["steps_left_out"]
+    end = "; the job has ended, too early for a verdict" if ended else ""
+    return (
+        f"{steps.node} has {steps.value:,} of the more than {steps.threshold:,.0f} steps that a process needs for a "
+        f"verdict, the first {left_out.value} of which are left out{end}."
+    )
+
+
+def _counts(sheet: FactSheet) -> str:
+    process, slow = sheet["process"], sheet["slow_steps"]
+    plausible = int(slow.threshold or 0)
+    many = float(slow.value) > plausible
+    counts = (
+        f"{slow.value:,} of {sheet['steps'].value:,} steps took over {_step(sheet, 'outlier_above')}, "
+        f"{'more than' if many else 'no more than'} the {plausible:,} that are plausible"
+    )
+    time = sheet["slow_time_share"]
+    limit = time.threshold or 0.0
+    be = "was" if sheet.past else "is"
+    beyond = (
+        f"what steps over twice the median of {_step(sheet, 'median_step')} took beyond it {be} "
+        f"{show_percent(100.0 * float(time.value))} of the time in steps (slow_share {show_percent(100.0 * limit)})"
+    )
+    if float(time.value) <= limit:
+        return f"{process.value} of {process.node}: {counts}"
+    return (
+        f"{process.value} of {process.node}: {counts}; {beyond}"
+        if many
+        else (f"{process.value} of {process.node}: {beyond}")
+    )
+
+
+def _left_out(sheet: FactSheet) -> str:
+    more = sheet.get("series_not_judged")
+    if more is None:
+        return ""
+    at_least = " or more" if more.threshold is not None and float(more.value) >= more.threshold else ""
+    return f"; {more.value}{at_least} series were not judged: no room is left"
+
+
+def _meanwhile(sheet: FactSheet, kind: StepOutlierKind) -> str:
+    used = sheet.get("mean_utilization")
+    if kind is StepOutlierKind.WAITS_FOR_SAMPLES:
+        return " The samples of the GPUs do not reach as far as the steps yet."
+    if used is None or kind is StepOutlierKind.FINE:
+        return ""
+    busy = f" The least busy GPU that {used.node} uses, {used.device}, was {show_percent(float(used.value))} busy"
+    if kind is StepOutlierKind.GPUS_BUSY:
+        return f"{busy} then: the process handed out work ahead, and its slow steps hardly kept the GPUs waiting."
+    return f"{busy} then."
+
+
+def _clause(sheet: FactSheet) -> str:
+    slow = sheet["slow_steps"]
+    waited = "there were" if sheet.get("mean_utilization") is None else "the GPUs waited in"
+    if sheet.kind == StepOutlierKind.TOO_MANY:
+        return f"{waited} {slow.value:,} slow steps of {sheet['steps'].value:,}"
+    share = show_percent(100.0 * sheet.number("slow_time_share"))
+    return f"{waited} slow steps, which took {share} of the time in steps beyond their median"
+
+
+_REMEDIES = (
+    (("checkpoint", "save"), "Make checkpoints asynchronous, or write them less often"),
+    (("loader", "getnext", "dataset"), "Give the data loader more workers, or make batches cheaper to load"),
+    (("eval", "valid"), "Evaluate less often, or on fewer batches"),
+    (("compil",), "Keep the shapes of batches the same, so that nothing is compiled again"),
+)
+
+
+def _advice(sheet: FactSheet) -> str:
+    event, distance = sheet.get("grown_event"), sheet.get("steps_apart")
+    apart = "" if distance is None else f" They come every {distance.value} steps."
+    if event is None:
+        return (
+            "No recorded event takes a clearly larger share of the slow steps than of the others. Look in the log of "
+            f"{sheet.name('process')} at what runs at the times of the slow steps.{apart}"
+        )
+    name = str(event.value)
+    remedy = next((said for parts, said in _REMEDIES if any(part in name.lower() for part in parts)), "Look at it")
+    shares = (show_percent(100.0 * sheet.number(of)) for of in ("event_in_slow_steps", "event_in_other_steps"))
+    slow, others = shares
+    return f"{remedy}: {name} takes {slow} of the slow steps' time and {others} of that of the others.{apart}"
+
+
+def _step(sheet: FactSheet, name: str) -> str:
+    return show_step(1e6 * sheet.number(name))
+
 
 STEP_MODE_PREFIX = "Step:ModeKeys"
 MIN_STEPS = 100
@@ -41,46 +166,48 @@ OUTLIERS = Measure("beyond the limit", "steps")
 LOST_TIME = Measure("time lost in slow steps", "%")
 _CLAIMED = (Bucket.CHECKPOINT, Bucket.EVALUATION, Bucket.DATA, Bucket.IDLE, Bucket.UNEXPLAINED)
 
-SPEC = RuleSpec(
-    name="StepOutlier",
-    title="Step durations",
-    looks_at="each process's training steps",
-    fires_when="long steps are more than chance explains, or take too much time, and the GPUs wait for them",
-    condition=(
-        "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
-        "allow, or loses more than {slow_share} % of its time in slow steps, and its GPUs are idle in that time"
-    ),
-    measures=(OUTLIERS, LOST_TIME),
-    counts=STEPS,
-    parameters={
-        "stddev": ParameterHelp("standard deviations", "a step further beyond the mean is an outlier"),
-        "mode": ParameterHelp(
-            "`TRAIN`, `EVAL`, …, or the event's full name; None judges all `Step:ModeKeys`", "which steps are judged"
-        ),
-        "n_outliers": ParameterHelp("steps", "so many outliers are plausible in any job"),
-        "slow_share": ParameterHelp("% of the time in steps", "a larger share of the time lost in slow steps fires"),
-    },
-    shipped_defaults={"stddev": 3.0},
-    managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
-    managed_aliases={"threshold": "stddev"},
-    inputs=FRAMEWORK,
-    measures_loss=True,
-    symptom=SLOW_STEPS,
-    explains=(LOW_GPUS,),
-    text=text,
-    claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
-    too_short=(
-        f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has fewer."
-    ),
-    details=StepDetails,
-    section="trainguard.rules.step_outlier.section:blocks",
-)
-
 
 class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
     """Fires for a process whose long steps are too many for chance, or too long, while GPUs wait for it."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="StepOutlier",
+        title="Step durations",
+        looks_at="each process's training steps",
+        fires_when="long steps are more than chance explains, or take too much time, and the GPUs wait for them",
+        condition=(
+            "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
+            "allow, or loses more than {slow_share} % of its time in slow steps, and its GPUs are idle in that time"
+        ),
+        measures=(OUTLIERS, LOST_TIME),
+        counts=STEPS,
+        parameters={
+            "stddev": ParameterHelp("standard deviations", "a step further beyond the mean is an outlier"),
+            "mode": ParameterHelp(
+                "`TRAIN`, `EVAL`, …, or the event's full name; None judges all `Step:ModeKeys`",
+                "which steps are judged",
+            ),
+            "n_outliers": ParameterHelp("steps", "so many outliers are plausible in any job"),
+            "slow_share": ParameterHelp(
+                "% of the time in steps", "a larger share of the time lost in slow steps fires"
+            ),
+        },
+        shipped_defaults={"stddev": 3.0},
+        managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
+        managed_aliases={"threshold": "stddev"},
+        inputs=FRAMEWORK,
+        measures_loss=True,
+        symptom=SLOW_STEPS,
+        explains=(LOW_GPUS,),
+        text=text,
+        claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
+        too_short=(
+            f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has "
+            "fewer."
+        ),
+        details=StepDetails,
+        section="trainguard.rules.step_outlier.section:blocks",
+    )
 
     clear_s = 5_400.0
     """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
@@ -93,7 +220,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
 
     def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
-        states = {node: state for node, state in _states(view) if state.series}
+        states = {node: state for node, state in view.collected(self.name, StepsState).items() if state.series}
         if not states:
             return _without_steps(view, parameters)
         by_node = {node: _ranked(view.nodes[node], state, parameters) for node, state in states.items()}
@@ -103,6 +230,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         worst = ranked[0]
         status, kind = _outcome(worst, view)
         fired, by_time = status is Status.FIRED, worst.too_slow and not worst.too_many
+        slow_nodes = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
         return RuleResult.of(
             text,
             status,
@@ -117,16 +245,9 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
             affected_share=worst.affected_share if fired else None,
             wasted_share=_wasted_share(by_node, view) if fired else None,
             onset=_onset(by_node) if fired else None,
-            gpus=_waiting_gpus(view, by_node) if fired else (),
+            gpus=view.used_gpus(slow_nodes) if fired else (),
             details={node: details_of(by_node[node], state) for node, state in states.items()} if view.detailed else {},
         )
-
-
-def _states(view: JobView) -> Iterator[tuple[str, StepsState]]:
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(SPEC.name)
-        if isinstance(state, StepsState):
-            yield node, state
 
 
 def _is_wanted(mode: str, wanted: str | None) -> bool:
@@ -137,10 +258,9 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
 
 
 def _ranked(facts: NodeFacts, state: StepsState, parameters: StepOutlierParameters) -> list[EvaluatedSeries]:
-    limits = Limits(parameters.stddev, parameters.n_outliers, parameters.slow_share)
     steps_us = _time_in_steps(state)
     verdicts = [
-        evaluated(facts, series, max(steps_us[series.process], 1), limits)
+        evaluated(facts, series, max(steps_us[series.process], 1), parameters)
         for series in state.series
         if series.seen > MIN_STEPS
     ]
@@ -190,18 +310,7 @@ def _facts(worst: EvaluatedSeries, state: StepsState, parameters: StepOutlierPar
         fact("slow_time_share", worst.slow_share / 100.0, "share", parameters.slow_share / 100.0),
     ]
     if gpu is not None:
-        facts.append(
-            Fact(
-                name="mean_utilization",
-                value=gpu.mean,
-                unit="%",
-                series="GPUUtilization",
-                node=node,
-                device=gpu.name,
-                start=gpu.start,
-                end=gpu.end,
-            )
-        )
+        facts.append(gpu)
     grown, apart = state.overlap.most_grown(), _distance(series)
     if worst.fired and grown is not None and grown[1] >= grown[2] + GROWN_BY_PERCENT:
         facts.append(fact("grown_event", grown[0]))
@@ -234,17 +343,6 @@ def _onset(by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> float | None:
     """Return the first slow step of those that have come since, epoch seconds, of any process that fires."""
     starts = [each.series.slow_since_us for of_node in by_node.values() for each in of_node if each.fired]
     return min((start / 1e6 for start in starts if start is not None), default=None)
-
-
-def _waiting_gpus(view: JobView, by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> tuple[str, ...]:
-    slow = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
-    systems = [system for node in slow if (system := view.nodes[node].system) is not None]
-    return tuple(
-        f"{system.node}/{gpu}"
-        for system in systems
-        for gpu, used in zip(system.gpu_names, system.ever_active.tolist(), strict=True)
-        if used
-    )
 
 
 def _progress_of(series: StepSeries) -> Progress:

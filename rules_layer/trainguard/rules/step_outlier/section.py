@@ -64,7 +64,9 @@ def _statistics(series: list[SeriesOfSteps]) -> Table:
         stats = each.step_stats
         quantiles = (stats.min, *(_within(stats, value) for value in (stats.p50, stats.p95, stats.p99)), stats.max)
         said = f"{_label(each)}: median {seconds(quantiles[1])}, longest {seconds(stats.max)}"
-        drawn = strips.spread([value or 0.0 for value in quantiles], scale, alt=said, tone=_tone(each))
+        drawn = strips.spread(
+            [value or 0.0 for value in quantiles], scale, alt=said, tone="hot" if each.fired else "plain"
+        )
         rows.append((_label(each), drawn, *(seconds(value) for value in (stats.mean, each.stddev, *quantiles))))
     return Table("Durations of steps", columns, rows, SPREAD)
 
@@ -95,10 +97,6 @@ def _outliers(series: list[SeriesOfSteps]) -> Table:
         "median took beyond it."
     )
     return Table("Outliers", columns, rows, note=note)
-
-
-def _tone(series: SeriesOfSteps) -> str:
-    return "hot" if series.fired else "plain"
 
 
 def _histogram(series: SeriesOfSteps, deviations: float | None) -> Figure:

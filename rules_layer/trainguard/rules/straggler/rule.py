@@ -4,22 +4,100 @@ In synchronous training all ranks have steps of the same length: only the step w
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress
+from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
+from trainguard.core.units import counted, show_duration, show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, ParameterHelp, RuleSpec
 from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
-from trainguard.rules.straggler.text import StragglerKind, text
+
+
+class StragglerKind(StrEnum):
+    """Findings on a job's ranks."""
+
+    SLOW = "slow"
+    FINE = "fine"
+    WARMING_UP = "warming_up"
+    NO_PEERS = "no_peers"
+    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+
+
+def text(sheet: FactSheet) -> Words:
+    """Put a judgement of ranks into words."""
+    kind = StragglerKind(sheet.kind)
+    if kind is StragglerKind.NO_FRAMEWORK_METRICS:
+        return Words("This job has written no framework metrics, which the rule needs.")
+    if kind is StragglerKind.NO_PEERS:
+        return Words("The steps of fewer than two ranks have forward passes: there are no peers to compare.")
+    ranks = int(sheet.number("ranks"))
+    if kind is StragglerKind.WARMING_UP:
+        blocks = sheet["blocks"]
+        known = f"{blocks.value} of the {counted(int(blocks.threshold or 0), 'block')}"
+        length = show_duration(sheet.number("block_length"))
+        return Words(f"{ranks} ranks have {known} of {length} that a verdict takes.")
+    rank = sheet["rank"]
+    when = clock(rank.start, rank.end)
+    own, peers = (show_step(1e6 * sheet.number(name)) for name in ("own_work", "own_work_of_peers"))
+    if kind is StragglerKind.FINE:
+        return Words(
+            f"No rank of {ranks} is slower than its peers: from {when} {rank.value} had most work of its own in a "
+            f"step, {own}, of which the peers had {peers}."
+        )
+    waiting = int(sheet.number("ranks_waiting"))
+    why = ", most of it in waits for data" if sheet.get("longer_by_waits") is not None else ""
+    longer = sheet["longer_than_peers"]
+    reason = (
+        f"{_who(sheet)}: from {when} its own work in a step took {own}, {show_percent(float(longer.value))} longer "
+        f"than its peers' {peers} (threshold {show_percent(longer.threshold or 0.0)}){why}; "
+        f"{'1 rank waited' if waiting == 1 else f'{waiting:,} ranks waited'} for it in each step of "
+        f"{show_step(1e6 * sheet.number('mean_step'))}{_others(sheet)}."
+    )
+    return Words(reason, _advice(sheet), f"{_where(sheet)} was slower than its peers, which waited for it")
+
+
+def _who(sheet: FactSheet) -> str:
+    node, verb = sheet.get("slow_node"), "was" if sheet.past else "is"
+    if node is None:
+        return f"{sheet.name('rank')} {verb} slow"
+    return f"Every rank of {node.value} {verb} slow, most of all {sheet.name('rank')}"
+
+
+def _others(sheet: FactSheet) -> str:
+    named = [str(each.value) for each in sheet.all("slow_rank")]
+    if not named:
+        return ""
+    more = int(sheet.number("ranks_affected")) - len(named)
+    verb = "were" if sheet.past else "are"
+    return f"; slow {verb} {', '.join(named)}{f', and {more} more' if more else ''}"
+
+
+def _where(sheet: FactSheet) -> str:
+    node, rank = sheet.get("slow_node"), sheet["rank"]
+    return str(node.value) if node is not None else f"{rank.value} on {rank.node}"
+
+
+def _advice(sheet: FactSheet) -> str:
+    if sheet.get("longer_by_waits") is not None:
+        return (
+            f"Give {_where(sheet)} as much data loading as the others: compare the sizes of the ranks' shards, its "
+            "loader workers, cores and storage."
+        )
+    return (
+        f"Look at clocks, temperature and power of the GPU of {_where(sheet)}, and at other processes there; compare "
+        "the sizes of the ranks' batches. Replace the node if its GPUs stay slow with the same work."
+    )
+
 
 LEAST_STEPS = 20
 """A block of five minutes with fewer steps of a process says too little."""
@@ -46,6 +124,11 @@ class RankPace(msgspec.Struct, frozen=True):
     steps: int
     is_slow: bool
 
+    @property
+    def excess(self) -> float:
+        """How much longer it takes, as a share of what its peers take."""
+        return self.own_us / self.peers_us - 1.0
+
 
 class StragglerDetails(Details, frozen=True):
     """The job's processes by name."""
@@ -53,33 +136,30 @@ class StragglerDetails(Details, frozen=True):
     processes: dict[str, RankPace]
 
 
-SPEC = RuleSpec(
-    name="Straggler",
-    title="Stragglers",
-    looks_at="the own work of each rank's steps",
-    fires_when="a rank or a node is slower than its peers for long",
-    condition=(
-        "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
-        "peers' for {lasting_s} s, and a tenth of the step longer"
-    ),
-    measures=(Measure("own work above that of the peers", "%"),),
-    parameters={
-        "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
-        "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
-    },
-    inputs=FRAMEWORK,
-    explains=(LOW_GPUS,),
-    text=text,
-    claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
-    details=StragglerDetails,
-    section="trainguard.rules.straggler.section:blocks",
-)
-
-
 class Straggler(JoinedRule[StragglerParameters, PaceState]):
     """Fires for a rank or a node whose own work is slower than its peers' for long."""
 
-    spec = SPEC
+    spec = RuleSpec(
+        name="Straggler",
+        title="Stragglers",
+        looks_at="the own work of each rank's steps",
+        fires_when="a rank or a node is slower than its peers for long",
+        condition=(
+            "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
+            "peers' for {lasting_s} s, and a tenth of the step longer"
+        ),
+        measures=(Measure("own work above that of the peers", "%"),),
+        parameters={
+            "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
+            "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
+        },
+        inputs=FRAMEWORK,
+        explains=(LOW_GPUS,),
+        text=text,
+        claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
+        details=StragglerDetails,
+        section="trainguard.rules.straggler.section:blocks",
+    )
 
     clear_s = 1_800.0
     """30 min: a block is five minutes."""
@@ -109,23 +189,24 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
                 _waiting(ranks, len(blocks), needed),
                 progress=progress,
             )
-        compared = _Table.of(ranks, blocks).compared(parameters.slower)
-        shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
-        details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
-        slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
-        worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
+        compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
+        order = sorted(compared, key=lambda name: -compared[name].excess)
+        details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
+        slow = [name for name in order if compared[name].is_slow]
+        worst = slow[0] if slow else order[0]
+        judged = _time_of(blocks, view), parameters.slower
         return RuleResult.of(
             text,
             Status.FIRED if slow else Status.OK,
             StragglerKind.SLOW if slow else StragglerKind.FINE,
-            _facts(worst, slow, ranks, (_time_of(blocks, view), parameters.slower)),
-            measured=100.0 * worst.excess,
+            _facts(worst, compared[worst], slow, ranks, judged, by_waits=worst in by_waits),
+            measured=100.0 * compared[worst].excess,
             threshold=parameters.slower,
-            worst=_place(worst.name, ranks),
+            worst=_place(worst, ranks),
             data_points=sum(each.pace.whole.steps for each in ranks.values()),
             progress=progress,
             wasted_share=_wasted_share(slow, ranks, view) if slow else None,
-            onset=_onset(worst.name, ranks, parameters.slower, view) if slow else None,
+            onset=_onset(worst, ranks, parameters.slower, view) if slow else None,
             details=details,
         )
 
@@ -136,31 +217,9 @@ class _Rank:
     pace: ProcessPace
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A process against its peers: own work, theirs, and a step, microseconds; ``excess`` is a share of theirs."""
-
-    name: str
-    own_us: float
-    peers_us: float
-    step_us: float
-    by_waits: bool
-    is_slow: bool
-
-    @property
-    def excess(self) -> float:
-        return self.own_us / self.peers_us - 1.0
-
-    def shown(self, rank: _Rank) -> RankPace:
-        return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
-
-
 def _ranks(view: JobView) -> dict[str, _Rank]:
-    found = {}
-    for node, facts in view.nodes.items():
-        state = facts.collected.get(SPEC.name)
-        if isinstance(state, PaceState):
-            found.update({name: _Rank(node, pace) for name, pace in state.processes.items()})
+    states = view.collected(Straggler.spec.name, PaceState)
+    found = {name: _Rank(node, pace) for node, state in states.items() for name, pace in state.processes.items()}
     return dict(sorted(found.items()))
 
 
@@ -196,24 +255,18 @@ class _Table:
         slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
         return slow
 
-    def compared(self, slower: float) -> list[_Compared]:
+    def compared(self, ranks: dict[str, _Rank], slower: float) -> tuple[dict[str, RankPace], set[str]]:
+        """Return each process beside its peers, and those of which waits for data are most of what they take longer."""
         own, waits, totals = (
             (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
         )
         peers, peers_wait = median_of_others(own), median_of_others(waits)
-        by_waits = np.asarray(waits - peers_wait >= WAITS_SHARE * (own - peers), dtype=np.bool_)
-        slow = np.asarray(self.is_slow(slower).all(axis=1))
-        return [
-            _Compared(
-                name,
-                float(own[place]),
-                float(peers[place]),
-                float(totals[place]),
-                by_waits=bool(by_waits[place]),
-                is_slow=bool(slow[place]),
-            )
-            for place, name in enumerate(self.names)
-        ]
+        by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
+        slow = np.asarray(self.is_slow(slower).all(axis=1)).tolist()
+        steps = [ranks[name].pace.whole.steps for name in self.names]
+        rows = zip(own.tolist(), peers.tolist(), totals.tolist(), steps, slow, strict=True)
+        paces = dict(zip(self.names, (RankPace(*row) for row in rows), strict=True))
+        return paces, {self.names[place] for place in by_waits}
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
@@ -231,7 +284,7 @@ def median_of_others(values: FloatArray) -> FloatArray:
     return middle
 
 
-def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView) -> float | None:
+def _wasted_share(slow: list[str], ranks: dict[str, _Rank], view: JobView) -> float | None:
     """Return for which share of the paid time the others waited for the slowest process over the whole job."""
     paid_s = _paid_s(view)
     if paid_s <= 0.0:
@@ -241,7 +294,7 @@ def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView)
     own = np.array([pace.own_us / pace.steps for pace in whole])
     steps = np.array([pace.steps for pace in whole])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
-    return min(max(float(lost[names.index(each.name)]) for each in slow) / paid_s, 1.0)
+    return min(max(float(lost[names.index(name)]) for name in slow) / paid_s, 1.0)
 
 
 def _onset(name: str, ranks: dict[str, _Rank], slower: float, view: JobView) -> float | None:
@@ -268,8 +321,8 @@ def _place(name: str, ranks: dict[str, _Rank]) -> str:
     return f"{node}/{name.removeprefix(f'{node}-')}"
 
 
-def _slow_node(slow: list[_Compared], ranks: dict[str, _Rank]) -> str | None:
-    nodes = {ranks[each.name].node for each in slow}
+def _slow_node(slow: list[str], ranks: dict[str, _Rank]) -> str | None:
+    nodes = {ranks[name].node for name in slow}
     if len(nodes) != 1 or len(slow) < 2:
         return None
     node = nodes.pop()
@@ -290,22 +343,25 @@ def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
 
 
 def _facts(
-    worst: _Compared,
-    slow: list[_Compared],
+    worst: str,
+    pace: RankPace,
+    slow: list[str],
     ranks: dict[str, _Rank],
     judged: tuple[tuple[float, float], float],
+    *,
+    by_waits: bool,
 ) -> tuple[Fact, ...]:
-    node, ((start, end), slower) = ranks[worst.name].node, judged
+    node, ((start, end), slower) = ranks[worst].node, judged
 
     def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
         return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
 
     facts = [
-        fact("rank", worst.name),
-        fact("own_work", worst.own_us / 1e6, "s"),
-        fact("own_work_of_peers", worst.peers_us / 1e6, "s"),
-        fact("longer_than_peers", 100.0 * worst.excess, "%", slower),
-        fact("mean_step", worst.step_us / 1e6, "s"),
+        fact("rank", worst),
+        fact("own_work", pace.own_us / 1e6, "s"),
+        fact("own_work_of_peers", pace.peers_us / 1e6, "s"),
+        fact("longer_than_peers", 100.0 * pace.excess, "%", slower),
+        fact("mean_step", pace.step_us / 1e6, "s"),
         Fact(name="ranks", value=len(ranks), unit="ranks"),
         Fact(name="ranks_affected", value=len(slow), unit="ranks"),
         Fact(name="ranks_waiting", value=len(ranks) - len(slow), unit="ranks"),
@@ -313,8 +369,8 @@ def _facts(
     whole_node = _slow_node(slow, ranks)
     if whole_node is not None:
         facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
-    if worst.by_waits:
+    if by_waits:
         facts.append(fact("longer_by_waits", 1))
     if whole_node is None and len(slow) > 1:
-        facts += [Fact(name="slow_rank", value=each.name, node=ranks[each.name].node) for each in slow[:NAMED]]
+        facts += [Fact(name="slow_rank", value=name, node=ranks[name].node) for name in slow[:NAMED]]
     return tuple(facts[:MOST_FACTS])

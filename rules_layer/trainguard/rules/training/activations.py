@@ -5,8 +5,6 @@ Source: AWS documentation of both. A node is a place beyond the batch axis 0.
 
 import math
 from collections.abc import Callable, Iterator
-from enum import StrEnum
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +14,13 @@ from trainguard.formats.tensors.step_view import StepView, Tensor
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, measured, not_saved, numbers, used
+from trainguard.rules.training.readings import above, checked, known, measured, not_saved, numbers
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
 
 DEAD, SATURATED = "dead_nodes", "saturated_nodes"
-
-
-class DeadReluKind(StrEnum):
-    """Findings of DeadRelu at a step."""
-
-    DEAD = "dead nodes"
-    FINE = "fine"
-
-
-class SaturatedKind(StrEnum):
-    """Findings of SaturatedActivation at a step."""
-
-    SATURATED = "saturated nodes"
-    FINE = "fine"
+DEAD_KINDS, SATURATED_KINDS = ("dead nodes", "fine"), ("saturated nodes", "fine")
 
 
 def _dead_words(sheet: FactSheet) -> Words:
@@ -111,8 +96,6 @@ def _rows(blocks: Iterator[Tensor], nodes: int) -> Iterator[tuple[int, Tensor]]:
 class DeadReluParameters(StepParameters, frozen=True, kw_only=True):
     """Thresholds in percent: of the batch, and of a layer's nodes."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
-
     tensor_regex: tuple[str, ...] = (".*relu_output",)
     threshold_inactivity: Percent = 1.0
     threshold_layer: Percent = 50.0
@@ -146,18 +129,15 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
             "match."
         ),
         say=_dead_words,
+        kinds=DEAD_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
         """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
-        threshold, inactivity = parameters.threshold_layer, parameters.threshold_inactivity
-        readings = []
-        for tensor in selected(step, None, parameters.tensor_regex):
-            dead = used(state, lambda view, name: _dead(state, view, name, inactivity), step, tensor)
-            if dead is not None:
-                kind = DeadReluKind.DEAD if dead > threshold else DeadReluKind.FINE
-                readings.append(Reading(tensor, dead, threshold, dead > threshold, dead, kind))
-        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),))
+        tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
+        found = known(state, lambda view, name: _dead(state, view, name, inactivity), step, tensors)
+        readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
+        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),), kinds=DEAD_KINDS)
 
 
 def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> float | None:
@@ -169,17 +149,11 @@ def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> f
             return 0.0
         not_saved(state, step, tensor)
         return None
-    return inactive_percent(step, tensor, _above_zero, inactivity)
-
-
-def _above_zero(values: Tensor) -> NDArray[np.bool_]:
-    return np.asarray(values > 0, dtype=np.bool_)
+    return inactive_percent(step, tensor, lambda values: np.asarray(values > 0, dtype=np.bool_), inactivity)
 
 
 class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
     """Limits are inputs of the function; thresholds are percent: of the batch, and of a layer's nodes."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     collection_names: tuple[str, ...] | None = None
     tensor_regex: str = ".*tanh_input|.*sigmoid_input"
@@ -229,18 +203,15 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
             "tensor_regex to match."
         ),
         say=_saturated_words,
+        kinds=SATURATED_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
         """Count the saturated nodes of each layer; of a layer with reductions only, see whether all or none are."""
-        threshold = parameters.threshold_layer
-        readings = []
-        for tensor in selected(step, parameters.collection_names, (parameters.tensor_regex,)):
-            saturated = used(state, lambda view, name: _saturated(state, view, name, parameters), step, tensor)
-            if saturated is not None:
-                kind = SaturatedKind.SATURATED if saturated > threshold else SaturatedKind.FINE
-                readings.append(Reading(tensor, saturated, threshold, saturated > threshold, saturated, kind))
-        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),))
+        tensors = selected(step, parameters.collection_names, (parameters.tensor_regex,))
+        found = known(state, lambda view, name: _saturated(state, view, name, parameters), step, tensors)
+        readings = [above(tensor, saturated, parameters.threshold_layer) for saturated, tensor in found]
+        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),), kinds=SATURATED_KINDS)
 
 
 def _saturated(

@@ -4,7 +4,7 @@ Source: AWS documentation of both. Confusion's ratios are of the samples predict
 over the diagonal even perfect predictions would fire.
 """
 
-from enum import StrEnum
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, ClassVar
 
@@ -18,38 +18,26 @@ from trainguard.formats.tensors.step_view import StepView, Tensor, is_numeric
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_fact, used
+from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_check, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec
 
 RATIO, WRONG_SHARE = "class_ratio", "share_predicted_wrongly"
 RIGHT, OTHER = "share_right", "share_of_another_class"
-
-
-class BalanceKind(StrEnum):
-    """Which condition of ClassImbalance is nearest to firing; the status says whether it holds."""
-
-    IMBALANCE = "imbalance"
-    MISPREDICTION = "misprediction"
-    WAITS = "too few samples"
-
-
-class ConfusionKind(StrEnum):
-    """Which share of a predicted class Confusion reports; the status says whether its threshold is crossed."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    NEVER = "never predicted"
+IMBALANCE, MISPREDICTION, WAITS = "imbalance", "misprediction", "too few samples"
+"""Which condition of ClassImbalance is nearest to firing; the status says whether it holds."""
+IS_RIGHT, IS_WRONG, NEVER = "right", "wrong", "never predicted"
+"""Which share of a predicted class Confusion reports; the status says whether its threshold is crossed."""
 
 
 def _balance(sheet: FactSheet) -> Words:
-    if sheet.kind == BalanceKind.WAITS:
+    if sheet.kind == WAITS:
         samples = sheet["samples"]
         waited = f"{samples.threshold or 0.0:,.0f} samples that are waited for"
-        return said(sheet, f"{samples.value:,} of the {waited} were saved", "", "")
+        return said(sheet, f"{samples.value:,} of the {waited} were saved")
     advice = "Draw the classes more evenly, or weight the loss by class; judge the model by each class's own recall."
-    if sheet.kind == BalanceKind.MISPREDICTION:
+    if sheet.kind == MISPREDICTION:
         advice = "Look at samples and labels of this class: too few, mislabelled, or too like another class."
     ways = ((RATIO, _ratio), (WRONG_SHARE, _mispredicted))
     sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
@@ -81,7 +69,7 @@ def _confusion(sheet: FactSheet) -> Words:
     compared = f"right, {against(sheet, RIGHT, 'below', 'not below')}" if other is None else ""
     if other is not None:
         compared = f"of class {sheet['label_class'].value}, {against(sheet, OTHER, 'above', 'not above')}"
-    if sheet.kind == ConfusionKind.NEVER:
+    if sheet.kind == NEVER:
         never = f"class {sheet['label_class'].value} {be(sheet)} a label and never predicted ({share.series})"
         sentence = f"{never}, a share of 0 that {be(sheet)} {compared}"
     else:
@@ -103,8 +91,6 @@ Classes = NDArray[np.int64]
 
 class ClassImbalanceParameters(StepParameters, frozen=True, kw_only=True):
     """``samples`` is how many are waited for; ``argmax`` says that predictions are scores of all classes."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("labels_regex", "predictions_regex")
 
     threshold_imbalance: NonNegative = 10.0
     threshold_misprediction: NonNegative = 0.7
@@ -149,6 +135,7 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
             "CollectionConfig(name='labels', parameters={'include_regex': '.*labels'}) and the same for predictions."
         ),
         say=_balance,
+        kinds=(IMBALANCE, MISPREDICTION, WAITS),
         bound=("sample", "of classes beyond the first 1,024"),
     )
 
@@ -164,17 +151,14 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
             return None
         total = sum(state.counts.values())
         if total < parameters.samples:
-            waits = Fact(name="samples", value=total, threshold=float(parameters.samples))
-            facts = (step_fact(step), waits)
-            return Check(step=step.step, at=step.at, fires=False, kind=BalanceKind.WAITS, facts=facts)
+            samples = Fact(name="samples", value=total, threshold=float(parameters.samples))
+            return step_check(step, [samples], fires=False, kind=WAITS)
         readings = _balance_readings(state, labels[0], predictions[0], parameters)
         worst = max(readings, key=rank)
         shown = [each for each in readings if each.fires] or [worst]
         return checked(step, [worst], lambda _: [fact for each in shown for fact in _balance_facts(state, each)])
 
-    def measure(self, check: Check) -> Measure:
-        """Say which of the two conditions was measured."""
-        return self.spec.measures[1] if check.kind == BalanceKind.MISPREDICTION else self.spec.measures[0]
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {MISPREDICTION: spec.measures[1]}
 
 
 def _add(
@@ -218,14 +202,14 @@ def _balance_readings(
     ratio = max(state.counts.values()) / min(state.counts.values())
     share = max(state.wrong.get(found, 0) / count for found, count in state.counts.items())
     return [
-        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, BalanceKind.IMBALANCE),
-        Reading(predictions, share, least, share > least, share / least if least else 1.0, BalanceKind.MISPREDICTION),
+        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, IMBALANCE),
+        Reading(predictions, share, least, share > least, share / least if least else 1.0, MISPREDICTION),
     ]
 
 
 def _balance_facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
     counts = state.counts
-    if reading.kind == BalanceKind.IMBALANCE:
+    if reading.kind == IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
         facts = [measured(RATIO, reading), Fact(name="largest_class_samples", value=counts[largest])]
         if largest != smallest:
@@ -254,13 +238,8 @@ class ConfusionParameters(StepParameters, frozen=True, kw_only=True):
     max_off_diag: NonNegative = 0.1
 
 
-class _Cell(msgspec.Struct, frozen=True):
-    """The worst ratio of its kind, of how many samples, and the classes that it is of."""
-
-    ratio: float
-    samples: int
-    label: int
-    predicted: int
+Cell = tuple[float, int, int, int]
+"""The worst ratio of its kind, of how many samples, and the classes that it is of: the label and the predicted one."""
 
 
 class Confusion(StepRule[ConfusionParameters, StepState]):
@@ -293,6 +272,7 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
             "predictions, or name them by the parameters labels and predictions."
         ),
         say=_confusion,
+        kinds=(IS_RIGHT, IS_WRONG, NEVER),
     )
 
     def check(self, state: StepState, step: StepView, parameters: ConfusionParameters) -> Check | None:
@@ -305,15 +285,15 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         if cells is None:
             return None
         right, wrong = cells
-        readings = [_right(right, predictions, parameters.min_diag)]
+        (ratio, samples, *_), least, most = right, parameters.min_diag, parameters.max_off_diag
+        kind = IS_RIGHT if samples else NEVER
+        readings = [Reading(predictions, ratio, least, ratio < least, least - ratio, kind)]
         if wrong is not None:
-            readings.append(_wrong(wrong, predictions, parameters.max_off_diag))
+            readings.append(Reading(predictions, wrong[0], most, wrong[0] > most, wrong[0] - most, IS_WRONG))
         worst = max(readings, key=rank)
         return checked(step, [worst], lambda reading: _confusion_facts(reading, right, wrong))
 
-    def measure(self, check: Check) -> Measure:
-        """Say which of the two ratios was measured."""
-        return self.spec.measures[1] if check.kind == ConfusionKind.WRONG else self.spec.measures[0]
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {IS_WRONG: spec.measures[1]}
 
 
 def _tensor(step: StepView, name: str, collection: str) -> str | None:
@@ -322,7 +302,7 @@ def _tensor(step: StepView, name: str, collection: str) -> str | None:
     return min(step.members(collection), default=None)
 
 
-def _worst(step: StepView, labels: str, predictions: str, category_no: int | None) -> tuple[_Cell, _Cell | None] | None:
+def _worst(step: StepView, labels: str, predictions: str, category_no: int | None) -> tuple[Cell, Cell | None] | None:
     """Return the least share of right samples of a class, and the greatest share of another class, if there is one."""
     actual, predicted = _classes(step, labels, category_no), _classes(step, predictions, category_no)
     if actual.size != predicted.size:
@@ -337,7 +317,7 @@ def _worst(step: StepView, labels: str, predictions: str, category_no: int | Non
     hits = np.bincount(of_prediction[of_label == of_prediction], minlength=classes.size)
     ratios = hits / np.maximum(totals, 1)
     least = int(np.argmin(ratios))
-    right = _Cell(float(ratios[least]), int(totals[least]), int(classes[least]), int(classes[least]))
+    right = float(ratios[least]), int(totals[least]), int(classes[least]), int(classes[least])
     missed = of_label != of_prediction
     if not missed.any():
         return right, None
@@ -345,7 +325,7 @@ def _worst(step: StepView, labels: str, predictions: str, category_no: int | Non
     shares = counts / totals[pairs % classes.size]
     most = int(np.argmax(shares))
     label, prediction = divmod(int(pairs[most]), classes.size)
-    return right, _Cell(float(shares[most]), int(totals[prediction]), int(classes[label]), int(classes[prediction]))
+    return right, (float(shares[most]), int(totals[prediction]), int(classes[label]), int(classes[prediction]))
 
 
 def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np.int64]:
@@ -360,21 +340,12 @@ def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np
     return classes
 
 
-def _right(cell: _Cell, tensor: str, threshold: float) -> Reading:
-    kind = ConfusionKind.RIGHT if cell.samples else ConfusionKind.NEVER
-    return Reading(tensor, cell.ratio, threshold, cell.ratio < threshold, threshold - cell.ratio, kind)
-
-
-def _wrong(cell: _Cell, tensor: str, threshold: float) -> Reading:
-    return Reading(tensor, cell.ratio, threshold, cell.ratio > threshold, cell.ratio - threshold, ConfusionKind.WRONG)
-
-
-def _confusion_facts(reading: Reading, right: _Cell, wrong: _Cell | None) -> list[Fact]:
-    is_other = reading.kind == ConfusionKind.WRONG and wrong is not None
-    cell = wrong if is_other and wrong is not None else right
+def _confusion_facts(reading: Reading, right: Cell, wrong: Cell | None) -> list[Fact]:
+    is_other = reading.kind == IS_WRONG and wrong is not None
+    _, samples, label, predicted = wrong if is_other and wrong is not None else right
     return [
         measured(OTHER if is_other else RIGHT, reading, "share"),
-        Fact(name="label_class", value=cell.label),
-        Fact(name="predicted_class", value=cell.predicted),
-        Fact(name="predicted_samples", value=cell.samples),
+        Fact(name="label_class", value=label),
+        Fact(name="predicted_class", value=predicted),
+        Fact(name="predicted_samples", value=samples),
     ]

@@ -1,8 +1,6 @@
 """CheckInputImages and NLPSequenceRatio: unnormalised input, or mostly padding. Source: AWS documentation of both."""
 
 import math
-from enum import StrEnum
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -19,29 +17,16 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.rules.training.step_words import against, be, said, shown, step_spec
 
 CHANNEL_MEAN, TOKEN_SHARE = "channel_mean", "token_share"
-
-
-class ImagesKind(StrEnum):
-    """Findings of CheckInputImages at a step."""
-
-    FAR = "far from zero"
-    FINE = "fine"
-    WAITS = "too few images"
-
-
-class TokensKind(StrEnum):
-    """Findings of NLPSequenceRatio at a step."""
-
-    MANY = "too many"
-    FINE = "fine"
+FAR, FINE, WAITS = "far from zero", "fine", "too few images"
+TOKEN_KINDS = ("too many", "fine")
 
 
 def _images(sheet: FactSheet) -> Words:
     mean, images = sheet[CHANNEL_MEAN], sheet["images"]
     channel = f"channel {sheet.number('channel'):.0f} of {mean.series}"
     sentence = f"the mean of {channel} over {images.value:,} images {be(sheet)} {shown(mean)}"
-    if sheet.kind == ImagesKind.WAITS:
-        return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for", "", "")
+    if sheet.kind == WAITS:
+        return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for")
     compared = against(sheet, CHANNEL_MEAN, "further from 0 than", "not further from 0 than")
     return said(
         sheet,
@@ -71,8 +56,6 @@ MOST_CHANNELS = 256
 
 class CheckInputImagesParameters(StepParameters, frozen=True, kw_only=True):
     """``channel`` is the axis of the colour channel; axis 0 counts images."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("regex",)
 
     threshold_mean: NonNegative = 0.2
     threshold_samples: NonNegativeInt = 500
@@ -121,6 +104,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             "regex to match."
         ),
         say=_images,
+        kinds=(FAR, FINE, WAITS),
         bound=("tensor", "of inputs beyond the first 8"),
     )
 
@@ -150,7 +134,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             mean = max(kept.means, key=abs)
             enough = kept.images >= parameters.threshold_samples
             fires = enough and abs(mean) > threshold
-            kind = (ImagesKind.FAR if fires else ImagesKind.FINE) if enough else ImagesKind.WAITS
+            kind = (FAR if fires else FINE) if enough else WAITS
             readings.append(Reading(tensor, mean, threshold, fires, abs(mean), kind))
         return checked(step, readings, lambda reading: _image_facts(reading, state, parameters))
 
@@ -196,8 +180,6 @@ _FORMER_THRESHOLDS = (50.0, 50.0)
 class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
     """One threshold, in percent, for each token value."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
-
     tensor_regex: str = ".*embedding0_input_0"
     token_values: tuple[float, ...] = (0.0,)
     token_thresholds_percent: tuple[Percent, ...] = (50.0,)
@@ -233,6 +215,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             "tensor_regex to match."
         ),
         say=_tokens,
+        kinds=TOKEN_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: NLPSequenceRatioParameters) -> Check | None:
@@ -245,10 +228,11 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             shares = used(state, lambda view, name: _shares(view, name, tokens), step, tensor)
             for token, share, threshold in zip(tokens, shares or (), parameters.token_thresholds_percent, strict=False):
                 readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
-        check = checked(step, readings, _token_facts)
-        if check is None:
-            return None
-        return msgspec.structs.replace(check, kind=TokensKind.MANY if check.fires else TokensKind.FINE)
+
+        def facts(reading: Reading) -> tuple[Fact, Fact]:
+            return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))
+
+        return checked(step, readings, facts, kinds=TOKEN_KINDS)
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
@@ -259,7 +243,3 @@ def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[floa
         size += block.size
         counts += [np.count_nonzero(block == token) for token in tokens]
     return [float(share) for share in 100.0 * counts / size] if size else None
-
-
-def _token_facts(reading: Reading) -> tuple[Fact, ...]:
-    return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from enum import StrEnum
 from statistics import fmean
-from typing import NamedTuple
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.rules.training.run_series import MOVING, RunSeries
+from trainguard.rules.protocol import NonNegative, PositiveInt
+from trainguard.rules.training.run_series import MOVING, Found, RunSeries
 from trainguard.rules.training.series import (
     FEWEST,
     NO_TREND,
@@ -25,6 +25,7 @@ from trainguard.rules.training.series import (
     unit,
     z_score,
 )
+from trainguard.rules.training.step_rule import StepParameters
 
 
 class LearningKind(StrEnum):
@@ -105,31 +106,24 @@ LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
-class Limits(NamedTuple):
-    """The parameters of NotLearning that its conditions need."""
+class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
+    """``min_fall`` and ``min_gain`` are shares: of the first loss, and of the score's range."""
 
-    min_rows: int
-    min_fall: float
-    min_gain: float
-
-
-class Found(NamedTuple):
-    """Evidence that nothing was learned: a series, facts, and the value with its threshold."""
-
-    kind: LearningKind
-    name: str
-    series: Series
-    facts: tuple[Fact, ...]
-    value: float
-    threshold: float | None = None
-
-    @property
-    def onset(self) -> float | None:
-        """When the run began to compute nothing of use, epoch seconds; None where that, or the time, is not known."""
-        return float(self.series.began) or None if self.kind in NOTHING_LEARNED else None
+    min_rows: PositiveInt = 5
+    live_rows: PositiveInt = 500
+    min_fall: NonNegative = 0.05
+    min_gain: NonNegative = 0.05
 
 
-def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
+def found_in(
+    kind: LearningKind, name: str, series: Series, facts: tuple[Fact, ...], value: float, threshold: float | None = None
+) -> Found:
+    """Return what was found in a series; a run that learned nothing computed nothing of use from its start on."""
+    onset = float(series.began) or None if kind in NOTHING_LEARNED else None
+    return Found(kind, name, series, facts, value, threshold, onset)
+
+
+def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Found | None:
     """Find that all losses of a mode stand, and no score has risen or is high."""
     losses = run.loss(mode)
     has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
@@ -149,10 +143,10 @@ def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
         *([Fact(name="rises", value=1, series=name)] if rises else []),
         *score_facts(run, mode),
     )
-    return Found(LearningKind.STANDS, name, loss, facts, fallen, limits.min_fall)
+    return found_in(LearningKind.STANDS, name, loss, facts, fallen, limits.min_fall)
 
 
-def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_score: bool) -> bool:
+def _loss_stands(name: str, loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:
     if loss.count < limits.min_rows or loss.least < 0.0 < loss.most or MOVING.search(name):
         return False
     start, fallen = abs(loss.means[0]), fall(loss)
@@ -166,12 +160,12 @@ def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_sco
     return sure and fallen * start < least and z_score(loss.whole) > -NO_TREND
 
 
-def _least(loss: Series, limits: Limits) -> float:
+def _least(loss: Series, limits: NotLearningParameters) -> float:
     start = abs(loss.means[0])
     return max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
 
 
-def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
+def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Found | None:
     """Find that a score is no better than its loss implies for a guess, and never gained."""
     for score_name, score in () if is_regression(run) else run.score(mode):
         for loss_name, loss in run.loss(mode)[:1]:
@@ -186,11 +180,11 @@ def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
                     *last_facts(score_name, score, "score"),
                     level_of("loss_last", loss_name, left),
                 )
-                return Found(LearningKind.CHANCE, score_name, score, facts, tail(score))
+                return found_in(LearningKind.CHANCE, score_name, score, facts, tail(score))
     return None
 
 
-def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
+def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that the loss has stood at ln k, as of a guess among k classes, and no score is better than 1 / k."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         since = loss.means[math.ceil(EARLY * len(loss.means)) :]
@@ -208,11 +202,11 @@ def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
             step_number("stands_since_step", loss.steps[len(loss.means) - len(since)]),
             Fact(name="classes", value=classes),
         )
-        return Found(LearningKind.LEVEL, name, loss, facts, level, math.log(classes))
+        return found_in(LearningKind.LEVEL, name, loss, facts, level, math.log(classes))
     return None
 
 
-def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
+def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that the score of validation is that of a guess at its lowest loss, while training goes on."""
     if not run.loss(Mode.TRAIN) or is_regression(run):
         return None
@@ -227,11 +221,11 @@ def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
                     *last_facts(name, score, "score"),
                     level_of("validation_lowest", loss_name, lowest),
                 )
-                return Found(LearningKind.VALIDATION, name, score, facts, tail(score))
+                return found_in(LearningKind.VALIDATION, name, score, facts, tail(score))
     return None
 
 
-def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
+def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that training learns, and validation is never better than it, and than training, began."""
     for name, loss in run.loss(Mode.EVAL)[:1]:
         for train_name, train in run.loss(Mode.TRAIN)[:1]:
@@ -252,7 +246,7 @@ def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
                 *last_facts(name, loss, "validation"),
                 level_of("validation_lowest", name, lowest),
             )
-            return Found(LearningKind.UNSEEN, name, loss, facts, lowest, untrained)
+            return found_in(LearningKind.UNSEEN, name, loss, facts, lowest, untrained)
     return None
 
 
@@ -260,7 +254,7 @@ def _score_fell(run: RunSeries) -> bool:
     return any((score.means[0] - tail(score)) / unit(score) >= SCORE_FELL for _, score in run.score(Mode.EVAL))
 
 
-def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
+def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that a score is the same number at each step, and no score gains."""
     if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
@@ -275,11 +269,11 @@ def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
                 step_number("score_first_step", score.begins),
                 step_number("score_last_step", score.steps[-1]),
             )
-            return Found(LearningKind.STUCK, name, score, facts, score.least)
+            return found_in(LearningKind.STUCK, name, score, facts, score.least)
     return None
 
 
-def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
+def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that the loss is halved, and a score of training that is low does not gain."""
     if is_regression(run) or not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
@@ -297,7 +291,7 @@ def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
                 *first_facts(name, score, "score"),
                 *last_facts(name, score, "score"),
             )
-            return Found(LearningKind.NO_GAIN, name, score, facts, tail(score))
+            return found_in(LearningKind.NO_GAIN, name, score, facts, tail(score))
     return None
 
 

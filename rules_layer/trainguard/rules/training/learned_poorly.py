@@ -13,12 +13,11 @@ from trainguard.rules.training.learned_nothing import (
     HIGH_SCORE,
     LARGEST_LOSS,
     SCORE_FELL,
-    Found,
     LearningKind,
-    Limits,
+    NotLearningParameters,
     guesses,
 )
-from trainguard.rules.training.run_series import MOVING, RunSeries
+from trainguard.rules.training.run_series import MOVING, Found, RunSeries
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -45,7 +44,7 @@ CONFIDENT, UNSURE, LEAST_COVERED, STOPPED = 0.03, 0.45, 0.25, 0.1
 FEWEST_EPOCHS, LITTLE, HALF_SPEED, TWICE_THE_SPEED, LOW_SCORE = 20, 0.15, 0.5, 2.0, 0.5
 
 
-def validation_worsens(run: RunSeries, limits: Limits) -> Found | None:
+def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that validation got worse for good while training went on: its loss has doubled, or its score is lost."""
     del limits
     for name, loss, train_name, train in _both(run):
@@ -65,13 +64,13 @@ def validation_worsens(run: RunSeries, limits: Limits) -> Found | None:
             step_number("validation_lowest_step", loss.steps[place]),
             *last_facts(name, loss, "validation"),
             level_of("loss_last", train_name, tail(train)),
-            *(_standing_score(run) if lost is None else lost),
+            *(lost or [level_of("score_last", held, tail(score)) for held, score in run.score(Mode.EVAL)[:1]]),
         )
         return Found(LearningKind.WORSENS, name, loss, facts, tail(loss), STAYS_ABOVE * lowest)
     return None
 
 
-def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
+def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that training converges and validation jumps, and is never near to it."""
     del limits
     for name, loss, train_name, train in _both(run):
@@ -93,7 +92,7 @@ def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
     return None
 
 
-def capped(run: RunSeries, limits: Limits) -> Found | None:
+def capped(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that the loss stands where two softmaxes in a row end: most answers are right, and it cannot fall further.
 
     A second softmax gets values from 0 to 1: the cross entropy of k classes is at least ln(e + k - 1) - 1, and at most
@@ -125,7 +124,7 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
     return None
 
 
-def too_slow(run: RunSeries, limits: Limits) -> Found | None:
+def too_slow(run: RunSeries, limits: NotLearningParameters) -> Found | None:
     """Find that a run from chance falls at an even speed and has covered little: most of the way is ahead."""
     for _, validation, name, train in _both(run):
         scores = run.score(Mode.TRAIN)
@@ -184,10 +183,6 @@ def _lost_score(run: RunSeries) -> tuple[Fact, ...] | None:
         if best - fmean(last) >= max(SCORE_FELL * unit(score), clear) and max(last) < best:
             return level_of("score_best", name, best), level_of("score_last", name, tail(score))
     return None
-
-
-def _standing_score(run: RunSeries) -> tuple[Fact, ...]:
-    return tuple(level_of("score_last", name, tail(score)) for name, score in run.score(Mode.EVAL)[:1])
 
 
 def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:

@@ -3,9 +3,8 @@
 Source: AWS documentation of LossNotDecreasing, as it stands since October 2020.
 """
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -14,44 +13,30 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, scalar, used
+from trainguard.rules.training.readings import Reading, checked, known, scalar
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, several_words, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, against, said, step_spec
 
-
-class DecreaseKind(StrEnum):
-    """The outcomes of LossNotDecreasing."""
-
-    FALLS = "falls"
-    ROSE_LITTLE = "rose little"
-    FLAT = "flat"
-    RISEN = "risen"
+FALLS, ROSE_LITTLE, FLAT, RISEN = "falls", "rose little", "flat", "risen"
 
 
 def _words(sheet: FactSheet) -> Words:
-    rises = sheet.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE)
-    fires = sheet.kind in (DecreaseKind.RISEN, DecreaseKind.FLAT)
+    rises = sheet.kind in (RISEN, ROSE_LITTLE)
+    compared = against(sheet, "change", *(("above", "not above") if rises else ("below", "not below")), " %")
     change, mode = sheet["change"], sheet.get("mode")
-    compared = ("above" if fires else "not above") if rises else ("below" if fires else "not below")
-    of_mode = "" if mode is None else f" of mode {mode.value}"
-    reason = (
-        f"Step {sheet['step'].value}: {change.series} {_moved(sheet)} since "
-        f"step {sheet['compared_step'].value}{of_mode}, from {sheet.number('loss_before'):.6g} to "
-        f"{sheet.number('loss_now'):.6g}, {compared} the threshold {change.threshold:.6g} %"
-        f"{several_words(sheet, 'losses')}."
-    )
-    if not fires:
-        return Words(reason)
-    if rises:
-        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
-        return Words(reason, cure, "the loss rose")
+    since = f"step {sheet['compared_step'].value}{'' if mode is None else f' of mode {mode.value}'}"
+    levels = f"from {sheet.number('loss_before'):.6g} to {sheet.number('loss_now'):.6g}"
     cure = (
         "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
         "noisy from step to step needs a larger num_steps."
     )
-    return Words(reason, cure, "the loss did not decrease")
+    if rises:
+        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
+    clause = "the loss rose" if rises else "the loss did not decrease"
+    sentence = f"{change.series} {_moved(sheet)} since {since}, {levels}, {compared}"
+    return said(sheet, sentence, cure, clause, what="losses")
 
 
 def _moved(sheet: FactSheet) -> str:
@@ -152,8 +137,11 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             "CollectionConfig(name='losses')."
         ),
         say=_words,
+        kinds=(FALLS, ROSE_LITTLE, FLAT, RISEN),
         bound=("value", "of tensors beyond the first 32 of a mode"),
     )
+
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = dict.fromkeys((RISEN, ROSE_LITTLE), spec.measures[1])
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
         """Keep the losses of a step before the range, which checks within it look back on."""
@@ -195,10 +183,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
 
         return checked(step, readings, facts)
 
-    def measure(self, check: Check) -> Measure:
-        """Say whether a fall or a rise was measured."""
-        return self.spec.measures[1 if check.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE) else 0]
-
     def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
         """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
         if parameters.mode is not None:
@@ -217,8 +201,7 @@ def _losses(
 
 
 def _scalars(state: LossNotDecreasingState, step: StepView, tensors: Sequence[str]) -> Sequence[tuple[str, float]]:
-    found = [(tensor, used(state, scalar, step, tensor)) for tensor in tensors]
-    return [(tensor, loss) for tensor, loss in found if loss is not None]
+    return [(tensor, loss) for loss, tensor in known(state, scalar, step, tensors)]
 
 
 def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHistory | None:
@@ -235,13 +218,9 @@ def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasi
     least, most = parameters.diff_percent, parameters.increase_threshold_percent
     if before == 0.0:
         fires = now >= 0.0 and least > 0.0
-        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, _fall_kind(fires))
+        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, FLAT if fires else FALLS)
     fall = 100.0 * (before - now) / abs(before)
     if fall < 0.0:
-        risen = DecreaseKind.RISEN if -fall > most else DecreaseKind.ROSE_LITTLE
+        risen = RISEN if -fall > most else ROSE_LITTLE
         return Reading(tensor, -fall, most, -fall > most, -fall - most, risen)
-    return Reading(tensor, fall, least, fall < least, least - fall, _fall_kind(fall < least))
-
-
-def _fall_kind(fires: bool) -> DecreaseKind:
-    return DecreaseKind.FLAT if fires else DecreaseKind.FALLS
+    return Reading(tensor, fall, least, fall < least, least - fall, FLAT if fall < least else FALLS)

@@ -3,22 +3,22 @@
 The conditions are in ``docs/rules/training/NotLearning.md``, `learned_nothing` and `learned_poorly`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import msgspec
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import (
     NOTHING_LEARNED,
-    Found,
     LearningKind,
-    Limits,
+    NotLearningParameters,
     at_chance,
+    found_in,
     loss_at_chance,
     loss_without_score,
     score_facts,
@@ -28,12 +28,12 @@ from trainguard.rules.training.learned_nothing import (
     validation_never_better,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.not_learning_text import BOUND, NEEDS, _words
+from trainguard.rules.training.not_learning_text import _words
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, Found, RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
-from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, step_number, z_score
-from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
+from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, z_score
+from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 
 FEWEST_ALONE = 10
@@ -42,38 +42,12 @@ RISEN_RATE = 2.0
 FINE_TUNES, LOW_LOSS = 5e-4, 5.0
 """A learning rate of fine-tunes, and a loss that language models begin above."""
 CRITICAL, HIGH = 90.0, 40.0
-
-
-class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
-    """``min_fall`` and ``min_gain`` are shares: of the first loss, and of the score's range."""
-
-    min_rows: PositiveInt = 5
-    live_rows: PositiveInt = 500
-    min_fall: NonNegative = 0.05
-    min_gain: NonNegative = 0.05
-
-    def limits(self) -> Limits:
-        """Return what the conditions need."""
-        return Limits(self.min_rows, self.min_fall, self.min_gain)
-
-
 FALL, SCORE = Measure("share of its first value by which the loss fell"), Measure("score")
 LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
 JUMP = Measure("change of the loss of validation from value to value, as a share")
 FLOOR = Measure("loss that cannot fall further")
 PACE = Measure("share of its first value by which the loss fell, at an even speed")
-MEASURES = {
-    LearningKind.STANDS: FALL,
-    LearningKind.LEARNS: FALL,
-    LearningKind.WARM_UP: FALL,
-    LearningKind.LEVEL: LOSS,
-    LearningKind.UNSEEN: LOSS,
-    LearningKind.WORSENS: HELD_OUT,
-    LearningKind.JUMPS: JUMP,
-    LearningKind.CAPPED: FLOOR,
-    LearningKind.SLOW: PACE,
-}
-WHOLE: tuple[Callable[[RunSeries, Limits], Found | None], ...] = (
+WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Found | None], ...] = (
     loss_at_chance,
     validation_at_chance,
     validation_never_better,
@@ -128,11 +102,21 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             "min_fall": ParameterHelp("", "a smaller fall, as a share of the first loss, is none without a trend"),
             "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         },
-        needs=NEEDS,
+        needs="It checks losses that are single numbers: record them in the collection losses, scores in metrics.",
         say=_words,
         bound=BOUND,
         claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
     )
+
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {
+        **dict.fromkeys(LearningKind, SCORE),
+        **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP), FALL),
+        **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
+        LearningKind.WORSENS: HELD_OUT,
+        LearningKind.JUMPS: JUMP,
+        LearningKind.CAPPED: FLOOR,
+        LearningKind.SLOW: PACE,
+    }
 
     def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""
@@ -147,10 +131,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             return None
         if state.rate is not None and state.rate.warms_up:
             return _warm_up(state.run, main, state.rate)
-        limits = parameters.limits()
-        found = _stands(state, main, limits) or at_chance(state.run, main, limits)
+        found = _stands(state, main, parameters) or at_chance(state.run, main, parameters)
         if found is not None and not _improves(state.run, main):
-            return _check(state.run, found)
+            return found.check(state.run)
         return _learns(state.run, main)
 
     def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
@@ -161,14 +144,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             return None
         if state.rate is not None and state.rate.warms_up:
             return _warm_up(run, main, state.rate)
-        limits = parameters.limits()
-        found = _stands(state, main, limits) or at_chance(run, main, limits)
-        found = found or next((each for judge in WHOLE if (each := judge(run, limits)) is not None), None)
-        return _check(run, found) if found is not None else _learns(run, main)
-
-    def measure(self, check: Check) -> Measure:
-        """Say whether a loss or a score was measured."""
-        return MEASURES.get(LearningKind(check.kind or LearningKind.LEARNS), SCORE)
+        found = _stands(state, main, parameters) or at_chance(run, main, parameters)
+        found = found or next((each for judge in WHOLE if (each := judge(run, parameters)) is not None), None)
+        return found.check(run) if found is not None else _learns(run, main)
 
     def score(self, check: Check) -> float:
         """Return the severity: a run that learned nothing is lost, of others something may be kept."""
@@ -204,7 +182,7 @@ def _has_score(run: RunSeries) -> bool:
     return bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
 
 
-def _stands(state: NotLearningState, mode: Mode, limits: Limits) -> Found | None:
+def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) -> Found | None:
     found = stands(state.run, mode, limits)
     if found is None or _has_score(state.run) or state.rate is None:
         return found
@@ -226,7 +204,7 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
-    return _check(run, Found(LearningKind.LEARNS, name, series, facts, fall(series)), fires=False)
+    return found_in(LearningKind.LEARNS, name, series, facts, fall(series)).check(run, fires=False)
 
 
 def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
@@ -234,19 +212,4 @@ def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
     if not series.means:
         return None
     facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
-    return _check(run, Found(LearningKind.WARM_UP, name, series, facts, fall(series)), fires=False)
-
-
-def _check(run: RunSeries, found: Found, *, fires: bool = True) -> Check:
-    last = found.series.steps[-1]
-    return Check(
-        step=last,
-        at=run.at,
-        fires=fires,
-        tensor=found.name,
-        value=found.value,
-        threshold=found.threshold,
-        kind=found.kind,
-        facts=(step_number("step", last), *found.facts),
-        onset=found.onset if fires else None,
-    )
+    return found_in(LearningKind.WARM_UP, name, series, facts, fall(series)).check(run, fires=False)

@@ -6,13 +6,11 @@ from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.training.learned_nothing import LearningKind
 from trainguard.rules.training.series import first_words, last_words, moved
 
-NEEDS = "It checks losses that are single numbers: record them in the collection losses, scores in metrics."
-BOUND = ("value", "of losses and scores beyond two of each in each mode")
 _CLAUSES = {
-    LearningKind.VALIDATION: "what the model learned did not hold for validation",
-    LearningKind.UNSEEN: "what the model learned did not hold for validation",
-    LearningKind.WORSENS: "what the model learned did not hold for validation",
-    LearningKind.JUMPS: "what the model learned did not hold for validation",
+    **dict.fromkeys(
+        (LearningKind.VALIDATION, LearningKind.UNSEEN, LearningKind.WORSENS, LearningKind.JUMPS),
+        "what the model learned did not hold for validation",
+    ),
     LearningKind.CAPPED: "the loss could not fall as far as it should",
     LearningKind.SLOW: "the model learned far too slowly",
 }

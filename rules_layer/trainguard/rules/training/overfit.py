@@ -1,55 +1,43 @@
-"""Overfit: the loss of validation is clearly above the loss of training. Source: AWS documentation of Overfit."""
+"""Overfit and Overtraining: losses that part, or improve no more. Source: AWS documentation of both."""
 
-from enum import StrEnum
-from typing import ClassVar
+import math
 
 import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
-from trainguard.rules.protocol import PositiveInt
+from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked
-from trainguard.rules.training.run_series import mean_loss, metric_pairs
+from trainguard.rules.training.run_series import by_mode, mean_loss, metric_pairs
 from trainguard.rules.training.selection import LOSSES, selected
+from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import several_words, step_spec
+from trainguard.rules.training.step_words import be, said, step_spec
 
-NEEDS = (
-    "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
-    "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
-)
+FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 
-class OverfitKind(StrEnum):
-    """The outcomes of Overfit."""
-
-    FINE = "fine"
-    WAITS = "waits"
-    OVERFITS = "overfits"
-
-
-def _words(sheet: FactSheet) -> Words:
+def _overfit_words(sheet: FactSheet) -> Words:
     gap, times, patience = sheet["gap"], sheet.get("times_in_a_row"), sheet.get("patience")
-    verb = "was" if sheet.past else "is"
-    above = "not above" if sheet.kind == OverfitKind.FINE else "above"
-    reason = (
-        f"Step {sheet['step'].value}: the mean loss of validation {verb} {sheet.number('loss_validation'):.6g} and "
-        f"that of training {sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the "
-        f"threshold {gap.threshold:.6g}"
+    above = "not above" if sheet.kind == FINE else "above"
+    sentence = (
+        f"the mean loss of validation {be(sheet)} {sheet.number('loss_validation'):.6g} and that of training "
+        f"{sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the threshold "
+        f"{gap.threshold:.6g}"
     )
     if times is not None and patience is not None:
-        reason += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
-    reason += f", by {gap.series}{several_words(sheet, 'metrics')}."
-    if sheet.kind != OverfitKind.OVERFITS:
-        return Words(reason)
-    advice = (
+        sentence += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
+    return said(
+        sheet,
+        f"{sentence}, by {gap.series}",
         "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that both "
-        "losses are the same measure: dropout and regularisation terms raise only that of training."
+        "losses are the same measure: dropout and regularisation terms raise only that of training.",
+        "the model overfitted",
+        what="metrics",
     )
-    return Words(reason, advice, "the model overfitted")
 
 
 MOST_PAIRS = 32
@@ -57,8 +45,6 @@ MOST_PAIRS = 32
 
 class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     """``tensor_regex`` None stands for the collection losses; ``patience`` counts phases of validation."""
-
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
 
     tensor_regex: tuple[str, ...] | None = None
     patience: PositiveInt = 1
@@ -106,8 +92,12 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
             "patience": ParameterHelp("phases", "how often in a row the gap must be over the threshold"),
             "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
         },
-        needs=NEEDS,
-        say=_words,
+        needs=(
+            "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+            "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
+        ),
+        say=_overfit_words,
+        kinds=(FINE, WAITS, OVERFITS),
         bound=("value", "of metrics beyond the first 32"),
     )
 
@@ -146,8 +136,8 @@ def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: Ove
     means = train.total / train.count, validation.total / validation.count
     gap = _gap(*means)
     state.over = state.over + 1 if gap > parameters.ratio_threshold else 0
-    reading = _reading(tensor, gap, state.over, parameters)
-    return checked(step, [reading], lambda each: _facts(each, means, state.over, parameters))
+    reading = _gap_reading(tensor, gap, state.over, parameters)
+    return checked(step, [reading], lambda each: _gap_facts(each, means, state.over, parameters))
 
 
 def _of_pairs(
@@ -167,17 +157,17 @@ def _of_pairs(
         state.pairs[metric] = state.pairs.get(metric, 0) + 1 if gap > parameters.ratio_threshold else 0
         tensor = names[1]
         means[tensor], pairs[tensor] = (train, validation), metric
-        readings.append(_reading(tensor, gap, state.pairs[metric], parameters))
+        readings.append(_gap_reading(tensor, gap, state.pairs[metric], parameters))
     return checked(
         step,
         readings,
-        lambda each: _facts(each, means[each.tensor or ""], state.pairs[pairs[each.tensor or ""]], parameters),
+        lambda each: _gap_facts(each, means[each.tensor or ""], state.pairs[pairs[each.tensor or ""]], parameters),
     )
 
 
-def _reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> Reading:
+def _gap_reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> Reading:
     fires = over >= parameters.patience
-    kind = OverfitKind.OVERFITS if fires else OverfitKind.WAITS if over else OverfitKind.FINE
+    kind = OVERFITS if fires else WAITS if over else FINE
     return Reading(tensor, gap, parameters.ratio_threshold, fires, gap, kind)
 
 
@@ -186,7 +176,9 @@ def _gap(train: float, validation: float) -> float:
     return (validation - train) / abs(train)
 
 
-def _facts(reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters) -> tuple[Fact, ...]:
+def _gap_facts(
+    reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters
+) -> tuple[Fact, ...]:
     train, validation = means
     in_a_row = (Fact(name="times_in_a_row", value=over), Fact(name="patience", value=parameters.patience))
     return (
@@ -195,3 +187,113 @@ def _facts(reading: Reading, means: tuple[float, float], over: int, parameters: 
         Fact(name="gap", value=reading.value, unit="share", series=reading.tensor, threshold=reading.threshold),
         *(in_a_row if over and parameters.patience > 1 else ()),
     )
+
+
+IMPROVES, TRAINING, VALIDATION = "improves", "training", "validation"
+
+
+def _overtraining_words(sheet: FactSheet) -> Words:
+    steps, best, delta = sheet["steps_without_improvement"], sheet["loss_lowest"], sheet.number("delta")
+    named, verb = "" if best.series is None else f" ({best.series})", "had" if sheet.past else "has"
+    return said(
+        sheet,
+        f"the loss of {sheet.name('of')}{named} {verb} not fallen by more than {delta:.4g} below "
+        f"{float(best.value):.4g} (step {sheet['loss_lowest_step'].value}) for "
+        f"{counted(int(steps.value), 'saved step')}, {'below' if sheet.kind == IMPROVES else 'not below'} the "
+        f"threshold {steps.threshold:.0f}",
+        "Stop early and keep the checkpoint of the best loss, or lower the learning rate. Set delta to the scale of "
+        f"the loss: an improvement of {delta:g} or less counts as none.",
+        "the loss stopped improving",
+        what="losses",
+    )
+
+
+class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
+    """Patiences in saved steps of their mode; ``delta`` in units of the loss."""
+
+    patience_train: PositiveInt = 5
+    patience_validation: PositiveInt = 10
+    delta: NonNegative = 0.01
+
+
+BestLoss = tuple[float, int, int]
+"""The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``."""
+
+
+class OvertrainingState(StepState, kw_only=True):
+    """The best loss of training and of validation."""
+
+    train: BestLoss | None = None
+    validation: BestLoss | None = None
+
+
+class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
+    """Fires while the loss of training or of validation does not improve."""
+
+    spec = step_spec(
+        "Overtraining",
+        title="Overtraining",
+        looks_at="the losses of training and of validation",
+        fires_when="one of them has not improved for too many saved steps",
+        condition=(
+            "the loss has not fallen by more than {delta} below its best for {patience_train} saved steps of "
+            "training, or {patience_validation} of validation"
+        ),
+        measures=(Measure("saved steps without improvement"),),
+        parameters={
+            "patience_train": ParameterHelp("saved steps", "so many of training without improvement count"),
+            "patience_validation": ParameterHelp("saved steps", "so many of validation without improvement count"),
+            "delta": ParameterHelp("loss", "an improvement is more than this, in units of the loss"),
+        },
+        needs=(
+            "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+            "name='losses'), and set the mode in the script (hook.set_mode)."
+        ),
+        say=_overtraining_words,
+        kinds=(IMPROVES, TRAINING, VALIDATION),
+    )
+
+    def check(self, state: OvertrainingState, step: StepView, parameters: OvertrainingParameters) -> Check | None:
+        """Compare the step's loss with the best of its mode; a loss that is NaN is no improvement."""
+        improved = {}
+        for mode, tensors in by_mode(step, sorted(step.members(LOSSES))).items():
+            loss = mean_loss(state, step, tensors)
+            if loss is None:
+                continue
+            if mode is Mode.TRAIN:
+                state.train = _after(state.train, loss, step.step, parameters.delta)
+            else:
+                state.validation = _after(state.validation, loss, step.step, parameters.delta)
+            improved[mode] = tensors[0]
+        if not improved:
+            return None
+        both = (
+            (TRAINING, Mode.TRAIN, state.train, parameters.patience_train),
+            (VALIDATION, Mode.EVAL, state.validation, parameters.patience_validation),
+        )
+        bests = {kind: best for kind, _, best, _ in both if best is not None}
+        readings = [
+            Reading(improved.get(mode), best[2], patience, best[2] >= patience, best[2] / patience, kind)
+            for kind, mode, best, patience in both
+            if best is not None
+        ]
+
+        def facts(reading: Reading) -> tuple[Fact, ...]:
+            best, lowest_step, steps = bests[str(reading.kind)]
+            return (
+                Fact(name="of", value=str(reading.kind)),
+                Fact(name="loss_lowest", value=best, series=reading.tensor),
+                step_number("loss_lowest_step", lowest_step),
+                Fact(name="steps_without_improvement", value=steps, unit="saved steps", threshold=reading.threshold),
+                Fact(name="delta", value=parameters.delta),
+            )
+
+        check = checked(step, readings, facts)
+        return check if check is None or check.fires else msgspec.structs.replace(check, kind=IMPROVES)
+
+
+def _after(best: BestLoss | None, loss: float, step: int, delta: float) -> BestLoss:
+    if best is None or math.isnan(best[0]) or loss < best[0] - delta:
+        return loss, step, 0
+    lowest, at, steps = best
+    return lowest, at, steps + 1

@@ -1,14 +1,12 @@
 """Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing."""
 
-from enum import StrEnum
-
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import (
     NO_TREND,
@@ -23,37 +21,27 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import said, step_spec
 
-
-class PlateauKind(StrEnum):
-    """The outcomes of Plateau."""
-
-    FINE = "fine"
-    NEVER_FELL = "never fell"
-    PLATEAU = "plateau"
+FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
 
 def _words(sheet: FactSheet) -> Words:
     rate = sheet.get("learning_rate")
     rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
-    began = f"Step {sheet['step'].value}: {sheet['loss_first'].series} was {first_words(sheet)} and"
-    if sheet.kind == PlateauKind.NEVER_FELL:
-        return Words(f"{began} was never lower{rated}.")
-    fires = sheet.kind == PlateauKind.PLATEAU
-    reason = (
+    began = f"{sheet['loss_first'].series} was {first_words(sheet)} and"
+    if sheet.kind == NEVER_FELL:
+        return said(sheet, f"{began} was never lower{rated}")
+    return said(
+        sheet,
         f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
         f"of that were reached at step {sheet['most_reached_step'].value}, after "
-        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run{', and nothing was gained since' if fires else ''}"
-        f"{rated}."
-    )
-    if not fires:
-        return Words(reason)
-    advice = (
+        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run"
+        f"{', and nothing was gained since' if sheet.kind == PLATEAU else ''}{rated}",
         "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
-        "features. A learning rate that is far below its first value explains a plateau by itself."
+        "features. A learning rate that is far below its first value explains a plateau by itself.",
+        "training stopped to improve early",
     )
-    return Words(reason, advice, "training stopped to improve early")
 
 
 MOST = 0.9
@@ -99,7 +87,8 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         },
         needs="It checks losses of training: record them in the collection losses, scores in metrics.",
         say=_words,
-        bound=("value", "of losses and scores beyond two of each in each mode"),
+        kinds=(FINE, NEVER_FELL, PLATEAU),
+        bound=BOUND,
     )
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
@@ -155,7 +144,7 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         step=loss.steps[-1],
         at=state.run.at,
         fires=fires,
-        kind=PlateauKind.PLATEAU if fires else PlateauKind.FINE if fallen > 0.0 else PlateauKind.NEVER_FELL,
+        kind=PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL,
         facts=facts,
         onset=loss.begin_of(reached) if fires else None,
         tensor=name,

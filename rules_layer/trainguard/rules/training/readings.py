@@ -1,18 +1,19 @@
-"""Questions to a tensor, folded over its blocks, and the check of a step by its worst tensor.
+"""Questions to a tensor, or to two beside each other, folded over blocks, and the check of a step by its worst tensor.
 
 No tensor is held, sums are in float64. Each fold raises TensorMissingError without entries and TelemetryFormatError
 where they cannot be read; it returns None of a tensor that holds no numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainguard.core.errors import TensorMissingError
 from trainguard.core.finding import Fact
-from trainguard.formats.tensors.step_view import StepView, Tensor, is_numeric
+from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor, is_numeric
 from trainguard.rules.training.step_rule import USELESS, Check, StepState
 
 Floats = NDArray[np.float64]
@@ -60,18 +61,11 @@ def mean(step: StepView, name: str) -> float | None:
         if saved is not None:
             return saved
     moments = moments_of(step, name)
-    return None if moments is None else moments.mean
+    return None if moments is None else moments[0]
 
 
-class Moments(NamedTuple):
-    """Mean and population variance of numbers."""
-
-    mean: float
-    variance: float
-
-
-def moments_of(step: StepView, name: str) -> Moments | None:
-    """Return the moments of all entries; blocks are merged by Chan's formula, so that nothing cancels."""
+def moments_of(step: StepView, name: str) -> tuple[float, float] | None:
+    """Return mean and population variance; blocks are merged by Chan's formula, so that nothing cancels."""
     blocks = numbers(step, name)
     if blocks is None:
         return None
@@ -85,7 +79,7 @@ def moments_of(step: StepView, name: str) -> Moments | None:
             squares += float(np.square(values - own).sum()) + apart * apart * (count * values.size / total)
             average += apart * (values.size / total)
             count = total
-    return Moments(average, squares / count)
+    return average, squares / count
 
 
 def variance(step: StepView, name: str) -> float | None:
@@ -98,19 +92,11 @@ def variance(step: StepView, name: str) -> float | None:
         if deviation is not None:
             return deviation * deviation
     moments = moments_of(step, name)
-    return None if moments is None else moments.variance
+    return None if moments is None else moments[1]
 
 
-class NotFinite(NamedTuple):
-    """How many entries a tensor has, how many are NaN, and how many infinite."""
-
-    size: int
-    nan: int
-    infinite: int
-
-
-def not_finite(step: StepView, name: str) -> NotFinite | None:
-    """Count the entries that are no finite numbers; None of a tensor that holds whole numbers, bools or text."""
+def not_finite(step: StepView, name: str) -> tuple[int, int, int] | None:
+    """Count all entries, those that are NaN and the infinite ones; None of whole numbers, bools or text."""
     size, nan, infinite = 0, 0, 0
     for block in step.blocks(name):
         if not np.issubdtype(block.dtype, np.inexact):
@@ -121,30 +107,18 @@ def not_finite(step: StepView, name: str) -> NotFinite | None:
             undefined = int(np.isnan(block).sum())
             nan += undefined
             infinite += block.size - int(finite.sum()) - undefined
-    return NotFinite(size, nan, infinite)
+    return size, nan, infinite
 
 
-class Zeros(NamedTuple):
-    """How many entries a tensor has, and how many of them are zero."""
-
-    size: int
-    zeros: int
-
-    @property
-    def percent(self) -> float:
-        """Share of zeros."""
-        return 100.0 * self.zeros / self.size
-
-
-def zeros(step: StepView, name: str) -> Zeros | None:
-    """Count the entries that are zero, of numbers or bools; None of text, and of a tensor without entries."""
+def zeros(step: StepView, name: str) -> float | None:
+    """Return the percentage of zeros, of numbers or bools; None of text, and of a tensor without entries."""
     size, found = 0, 0
     for block in step.blocks(name):
         if not (np.issubdtype(block.dtype, np.number) or block.dtype == np.bool_):
             return None
         size += block.size
         found += block.size - int(np.count_nonzero(block))
-    return Zeros(size, found) if size else None
+    return 100.0 * found / size if size else None
 
 
 def scalar(step: StepView, name: str) -> float | None:
@@ -172,6 +146,11 @@ class Reading(NamedTuple):
     kind: str | None = None
 
 
+def above(tensor: str, value: float, threshold: float) -> Reading:
+    """Return the reading of a tensor that fires above a threshold."""
+    return Reading(tensor, value, threshold, value > threshold, value)
+
+
 def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, tensor: str) -> T | None:
     """Fold a tensor; where it cannot be used, count it and return None."""
     try:
@@ -179,6 +158,14 @@ def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, t
     except USELESS as fault:
         state.leave_out(str(fault))
         return None
+
+
+def known(
+    state: StepState, fold: Callable[[StepView, str], T | None], step: StepView, tensors: Iterable[str]
+) -> list[tuple[T, str]]:
+    """Fold tensors; return those that could be used and hold numbers, each as its result and its name."""
+    found = [(used(state, fold, step, tensor), tensor) for tensor in tensors]
+    return [(value, tensor) for value, tensor in found if value is not None]
 
 
 def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
@@ -194,11 +181,13 @@ def checked(
     readings: Sequence[Reading],
     facts: Callable[[Reading], Sequence[Fact]],
     *,
+    kinds: tuple[str, str] | None = None,
     judged: int | None = None,
 ) -> Check | None:
     """Return the check of a step by facts, None without a reading; ``facts`` are those of one of them.
 
-    ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many.
+    ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many. ``kinds`` are
+    those of a reading that fires and of one that does not, where readings have none of their own.
     """
     if not readings:
         return None
@@ -208,16 +197,20 @@ def checked(
         Fact(name="firing", value=firing),
         Fact(name="judged", value=len(readings) if judged is None else judged),
     )
-    return Check(
-        step=step.step,
-        at=step.at,
+    return step_check(
+        step,
+        (*facts(worst), *(several if firing > 1 else ())),
         fires=worst.fires,
         tensor=worst.tensor,
         value=worst.value if math.isfinite(worst.value) else None,
         threshold=worst.threshold,
-        kind=worst.kind,
-        facts=(step_fact(step), *facts(worst), *(several if firing > 1 else ())),
+        kind=worst.kind if kinds is None else kinds[not worst.fires],
     )
+
+
+def step_check(step: StepView, facts: Iterable[Fact], **more: Any) -> Check:
+    """Return a check of a step by facts, to which its number is added; ``more`` are other fields."""
+    return Check(step=step.step, at=step.at, facts=(step_fact(step), *facts), **more)
 
 
 def step_fact(step: StepView) -> Fact:
@@ -244,3 +237,125 @@ def measured(name: str, reading: Reading, unit: str = "") -> Fact:
     """Return what was measured of a tensor as a fact; one that is not finite is text, as JSON has no number for it."""
     value = reading.value if math.isfinite(reading.value) else f"{reading.value:g}"
     return Fact(name=name, value=value, unit=unit, series=reading.tensor, threshold=reading.threshold)
+
+
+REDUCTIONS: Sequence[ReductionKind] = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
+SAVED = tuple((kind, absolute) for kind in REDUCTIONS for absolute in (False, True))
+
+
+def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut the blocks of two tensors of one size so that they cover the same entries."""
+    left, right = _no_entries(), _no_entries()
+    while True:
+        if not left.size:
+            left = next(one, left)
+        if not right.size:
+            right = next(other, right)
+        common = min(left.size, right.size)
+        if not common:
+            return
+        yield left[:common], right[:common]
+        left, right = left[common:], right[common:]
+
+
+def _no_entries() -> NDArray[np.float64]:
+    return np.empty(0)
+
+
+class Closeness:
+    """When two values count as equal, as ``numpy.allclose(one, other)`` says it."""
+
+    __slots__ = ("_first", "absolute", "equal_nan", "relative")
+
+    def __init__(self, relative: float, absolute: float, *, equal_nan: bool) -> None:
+        self.relative = relative
+        self.absolute = absolute
+        self.equal_nan = equal_nan
+        self._first: Sequence[tuple[ReductionKind, bool]] = ()
+
+    def arrays(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two arrays of one shape are equal; text and bools are only where they are the same."""
+        if one.dtype.kind in "OSUb" or other.dtype.kind in "OSUb":
+            return bool(np.array_equal(one, other))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return bool(np.allclose(one, other, self.relative, self.absolute, self.equal_nan))
+
+    def tensors(self, one: StepView, other: StepView, name: str) -> bool:
+        """Whether a tensor is the same in two steps; TensorMissingError where only equal reductions were saved."""
+        if one.has_value(name) and other.has_value(name):
+            if self._differ_in_shape(one, other, name):
+                return False
+            return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
+        for kind, absolute in (*self._first, *SAVED):
+            left = one.reduction(name, kind, absolute=absolute)
+            right = None if left is None else other.reduction(name, kind, absolute=absolute)
+            if left is not None and right is not None and not self._numbers(left, right):
+                # The tensors of a step have the same reductions: what distinguished these is asked first of the next.
+                self._first = ((kind, absolute),)
+                return False
+        if self._differ_in_shape(one, other, name):
+            return False
+        raise TensorMissingError(name, one.step)
+
+    @staticmethod
+    def _differ_in_shape(one: StepView, other: StepView, name: str) -> bool:
+        shapes = one.shape(name), other.shape(name)
+        return None not in shapes and shapes[0] != shapes[1]
+
+    def _numbers(self, one: float, other: float) -> bool:
+        if one == other:
+            return True
+        if math.isfinite(one) and math.isfinite(other):
+            return abs(one - other) <= self.absolute + self.relative * abs(other)
+        return self.equal_nan and math.isnan(one) and math.isnan(other)
+
+
+def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tuple[float, float] | None:
+    """Return by how much the entries differ that are furthest over their tolerance, and that tolerance.
+
+    Saved reductions stand in for entries. None where shapes differ or nothing is finite in both. Raises as
+    `StepView.blocks` does.
+    """
+    if one.has_value(name) and other.has_value(name):
+        if one.shape(name) != other.shape(name):
+            return None
+        pairs = paired(one.blocks(name), other.blocks(name))
+    else:
+        pairs = iter([_saved_pairs(one, other, name)])
+    found: tuple[float, float] | None = None
+    furthest_over = -math.inf
+    with np.errstate(over="ignore", invalid="ignore"):
+        for left, right in pairs:
+            if not (is_numeric(left) and is_numeric(right)):
+                return None
+            was = float64(right)
+            apart = np.abs(float64(left) - was)
+            allowed = close.absolute + close.relative * np.abs(was)
+            over = np.where(np.isfinite(apart), apart / allowed, -math.inf)
+            place = int(over.argmax()) if over.size else None
+            if place is not None and over[place] > furthest_over:
+                furthest_over, found = over[place], (float(apart[place]), float(allowed[place]))
+    return found
+
+
+def _saved_pairs(one: StepView, other: StepView, name: str) -> tuple[Tensor, Tensor]:
+    pairs = [
+        (one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute))
+        for kind, absolute in SAVED
+    ]
+    both = [(left, right) for left, right in pairs if left is not None and right is not None]
+    return np.array([left for left, _ in both]), np.array([right for _, right in both])
+
+
+def change_of(now: StepView, before: StepView, name: str) -> tuple[float, float] | None:
+    """Return the L2 norm of a tensor's change and of its value before; None without numbers."""
+    change, norm = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for new, old in paired(now.blocks(name), before.blocks(name)):
+            if not (is_numeric(new) and is_numeric(old)):
+                return None
+            was = float64(old)
+            apart = float64(new) - was
+            change += float(np.dot(apart, apart))
+            norm += float(np.dot(was, was))
+    return math.sqrt(change), math.sqrt(norm)

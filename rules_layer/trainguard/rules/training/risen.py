@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean, median
-from typing import NamedTuple
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
-from trainguard.rules.training.run_series import MOVING, RunSeries
+from trainguard.rules.training.run_series import MOVING, Found, RunSeries
 from trainguard.rules.training.series import Series, first_facts, level, level_of, noise, smoothed, step_number, unit
+from trainguard.rules.training.step_rule import StepParameters
 
 
 class DivergedKind(StrEnum):
@@ -48,27 +49,16 @@ EXCUSED = 10.0
 RUNAWAY = 10.0
 
 
-class Limits(NamedTuple):
-    """The parameters of TrainingDiverged that its conditions need."""
+class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
+    """``lost`` is a share of the fall, ``blow_up`` a multiple of the size at the start."""
 
-    lost: float
-    blow_up: float
-    score_lost: float
-
-
-class Risen(NamedTuple):
-    """How a series got worse: the facts, its value, the threshold, and when it began, epoch seconds."""
-
-    kind: DivergedKind
-    name: str
-    series: Series
-    value: float
-    threshold: float
-    facts: tuple[Fact, ...]
-    onset: float | None
+    lost: NonNegative = 0.5
+    blow_up: NonNegative = 3.0
+    score_lost: NonNegative = 0.2
+    live_rows: PositiveInt = 250
 
 
-def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
+def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Found | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
     found = [_risen(loss, name, limits, fewest) for name, loss in losses]
@@ -94,10 +84,10 @@ def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
             start=loss.begin_of(len(loss.means) - count), end=float(loss.times[-1]) or None,
         ),
     )  # fmt: skip
-    return Risen(kind, name, loss, float(facts[-1].value), threshold, facts, loss.begin_of(bad))
+    return Found(kind, name, loss, facts, float(facts[-1].value), threshold, loss.begin_of(bad))
 
 
-def runaway(run: RunSeries, fewest: int) -> Risen | None:
+def runaway(run: RunSeries, fewest: int) -> Found | None:
     """Find that a loss of training falls below 0 faster and faster: it has no minimum."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         count, half = _tail(loss), len(loss.means) // 2
@@ -111,7 +101,7 @@ def runaway(run: RunSeries, fewest: int) -> Risen | None:
                 step_number("half_way_step", loss.steps[half - 1]),
                 level_of("loss_last", name, loss.last),
             )
-            return Risen(DivergedKind.UNBOUNDED, name, loss, loss.last, threshold, facts, loss.begin_of(half))
+            return Found(DivergedKind.UNBOUNDED, name, loss, facts, loss.last, threshold, loss.begin_of(half))
     return None
 
 
@@ -124,7 +114,7 @@ def _races(loss: Series, half: int) -> bool:
     return far and falls == sorted(falls) and all(later < earlier for earlier, later in pairwise(loss.means))
 
 
-def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
+def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Found | None:
     """Find that a score of training has fallen far below its best, and the loss has risen with it."""
     for name, score in run.score(Mode.TRAIN):
         count = _tail(score)
@@ -140,7 +130,7 @@ def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
                 Fact(name="score_most_since", value=max(tail), series=name, threshold=threshold),
             )
             onset = score.begin_of(len(score.means) - count)
-            return Risen(DivergedKind.SCORE_LOST, name, score, max(tail), threshold, facts, onset)
+            return Found(DivergedKind.SCORE_LOST, name, score, facts, max(tail), threshold, onset)
     return None
 
 
@@ -156,7 +146,9 @@ def _loss_rose(run: RunSeries) -> bool:
     return bool(losses) and all(fmean(loss.means[-_tail(loss) :]) > _lowest(loss.means, _tail(loss)) for loss in losses)
 
 
-def _risen(loss: Series, name: str, limits: Limits, fewest: int) -> tuple[DivergedKind, float] | None:
+def _risen(
+    loss: Series, name: str, limits: TrainingDivergedParameters, fewest: int
+) -> tuple[DivergedKind, float] | None:
     count = _tail(loss)
     if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
         return None
@@ -175,7 +167,7 @@ def _start(loss: Series) -> float:
     return loss.means[0] if loss.size == 1 else min(loss.means[0], sorted(loss.head)[(len(loss.head) - 1) // 2])
 
 
-def _lost(means: Sequence[float], count: int, limits: Limits) -> float | None:
+def _lost(means: Sequence[float], count: int, limits: TrainingDivergedParameters) -> float | None:
     before = means[:-count]
     place = before.index(min(before))
     fallen = means[0] - before[place]

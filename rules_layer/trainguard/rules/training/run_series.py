@@ -7,14 +7,16 @@ only where no loss is recorded. Where a mode has a total, as ``loss`` beside ``p
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
+from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.training.readings import mean, scalar, used
 from trainguard.rules.training.selection import LOSSES
-from trainguard.rules.training.series import Series
-from trainguard.rules.training.step_rule import StepState
+from trainguard.rules.training.series import Series, step_number
+from trainguard.rules.training.step_rule import Check, StepState
 
 XGBOOST_METRIC = re.compile(r"(?P<data>[A-Za-z0-9_]+)-(?P<metric>\S+)")
 """``train-rmse``: the name of an evaluation set, and that of a metric."""
@@ -58,6 +60,8 @@ def metric_pairs(tensors: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 METRICS = "metrics"
+BOUND = ("value", "of losses and scores beyond two of each in each mode")
+"""What `gather` leaves out, in the words of a rule."""
 MOST_SERIES = 2
 """Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
 ERROR = re.compile(
@@ -102,6 +106,36 @@ class SeriesState(StepState, kw_only=True):
     """The state of a rule over losses and scores."""
 
     run: RunSeries = msgspec.field(default_factory=RunSeries)
+
+
+class Found(NamedTuple):
+    """What a condition over a run has found: in a series, with facts, its value against a threshold, since ``onset``.
+
+    The onset is in epoch seconds; None where that, or the time, is not known.
+    """
+
+    kind: str
+    name: str
+    series: Series
+    facts: tuple[Fact, ...]
+    value: float
+    threshold: float | None = None
+    onset: float | None = None
+
+    def check(self, run: RunSeries, *, fires: bool = True) -> Check:
+        """Return it as the check of the series' last step."""
+        last = self.series.steps[-1]
+        return Check(
+            step=last,
+            at=run.at,
+            fires=fires,
+            tensor=self.name,
+            value=self.value,
+            threshold=self.threshold,
+            kind=self.kind,
+            facts=(step_number("step", last), *self.facts),
+            onset=self.onset if fires else None,
+        )
 
 
 def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:

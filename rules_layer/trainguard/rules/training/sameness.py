@@ -1,41 +1,40 @@
-"""UnchangedTensor and SimilarAcrossRuns: a tensor that stays the same over steps, or differs from another run's.
+"""UnchangedTensor, SimilarAcrossRuns and RanksOutOfSync: tensors that are the same over steps, runs or ranks.
 
-Source: AWS documentation of both; equality is that of ``numpy.allclose``, across runs with NaN the same as NaN.
+Source: AWS documentation of the first two; equality is that of ``numpy.allclose``, across runs with NaN the same as
+NaN. Ranks are compared by checksums ``trainguard/checksum/<rank>`` of their parameters.
 """
 
 import math
-from enum import StrEnum
+import re
+from statistics import mode
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from trainguard.core.errors import RunMissingError
 from trainguard.core.finding import Fact
+from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.compare import Closeness, furthest
-from trainguard.rules.training.readings import Reading, checked, measured, used
-from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.readings import (
+    Closeness,
+    Reading,
+    checked,
+    furthest,
+    known,
+    measured,
+    scalar,
+    step_check,
+    used,
+)
+from trainguard.rules.training.step_rule import Check, SelectingParameters, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, be, fires, said, step_spec
 
 SAME_STEPS = "same_steps"
 DIFFERENCE = "difference"
-
-
-class UnchangedKind(StrEnum):
-    """Findings of UnchangedTensor at a step."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-
-
-class SimilarKind(StrEnum):
-    """Findings of SimilarAcrossRuns at a step."""
-
-    DIFFERS = "differs"
-    SAME = "same"
+UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 
 
 def _unchanged(sheet: FactSheet) -> Words:
@@ -57,7 +56,7 @@ def _unchanged(sheet: FactSheet) -> Words:
 def _similar(sheet: FactSheet) -> Words:
     run, apart = sheet.name("other_run"), sheet.get(DIFFERENCE)
     if not fires(sheet):
-        return said(sheet, f"all tensors that both runs hold are the same as in run {run}", "", "")
+        return said(sheet, f"all tensors that both runs hold are the same as in run {run}")
     differs = "differed" if sheet.past else "differs"
     sentence = f"{sheet['tensor'].value} {differs} from that of run {run} at the same step"
     if apart is not None:
@@ -104,13 +103,13 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             "steps, with a CollectionConfig."
         ),
         say=_unchanged,
+        kinds=UNCHANGED_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: UnchangedTensorParameters) -> Check | None:
         """Compare each tensor with its values at the saved steps before this one, of the same mode."""
         closeness = Closeness(parameters.rtol, parameters.atol, equal_nan=parameters.equal_nan)
         needed = parameters.num_steps
-        readings = []
 
         def unchanged(now: StepView, tensor: str) -> int | None:
             """Return over how many saved steps the tensor has not changed; None where it was saved too rarely."""
@@ -125,15 +124,11 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
         tensors = parameters.tensors(step)
         state.waiting += bool(tensors)
         first: dict[int, Reading] = {}
-        for tensor in tensors:
-            same = used(state, unchanged, step, tensor)
-            if same is None:
-                continue
-            if same not in first:
-                kind = UnchangedKind.UNCHANGED if same >= needed else UnchangedKind.CHANGED
-                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same), kind)
-            readings.append(first[same])
-        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),))
+        readings = [
+            first.setdefault(same, Reading(tensor, float(same), float(needed), same >= needed, float(same)))
+            for same, tensor in known(state, unchanged, step, tensors)
+        ]
+        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),), kinds=UNCHANGED_KINDS)
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
@@ -186,6 +181,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         },
         needs="It checks tensors that this run and the other one saved at the same steps: record the same in both.",
         say=_similar,
+        kinds=SIMILAR_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
@@ -198,23 +194,23 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         if other is None:
             return None
         there, there_too = other, frozenset(other.names)
-        tensors = parameters.tensors(step) if parameters.selects else step.names
         readings = []
-        for tensor in tensors:
+        for tensor in parameters.tensors(step) if parameters.selects else step.names:
             if tensor not in there_too:
                 continue
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
             if same is not None:
                 readings.append(_similar_reading(state, step, there, tensor, same=same))
-        return checked(step, readings, lambda reading: _similar_facts(reading, parameters.other_run))
+        return checked(
+            step, readings, lambda reading: _similar_facts(reading, parameters.other_run), kinds=SIMILAR_KINDS
+        )
 
 
 def _similar_reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
     apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
-    kind = SimilarKind.SAME if same else SimilarKind.DIFFERS
     if apart is None:
-        return Reading(tensor, math.nan, None, not same, math.inf, kind)
-    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1], kind)
+        return Reading(tensor, math.nan, None, not same, math.inf)
+    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
 
 
 def _similar_facts(reading: Reading, run: str) -> list[Fact]:
@@ -224,3 +220,85 @@ def _similar_facts(reading: Reading, run: str) -> list[Fact]:
     if reading.fires and reading.threshold is not None:
         facts.append(measured(DIFFERENCE, reading))
     return facts
+
+
+APART, EQUAL = "apart", "equal"
+
+
+def _ranks(sheet: FactSheet) -> Words:
+    ranks = int(sheet.number("ranks"))
+    if not fires(sheet):
+        return said(sheet, f"the checksums of {counted(ranks, 'rank')} are equal")
+    apart, same = int(sheet.number("ranks_apart")), int(sheet.number("ranks_alike"))
+    named = sheet.all("checksum_apart")
+    has = "had" if sheet.past else "has"
+    shown_ranks = ", ".join(f"{(each.device or '').removeprefix('rank ')} {has} {each.value}" for each in named)
+    differ = "differed" if sheet.past else "differ"
+    more = f" and {apart - len(named)} more {differ}" if apart > len(named) else ""
+    have = "had" if sheet.past else "has" if same == 1 else "have"
+    return said(
+        sheet,
+        f"{same} of {ranks} ranks {have} the checksum {sheet.name('checksum')}, rank {shown_ranks}{more}",
+        "Stop and go back to a checkpoint before this step: from here on ranks train different models. Look for "
+        "parameters outside the distributed wrapper, a rank that loaded another checkpoint or has another seed, "
+        "steps that one rank skips, and a broken GPU: if it is always the same rank, replace its node.",
+        "ranks held different parameters",
+    )
+
+
+CHECKSUM = re.compile(r"trainguard/checksum/(?P<rank>[0-9]{1,6})")
+SHOWN = 6
+
+
+class RanksOutOfSync(StepRule[StepParameters, StepState]):
+    """Fires while ranks hold different parameters."""
+
+    spec = step_spec(
+        "RanksOutOfSync",
+        title="Ranks out of sync",
+        looks_at="a checksum of the parameters of each rank",
+        fires_when="ranks hold other parameters than most do",
+        condition="the checksums of the parameters of two ranks differ at the same step",
+        measures=(Measure("ranks that differ from most"),),
+        needs=(
+            "It checks a checksum of the parameters per rank: record one number for each as trainguard/checksum/RANK, "
+            "for all ranks at the same steps."
+        ),
+        say=_ranks,
+        kinds=(APART, EQUAL),
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
+        """Compare the checksums of a step."""
+        del parameters
+        sums: dict[int, str] = {}
+        for name in step.names:
+            found = CHECKSUM.fullmatch(name)
+            value = used(state, scalar, step, name) if found is not None else None
+            if found is not None and value is not None:
+                # As text, a NaN equals another one, and 0 does not equal -0.
+                sums[int(found["rank"])] = repr(value)
+        if len(sums) < 2:
+            state.waiting += bool(sums)
+            return None
+        most = mode(sums[rank] for rank in sorted(sums))
+        apart = [rank for rank in sorted(sums) if sums[rank] != most]
+        return step_check(
+            step,
+            _rank_facts(sums, most, apart),
+            fires=bool(apart),
+            tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
+            value=float(len(apart)),
+            threshold=0.0,
+            kind=APART if apart else EQUAL,
+        )
+
+
+def _rank_facts(sums: dict[int, str], most: str, apart: list[int]) -> list[Fact]:
+    return [
+        Fact(name="ranks", value=len(sums)),
+        Fact(name="ranks_apart", value=len(apart), threshold=0.0),
+        Fact(name="ranks_alike", value=sum(each == most for each in sums.values())),
+        Fact(name="checksum", value=most),
+        *(Fact(name="checksum_apart", value=sums[rank], device=f"rank {rank}") for rank in apart[:SHOWN]),
+    ]

@@ -1,10 +1,15 @@
-"""The tensors of a step that a rule checks: members of collections, and names that patterns match."""
+"""The tensors of a step that a rule checks, by collections and patterns, and settings for the names of scalars."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import ClassVar
 
+from trainguard.core.errors import RuleConfigError
 from trainguard.formats.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.family_rules import SCALAR_NAMES, TRAINING, bare
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.spec import ParameterHelp, SettingsSpec
 
 LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
 _ANYTHING = ".*"
@@ -44,3 +49,47 @@ def selected(step: StepView, collections: Iterable[str] | None, patterns: Iterab
     sets += [frozenset(matching(step, pattern)) for pattern in patterns or ()]
     found = frozenset().union(*sets)
     return tuple(name for name in step.names if name in found)
+
+
+_PATTERN = "pattern"
+SCALAR_NAMES_SPEC = SettingsSpec(
+    name=SCALAR_NAMES,
+    family=TRAINING,
+    looks_at="names of scalars",
+    fires_when="never: the settings say what names mean",
+    parameters={
+        "losses": ParameterHelp(_PATTERN, "names with a match are losses"),
+        "metrics": ParameterHelp(_PATTERN, "names with a match are metrics"),
+        "learning_rate": ParameterHelp(_PATTERN, "names with a match are the learning rate"),
+        "gradient_norm": ParameterHelp(_PATTERN, "names with a match are the norm of gradients"),
+        "evaluation": ParameterHelp(_PATTERN, "names with a match are of evaluation, all others of training"),
+        "ignored": ParameterHelp(_PATTERN, "names with a match are not used"),
+    },
+)
+
+
+class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
+    """A regular expression for each meaning of a name, searched in it; None leaves the documented one."""
+
+    rule_name: ClassVar[str] = bare(SCALAR_NAMES)
+
+    losses: str | None = None
+    metrics: str | None = None
+    learning_rate: str | None = None
+    gradient_norm: str | None = None
+    evaluation: str | None = None
+    ignored: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no regular expression, or could take too long."""
+        for meaning, pattern in self.replaced().items():
+            try:
+                name_pattern(pattern)
+            except NamePatternError as fault:
+                setting = f"{self.rule_name}_{meaning}"
+                raise RuleConfigError(self.rule_name, setting, pattern, f"a regular expression ({fault})") from fault
+
+    def replaced(self) -> Mapping[str, str]:
+        """Return the patterns that are given, by meaning."""
+        given = {meaning: getattr(self, meaning) for meaning in SCALAR_NAMES_SPEC.parameters}
+        return {meaning: text for meaning, text in given.items() if text is not None}

@@ -4,6 +4,7 @@ Source: AWS documentation of StalledTrainingRule. A gap is a stall where it is a
 run has its own rhythm; a gap of over six hours after which steps go on is a resumed run.
 """
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from trainguard.core.finding import Fact
@@ -14,7 +15,7 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import step_fact
+from trainguard.rules.training.readings import step_check
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import step_spec
@@ -37,10 +38,11 @@ class StallKind(StrEnum):
 
 
 def _words(sheet: FactSheet) -> Words:
-    if sheet.kind not in _GAPS:
-        return Words(_OTHERS[StallKind(sheet.kind)](sheet))
+    kind = StallKind(sheet.kind)
+    if kind in _OTHERS:
+        return Words(_OTHERS[kind](sheet))
     reason = _gap(sheet)
-    if sheet.kind not in (StallKind.STALLED, StallKind.WAITS):
+    if kind not in (StallKind.STALLED, StallKind.WAITS):
         return Words(reason)
     patience = show_duration(float(sheet["time_without_step"].threshold or 0.0))
     advice = (
@@ -48,16 +50,6 @@ def _words(sheet: FactSheet) -> Words:
         f"steps are saved less often than every {patience} on purpose, raise the threshold above the save interval."
     )
     return Words(reason, advice, "training stalled")
-
-
-_GAPS = (
-    StallKind.GOES_ON,
-    StallKind.FIRST_GAP,
-    StallKind.RESUMED,
-    StallKind.STALLED,
-    StallKind.RECENT,
-    StallKind.WAITS,
-)
 
 
 def _gap(sheet: FactSheet) -> str:
@@ -78,10 +70,6 @@ def _compared(sheet: FactSheet, gap: Fact) -> str:
     return f"that is {compared} the threshold of {show_duration(float(gap.threshold or 0.0))}"
 
 
-def _first(sheet: FactSheet) -> str:
-    return f"Step {sheet['step'].value}: it is the first saved step, and no time without one was measured yet."
-
-
 def _untimed(sheet: FactSheet) -> str:
     steps = counted(int(sheet.number("untimed_steps")), "step")
     return (
@@ -90,25 +78,18 @@ def _untimed(sheet: FactSheet) -> str:
     )
 
 
-def _ended(sheet: FactSheet) -> str:
-    del sheet
-    return "Training has ended."
-
-
-def _not_running(sheet: FactSheet) -> str:
-    return f"The job's status is {sheet.name('job_status')}: whether it still trains is not known."
-
-
-def _newest(sheet: FactSheet) -> str:
-    return f"The newest object came {show_duration(sheet.number('time_since_object'))} before the last look."
-
-
-_OTHERS = {
-    StallKind.FIRST: _first,
+_OTHERS: Mapping[StallKind, Callable[[FactSheet], str]] = {
+    StallKind.FIRST: lambda sheet: (
+        f"Step {sheet['step'].value}: it is the first saved step, and no time without one was measured yet."
+    ),
     StallKind.UNTIMED: _untimed,
-    StallKind.ENDED: _ended,
-    StallKind.NOT_RUNNING: _not_running,
-    StallKind.NEWEST: _newest,
+    StallKind.ENDED: lambda _: "Training has ended.",
+    StallKind.NOT_RUNNING: lambda sheet: (
+        f"The job's status is {sheet.name('job_status')}: whether it still trains is not known."
+    ),
+    StallKind.NEWEST: lambda sheet: (
+        f"The newest object came {show_duration(sheet.number('time_since_object'))} before the last look."
+    ),
 }
 
 RHYTHM = 2.0
@@ -174,7 +155,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         before, saved_at = state.step, state.saved_at
         _progress(state, step)
         if before is None or saved_at is None:
-            return Check(step=step.step, at=step.at, fires=False, kind=StallKind.FIRST, facts=(step_fact(step),))
+            return step_check(step, (), fires=False, kind=StallKind.FIRST)
         gap, patience = step.at - saved_at, patience_s(parameters, state.longest_s)
         kind = _kind(gap, patience, parameters, state.longest_s)
         fires = kind is StallKind.STALLED

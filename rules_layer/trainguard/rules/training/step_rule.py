@@ -3,6 +3,7 @@
 import math
 import re
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -40,8 +41,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
     accepted: ClassVar[re.Pattern[str]] = re.compile(
         "base_trial|other_trials?(_[0-9]+)?|action_json|rule_to_invoke|source_s3_uri"
     )
-    regex_fields: ClassVar[tuple[str, ...]] = ()
-
     start_step: NonNegativeInt | None = None
     end_step: NonNegativeInt | None = None
     ignored: tuple[str, ...] = ()
@@ -53,8 +52,9 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse patterns that are no regular expressions, or could take too long: evaluators serve other jobs, too."""
-        for field in self.regex_fields:
-            for pattern in _texts(getattr(self, field)):
+        for field in (name for name in self.__struct_fields__ if name.endswith("regex")):
+            given = getattr(self, field)
+            for pattern in (given,) if isinstance(given, str) else given or ():
                 try:
                     name_pattern(pattern)
                 except NamePatternError as fault:
@@ -82,7 +82,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 class SelectingParameters(StepParameters, frozen=True, kw_only=True):
     """Collections and patterns as in the managed service; ``required`` says that one of them must be given."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
     required: ClassVar[bool] = False
 
     collection_names: tuple[str, ...] | None = None
@@ -102,10 +101,6 @@ class SelectingParameters(StepParameters, frozen=True, kw_only=True):
     def tensors(self, step: StepView) -> tuple[str, ...]:
         """Return the selected tensors of a step, sorted; none where nothing is given."""
         return selected(step, self.collection_names, self.tensor_regex)
-
-
-def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value or ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +173,9 @@ class StepRule(Rule[P], Generic[P, S]):
     clear_s = 0.0
     """The first step that is checked and does not fire ends an episode."""
 
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {}
+    """By kind, what a check's value is; of any other kind the first of the rule's measures."""
+
     def watch(self, state: S, step: StepView, parameters: P) -> None:
         """Take note of a step that is not to be checked, of a rule whose reference may lie before ``start_step``."""
         del state, step, parameters
@@ -185,11 +183,6 @@ class StepRule(Rule[P], Generic[P, S]):
     @abstractmethod
     def check(self, state: S, step: StepView, parameters: P) -> Check | None:
         """Check a step; None where it lacks what the rule needs. Called once a step, in order."""
-
-    def measure(self, check: Check) -> Measure | None:
-        """Say what a check's value is; None stands for the first of the rule's measures."""
-        del check
-        return None
 
     def score(self, check: Check) -> float | None:
         """Say how much a check that fires matters, 0 to 100; None leaves it to what was lost."""
@@ -251,6 +244,11 @@ class StepRule(Rule[P], Generic[P, S]):
             score=self.score(check) if check.fires else None,
             progress=self.progress(state, view, parameters),
         )
+
+    def measure(self, check: Check) -> Measure | None:
+        """Return what a check's value is; None, of a rule that measures one thing, is that."""
+        by_kind = self.measures_by_kind
+        return by_kind.get(check.kind or "", self.spec.measures[0]) if by_kind else None
 
     def said(self, check: Check) -> str:
         """Return a check's sentences, without notes."""

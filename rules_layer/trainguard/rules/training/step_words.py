@@ -97,13 +97,14 @@ class StepText:
     """The text of a rule over steps: the words of a check, with notes on unused tensors, or why nothing was checked.
 
     ``needs`` says which tensors it checks and how to record them; ``bound`` has the noun that ``left_out`` counts, and
-    which of them the rule leaves out.
+    which of them the rule leaves out. ``kinds`` are those of its checks.
     """
 
     rule: str
     needs: str
     say: Callable[[FactSheet], Words]
     bound: tuple[str, str] = BOUND
+    kinds: tuple[str, ...] = ()
 
     def __call__(self, sheet: FactSheet) -> Words:
         """Return the words of a judgement."""
@@ -119,11 +120,12 @@ def step_spec(
     needs: str,
     say: Callable[[FactSheet], Words],
     bound: tuple[str, str] = BOUND,
+    kinds: tuple[str, ...] = (),
     parameters: Mapping[str, ParameterHelp] = MappingProxyType({}),
     **more: Any,
 ) -> RuleSpec:
     """Return the spec of a rule over steps, named without its family; ``more`` are other fields of it."""
-    text = StepText(rule, needs, say, bound)
+    text = StepText(rule, needs, say, bound, kinds)
     helped = {**parameters, **RANGE_HELP}
     return RuleSpec(name=f"{TRAINING}/{rule}", family=TRAINING, counts=STEPS, parameters=helped, text=text, **more)
 
@@ -193,7 +195,7 @@ def several_words(sheet: FactSheet, what: str = "tensors") -> str:
     return f" (the worst of {firing.value} such {what}, of {sheet['judged'].value} in all)"
 
 
-def said(sheet: FactSheet, sentence: str, advice: str, clause: str, *, what: str = "tensors") -> Words:
+def said(sheet: FactSheet, sentence: str, advice: str = "", clause: str = "", *, what: str = "tensors") -> Words:
     """Return the words of a step: its number before a clause about the worst of its tensors, and how many there are."""
     reason = f"Step {sheet.number('step'):.0f}: {sentence}{several_words(sheet, what)}."
     return Words(reason, advice, clause) if fires(sheet) else Words(reason)

@@ -1,6 +1,8 @@
 """TrainingDiverged: the loss is NaN or infinite, or has risen and does not come back."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -8,14 +10,20 @@ from trainguard.core.finding import Fact
 from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import step_fact
-from trainguard.rules.training.risen import ENDED_TAIL, DivergedKind, Limits, rise, runaway, score_lost
-from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
+from trainguard.rules.training.risen import (
+    ENDED_TAIL,
+    DivergedKind,
+    TrainingDivergedParameters,
+    rise,
+    runaway,
+    score_lost,
+)
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather
 from trainguard.rules.training.series import first_facts, first_words, level_of, step_number
-from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
+from trainguard.rules.training.step_rule import Check, StepRule
 from trainguard.rules.training.step_words import step_spec
 
 _CLAUSES = {
@@ -128,19 +136,6 @@ MANY, SHARE = 5, 0.05
 CRITICAL = 100.0
 
 
-class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
-    """``lost`` is a share of the fall, ``blow_up`` a multiple of the size at the start."""
-
-    lost: NonNegative = 0.5
-    blow_up: NonNegative = 3.0
-    score_lost: NonNegative = 0.2
-    live_rows: PositiveInt = 250
-
-    def limits(self) -> Limits:
-        """Return what the conditions over a run need."""
-        return Limits(self.lost, self.blow_up, self.score_lost)
-
-
 class Broken(msgspec.Struct, array_like=True):
     """How often a loss was not finite: in a row that goes on (``count``, 0 where none does), and ever (``total``).
 
@@ -187,9 +182,14 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         },
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
         say=_words,
-        bound=("value", "of losses and scores beyond two of each in each mode"),
+        bound=BOUND,
         claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
     )
+
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {
+        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE), spec.measures[1]),
+        DivergedKind.SCORE_LOST: spec.measures[2],
+    }
 
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
@@ -227,11 +227,6 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             or _without_finding(state.run, now)
         )
 
-    def measure(self, check: Check) -> Measure:
-        """Say whether a loss was measured, or how often it was none."""
-        places = {DivergedKind.NOT_FINITE: 1, DivergedKind.WAS_NOT_FINITE: 1, DivergedKind.SCORE_LOST: 2}
-        return self.spec.measures[places.get(DivergedKind(check.kind or DivergedKind.FINE), 0)]
-
     def score(self, check: Check) -> float:
         """Return the highest score: from there on the run computes garbage."""
         del check
@@ -264,23 +259,14 @@ def _not_finite_check(state: TrainingDivergedState, now: Fact, at: float) -> Che
         return None
     key, broken = max(open_rows.items(), key=lambda each: each[1].count)
     mode, _, name = key.partition("/")
-    return Check(
-        step=int(now.value),
-        at=at,
-        fires=True,
-        tensor=name,
-        value=float(broken.count),
-        threshold=0.0,
-        kind=DivergedKind.NOT_FINITE,
-        facts=(
-            now,
-            Fact(name="values_not_finite", value=broken.count, series=name),
-            Fact(name="mode", value=mode),
-            step_number("first_bad_step", broken.first),
-            step_number("last_bad_step", broken.last),
-        ),
-        onset=broken.at,
+    facts = (
+        now,
+        Fact(name="values_not_finite", value=broken.count, series=name),
+        Fact(name="mode", value=mode),
+        step_number("first_bad_step", broken.first),
+        step_number("last_bad_step", broken.last),
     )
+    return _broken(DivergedKind.NOT_FINITE, facts, at, broken.at)
 
 
 def _was_not_finite_check(state: TrainingDivergedState, now: Fact) -> Check | None:
@@ -289,42 +275,34 @@ def _was_not_finite_check(state: TrainingDivergedState, now: Fact) -> Check | No
         return None
     key, broken = max(many.items(), key=lambda each: each[1].total)
     mode, _, name = key.partition("/")
+    facts = (
+        now,
+        Fact(name="values_not_finite", value=broken.total, series=name),
+        Fact(name="values", value=broken.values, series=name),
+        Fact(name="mode", value=mode),
+        step_number("first_bad_step", broken.first_ever),
+    )
+    return _broken(DivergedKind.WAS_NOT_FINITE, facts, state.run.at, broken.ever_at)
+
+
+def _broken(kind: DivergedKind, facts: tuple[Fact, ...], at: float, onset: float | None) -> Check:
+    now, count = facts[:2]
     return Check(
         step=int(now.value),
-        at=state.run.at,
+        at=at,
         fires=True,
-        tensor=name,
-        value=float(broken.total),
+        tensor=count.series,
+        value=float(count.value),
         threshold=0.0,
-        kind=DivergedKind.WAS_NOT_FINITE,
-        facts=(
-            now,
-            Fact(name="values_not_finite", value=broken.total, series=name),
-            Fact(name="values", value=broken.values, series=name),
-            Fact(name="mode", value=mode),
-            step_number("first_bad_step", broken.first_ever),
-        ),
-        onset=broken.ever_at,
+        kind=kind,
+        facts=facts,
+        onset=onset,
     )
 
 
 def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
-    limits = parameters.limits()
-    found = runaway(run, fewest) or rise(run, limits, fewest) or score_lost(run, limits, fewest)
-    if found is None:
-        return None
-    last = found.series.steps[-1]
-    return Check(
-        step=last,
-        at=run.at,
-        fires=True,
-        tensor=found.name,
-        value=found.value,
-        threshold=found.threshold,
-        kind=found.kind,
-        facts=(step_number("step", last), *found.facts),
-        onset=found.onset,
-    )
+    found = runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
+    return None if found is None else found.check(run)
 
 
 def _without_finding(run: RunSeries, now: Fact) -> Check:

@@ -1,34 +1,24 @@
-"""AllZero and TensorVariance: a tensor's zeros, and its population variance. Source: AWS documentation of both."""
+"""AllZero, TensorVariance and ExplodingTensor: a tensor's zeros, variance, NaN. Source: AWS documentation."""
 
 import math
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import ClassVar
 
-from trainguard.formats.tensors.step_view import StepView
+from trainguard.core.finding import Fact
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import ReductionKind, StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, measured, not_saved, used, variance, zeros
-from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
+from trainguard.rules.training.readings import Reading, checked, known, measured, not_finite, not_saved, variance, zeros
+from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.step_words import SELECTION_HELP, against, be, fires, said, shown, step_spec
 
 ZEROS = "zeros"
 VARIANCE = "variance"
-
-
-class AllZeroKind(StrEnum):
-    """Findings of AllZero at a step."""
-
-    ZERO = "zeros"
-    FINE = "fine"
-
-
-class VarianceKind(StrEnum):
-    """Which threshold TensorVariance compares with; the status says whether it is crossed."""
-
-    HIGH = "high"
-    LOW = "low"
-    UNSET = "no threshold"
+ZERO_KINDS = ("zeros", "fine")
+HIGH, LOW, UNSET = "high", "low", "no threshold"
+"""Which threshold TensorVariance compares with; the status says whether it is crossed."""
 
 
 def _zero_words(sheet: FactSheet) -> Words:
@@ -44,10 +34,10 @@ def _zero_words(sheet: FactSheet) -> Words:
 
 
 def _variance_words(sheet: FactSheet) -> Words:
-    variance, low = sheet[VARIANCE], sheet.kind == VarianceKind.LOW
+    variance, low = sheet[VARIANCE], sheet.kind == LOW
     sentence = f"the variance of {variance.series} {be(sheet)} {shown(variance)}"
     if variance.threshold is None:
-        return said(sheet, f"{sentence}, and no threshold is set", "", "")
+        return said(sheet, f"{sentence}, and no threshold is set")
     advice = (
         f"Look at the scale of what enters {variance.series}: inputs, initialisation, normalisation, learning rate."
     )
@@ -84,37 +74,28 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "in full unless the threshold is 100 %."
         ),
         say=_zero_words,
+        kinds=ZERO_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
         """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
         threshold = parameters.threshold
-        readings = []
 
         def percent_of(view: StepView, tensor: str) -> float | None:
             return _percent(state, view, tensor, threshold)
 
+        found = known(state, percent_of, step, parameters.tensors(step))
         first: dict[float, Reading] = {}
-        for tensor in parameters.tensors(step):
-            percent = used(state, percent_of, step, tensor)
-            if percent is None:
-                continue
-            if percent not in first:
-                first[percent] = Reading(
-                    tensor, percent, threshold, percent >= threshold, percent, _zero_kind(percent, threshold)
-                )
-            readings.append(first[percent])
-        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),))
-
-
-def _zero_kind(percent: float, threshold: float) -> AllZeroKind:
-    return AllZeroKind.ZERO if percent >= threshold else AllZeroKind.FINE
+        readings = [
+            first.setdefault(percent, Reading(tensor, percent, threshold, percent >= threshold, percent))
+            for percent, tensor in found
+        ]
+        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),), kinds=ZERO_KINDS)
 
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
     if step.has_value(tensor):
-        found = zeros(step, tensor)
-        return None if found is None else found.percent
+        return zeros(step, tensor)
     share = _found_by_size(step, tensor, threshold)
     if share is None:
         share = _found_by_extremes(step, tensor, threshold)
@@ -179,11 +160,11 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             "variance, with a CollectionConfig."
         ),
         say=_variance_words,
+        kinds=(HIGH, LOW, UNSET),
     )
 
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
         """Compare each tensor's variance with both thresholds."""
-        readings = []
 
         def variance_of(view: StepView, tensor: str) -> float | None:
             """Return a variance; None where other reductions alone were saved, which is counted."""
@@ -194,10 +175,8 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
                 return None
             return variance(view, tensor)
 
-        for tensor in parameters.tensors(step):
-            value = used(state, variance_of, step, tensor)
-            if value is not None:
-                readings.append(_variance_reading(tensor, value, parameters))
+        found = known(state, variance_of, step, parameters.tensors(step))
+        readings = [_variance_reading(tensor, value, parameters) for value, tensor in found]
         return checked(step, readings, lambda reading: (measured(VARIANCE, reading),))
 
 
@@ -205,6 +184,169 @@ def _variance_reading(tensor: str, value: float, parameters: TensorVarianceParam
     above = -math.inf if parameters.max_threshold is None else value - parameters.max_threshold
     below = -math.inf if parameters.min_threshold is None else parameters.min_threshold - value
     if above >= below:
-        kind = VarianceKind.UNSET if parameters.max_threshold is None else VarianceKind.HIGH
+        kind = UNSET if parameters.max_threshold is None else HIGH
         return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, kind)
-    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, VarianceKind.LOW)
+    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, LOW)
+
+
+ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
+NAN, INFINITE, FINE = "NaN", "infinite", "fine"
+
+
+def _exploding_words(sheet: FactSheet) -> Words:
+    if not fires(sheet):
+        tensors = counted(int(sheet.number(TENSORS)), "tensor")
+        return said(sheet, f"none of {tensors} holds NaN or infinite values")
+    reduction = sheet.get(REDUCTION)
+    found = sheet[ENTRIES] if reduction is None else reduction
+    advice = (
+        "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
+        "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
+    )
+    if sheet.kind == INFINITE:
+        advice = (
+            "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
+            f"Infinite values turn into NaN soon: save {found.series} at earlier steps to see where they begin."
+        )
+    if reduction is not None:
+        sentence = f"the saved {reduction.value} of {reduction.series} {be(sheet)} {sheet.kind}"
+    else:
+        one, what = found.value == 1, "NaN or infinite" if sheet.kind == NAN else "infinite"
+        entries = f"{sheet.number(ENTRIES):.0f} {'entry' if one else 'entries'}"
+        holds, compared = "held" if sheet.past else "holds", against(sheet, ENTRIES, "above", "")
+        sentence = f"{found.series} {holds} {entries} that {be(sheet, many=not one)} {what}, {compared}"
+    return said(sheet, sentence, advice, "values became NaN or infinite")
+
+
+_TREES = "trees/"
+_SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
+    (kind, absolute) for kind in ("mean", "std", "variance", "l2", "l1", "sum") for absolute in (True, False)
+)
+
+
+class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
+    """``only_nan`` leaves infinite values alone; nothing selected stands for all tensors."""
+
+    only_nan: bool = False
+
+
+class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
+    """Fires while a tensor holds NaN or infinite values."""
+
+    spec = step_spec(
+        "ExplodingTensor",
+        title="NaN and infinite values",
+        looks_at="the selected tensors; where nothing is selected, all",
+        fires_when="one holds NaN or an infinite value",
+        condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
+        measures=(Measure("entries that are not finite"),),
+        parameters={
+            **SELECTION_HELP,
+            "only_nan": ParameterHelp("", "whether infinite values are left alone"),
+        },
+        needs=(
+            "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
+            "or those that collection_names and tensor_regex select."
+        ),
+        say=_exploding_words,
+        kinds=(NAN, INFINITE, FINE),
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
+        """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
+        readings = []
+        reductions: dict[str, str] = {}
+        asked: list[tuple[ReductionKind, bool]] = []
+        finite: Reading | None = None
+        numbers = (name for name in step.names if not name.startswith(_TREES))
+        for tensor in parameters.tensors(step) if parameters.selects else numbers:
+            try:
+                if step.has_value(tensor):
+                    reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
+                else:
+                    if finite is not None and _has_finite_sum(step, tensor, asked):
+                        readings.append(finite)
+                        continue
+                    reading = _of_reductions(state, step, tensor, reductions, only_nan=parameters.only_nan)
+                    if finite is None and reading is not None and not reading.fires:
+                        finite = reading
+            except USELESS as fault:
+                state.leave_out(str(fault))
+                continue
+            if reading is not None:
+                readings.append(reading)
+        return checked(step, readings, lambda reading: (_exploding_fact(reading, reductions, len(readings)),))
+
+
+def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
+    found = not_finite(step, tensor)
+    if found is None:
+        return None
+    size, nan, infinite = found
+    count = nan if only_nan else nan + infinite
+    kind = (NAN if nan else INFINITE) if count else FINE
+    return Reading(tensor, float(count), 0.0, count > 0, count / max(size, 1), kind)
+
+
+def _has_finite_sum(step: StepView, tensor: str, asked: list[tuple[ReductionKind, bool]]) -> bool:
+    """Whether a saved sum is finite; that which the tensor before had is ``asked`` for first."""
+    for kind, absolute in (*asked, *_SUMS):
+        value = step.reduction(tensor, kind, absolute=absolute)
+        if value is not None:
+            asked[:] = [(kind, absolute)]
+            return math.isfinite(value)
+    return False
+
+
+def _of_reductions(
+    state: StepState, step: StepView, tensor: str, reductions: dict[str, str], *, only_nan: bool
+) -> Reading | None:
+    """Judge by what was saved; the value is then not a count, so that it stays open."""
+    saved = _telling(step, tensor)
+    if not saved:
+        product = step.reduction(tensor, "prod")
+        if product is None or not math.isfinite(product):
+            not_saved(state, step, tensor)
+            return None
+    bad = [(name, value) for name, value in saved if not math.isfinite(value)]
+    nan = [name for name, value in bad if math.isnan(value)]
+    if not bad or (only_nan and not nan):
+        return Reading(tensor, 0.0, 0.0, False, 0.0, FINE)
+    reductions[tensor] = nan[0] if nan else bad[0][0]
+    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
+
+
+def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
+    """Return the saved reductions that tell whether all entries are finite; none where only a product was saved.
+
+    A finite sum has finite entries only. Another may have overflowed, unless the extremes say so too.
+    """
+    sums = []
+    for kind, absolute in _SUMS:
+        value = step.reduction(tensor, kind, absolute=absolute)
+        if value is None:
+            continue
+        if math.isfinite(value):
+            return [(kind, value)]
+        sums.append((_named(kind, absolute=absolute), value))
+    least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+    highest = step.reduction(tensor, "max", absolute=True)
+    if least is not None and most is not None:
+        return [("min", least), ("max", most)]
+    if highest is not None:
+        return [(_named("max", absolute=True), highest)]
+    lowest = step.reduction(tensor, "min", absolute=True)
+    others = (("min", least), ("max", most), (_named("min", absolute=True), lowest))
+    return [*sums, *((name, value) for name, value in others if value is not None)]
+
+
+def _named(kind: ReductionKind, *, absolute: bool) -> str:
+    return f"{kind} of absolute values" if absolute else kind
+
+
+def _exploding_fact(reading: Reading, reductions: Mapping[str, str], checked_tensors: int) -> Fact:
+    if not reading.fires:
+        return Fact(name=TENSORS, value=checked_tensors)
+    if math.isnan(reading.value):
+        return Fact(name=REDUCTION, value=reductions[str(reading.tensor)], series=reading.tensor)
+    return measured(ENTRIES, reading)

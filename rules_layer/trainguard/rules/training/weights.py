@@ -1,38 +1,42 @@
-"""VanishingGradient and WeightUpdateRatio: gradients that are nearly zero, weights that change too much or not at all.
+"""VanishingGradient, WeightUpdateRatio and PoorWeightInitialization: gradients and weights of too little or too much.
 
-Source: AWS documentation of both. Ratios are of L2 norms: element by element some entry nearly always stays the same.
+Source: AWS documentation of the three. Ratios of a weight are of L2 norms: element by element some entry nearly always
+stays the same. Of a poor initialisation each sign fires alone, as in a public run.
 """
 
 import math
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from trainguard.formats.tensors.step_view import Mode, StepView
+import numpy as np
+
+from trainguard.core.units import counted
+from trainguard.formats.tensors.step_view import Mode, StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.compare import change_of
-from trainguard.rules.training.readings import Reading, abs_mean, checked, measured, not_saved, used
-from trainguard.rules.training.selection import GRADIENTS, WEIGHTS
+from trainguard.rules.training.readings import (
+    Reading,
+    abs_mean,
+    change_of,
+    checked,
+    float64,
+    known,
+    measured,
+    not_saved,
+    rank,
+    variance,
+)
+from trainguard.rules.training.run_series import mean_loss
+from trainguard.rules.training.selection import GRADIENTS, LOSSES, WEIGHTS, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import against, be, said, shown, step_spec
+from trainguard.rules.training.step_words import against, be, fires, said, shown, step_spec
 
 ABS_MEAN = "mean_absolute_gradient"
 UPDATE = "relative_change"
-
-
-class VanishingKind(StrEnum):
-    """Findings of VanishingGradient at a step."""
-
-    ZERO = "zero"
-    VANISHED = "vanished"
-    FINE = "fine"
-
-
-class UpdateKind(StrEnum):
-    """Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
-
-    LARGE = "large"
-    SMALL = "small"
+ZERO, VANISHED, FINE = "zero", "vanished", "fine"
+LARGE, SMALL = "large", "small"
+"""Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
 
 
 def _vanishing(sheet: FactSheet) -> Words:
@@ -41,7 +45,7 @@ def _vanishing(sheet: FactSheet) -> Words:
         "Use activations that do not saturate, residual connections or normalisation, and an initialisation that "
         "fits the activation. In float16 raise the loss scale."
     )
-    if sheet.kind == VanishingKind.ZERO:
+    if sheet.kind == ZERO:
         advice = (
             f"Check that {mean.series} has a path to the loss: a gradient of exactly zero means a detached, "
             "frozen or dead part of the model, or underflow where gradients are float16 without loss scaling."
@@ -52,7 +56,7 @@ def _vanishing(sheet: FactSheet) -> Words:
 
 
 def _update(sheet: FactSheet) -> Words:
-    change, large = sheet[UPDATE], sheet.kind == UpdateKind.LARGE
+    change, large = sheet[UPDATE], sheet.kind == LARGE
     advice = "Lower the learning rate or clip gradients: one update changes the weight by more than it holds."
     if not large:
         advice = (
@@ -60,8 +64,7 @@ def _update(sheet: FactSheet) -> Words:
             "rate. A layer that is frozen on purpose always fires: leave it out of the collection weights."
         )
     compared = against(sheet, UPDATE, *(("above", "not above") if large else ("below", "not below")))
-    since = "its saved step before"
-    sentence = f"{change.series} changed by {shown(change)} of its norm since {since}, {compared}"
+    sentence = f"{change.series} changed by {shown(change)} of its norm since its saved step before, {compared}"
     return said(sheet, sentence, advice, "weights changed too much or not at all")
 
 
@@ -89,27 +92,23 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
             "with CollectionConfig(name='gradients')."
         ),
         say=_vanishing,
+        kinds=(ZERO, VANISHED, FINE),
     )
 
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
         """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
-        means = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
-        known = [(value, tensor) for value, tensor in means if value is not None]
+        found = known(state, abs_mean, step, sorted(step.members(GRADIENTS)))
+        # A gradient of exactly zero says that nothing reaches the loss.
         readings = [
-            Reading(tensor, value, threshold, True, -value, _vanished(value))
-            for value, tensor in known
+            Reading(tensor, value, threshold, True, -value, ZERO if value == 0.0 else VANISHED)
+            for value, tensor in found
             if value < threshold
         ]
-        if known and not readings:
-            value, tensor = min([each for each in known if not math.isnan(each[0])] or known)
-            readings = [Reading(tensor, value, threshold, False, -value, VanishingKind.FINE)]
-        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(known))
-
-
-def _vanished(value: float) -> VanishingKind:
-    """Return what a gradient below the threshold is; one of exactly zero says that nothing reaches the loss."""
-    return VanishingKind.ZERO if value == 0.0 else VanishingKind.VANISHED
+        if found and not readings:
+            value, tensor = min([each for each in found if not math.isnan(each[0])] or found)
+            readings = [Reading(tensor, value, threshold, False, -value, FINE)]
+        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(found))
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
@@ -152,6 +151,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             "CollectionConfig(name='weights')."
         ),
         say=_update,
+        kinds=(LARGE, SMALL),
     )
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
@@ -207,5 +207,189 @@ def _update_reading(tensor: str, ratio: float, parameters: WeightUpdateRatioPara
     large, small = parameters.large_threshold, parameters.small_threshold
     over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
     if ratio < small or (under > over and not ratio > large):
-        return Reading(tensor, ratio, small, ratio < small, under, UpdateKind.SMALL)
-    return Reading(tensor, ratio, large, ratio > large, over, UpdateKind.LARGE)
+        return Reading(tensor, ratio, small, ratio < small, under, SMALL)
+    return Reading(tensor, ratio, large, ratio > large, over, LARGE)
+
+
+VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
+VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
+"""Which condition is nearest to firing; the status says whether it holds."""
+
+
+def _initialization(sheet: FactSheet) -> Words:
+    advice = (
+        "Initialise each layer for its fan-in and activation (Kaiming for ReLU, Xavier for tanh), or normalise "
+        "between layers. Start again: what begins badly rarely recovers."
+    )
+    if sheet.kind == LOSS:
+        advice = "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
+    ways = ((VARIANCE_RATIO, _variance_ratio), (RANGE, _range), (WAITED, _waited))
+    sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
+    return said(sheet, sentence, advice, "weights were initialised poorly")
+
+
+def _variance_ratio(sheet: FactSheet) -> str:
+    ratio, compared = sheet[VARIANCE_RATIO], against(sheet, VARIANCE_RATIO, "above", "not above")
+    times = f"{shown(ratio)} times the least of the activation inputs"
+    return f"the variance of {ratio.series} {be(sheet)} {times}, {compared}"
+
+
+def _range(sheet: FactSheet) -> str:
+    width, compared = sheet[RANGE], against(sheet, RANGE, "below", "not below")
+    return f"the range of {width.series} (5th to 95th percentile) {be(sheet)} {shown(width)}, {compared}"
+
+
+def _waited(sheet: FactSheet) -> str:
+    waited = sheet[WAITED]
+    compared = f"{'not below' if fires(sheet) else 'below'} the threshold {waited.threshold or 0.0:.0f}"
+    steps = counted(int(sheet.number(WAITED)), "saved step")
+    has = "had" if sheet.past else "has"
+    return f"the loss ({waited.series}) {has} not fallen below its best for {steps}, {compared}"
+
+
+_FACTS = {VARIANCE: VARIANCE_RATIO, SPREAD: RANGE, LOSS: WAITED}
+
+
+class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
+    """``steps`` and ``patience`` count saved steps."""
+
+    activation_inputs_regex: str = ".*relu_input"
+    threshold: NonNegative = 10.0
+    distribution_range: NonNegative = 0.001
+    patience: PositiveInt = 5
+    steps: PositiveInt = 10
+
+
+class PoorWeightInitializationState(StepState, kw_only=True):
+    """The best loss so far, and for how many saved steps none was below it."""
+
+    best: float | None = None
+    waited: int = 0
+
+
+class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
+    """Fires while the first saved steps show a poor initialisation."""
+
+    spec = step_spec(
+        "PoorWeightInitialization",
+        title="Weight initialisation",
+        looks_at="activation inputs, gradients and losses of the first saved steps",
+        fires_when="layers differ too much in variance, gradients have no spread, or the loss does not fall",
+        condition=(
+            "within {steps} saved steps the variances of activation inputs differ by a factor of more than "
+            "{threshold}, the range of a gradient is below {distribution_range}, or the loss does not fall for "
+            "{patience} saved steps"
+        ),
+        measures=(
+            Measure("ratio of the greatest to the least variance"),
+            Measure("range of a gradient, 5th to 95th percentile"),
+            Measure("saved steps without a lower loss"),
+        ),
+        parameters={
+            "activation_inputs_regex": ParameterHelp("pattern", "a regular expression that names of inputs match"),
+            "threshold": ParameterHelp("", "a ratio of the layers' variances above it is too high"),
+            "distribution_range": ParameterHelp("", "a gradient whose percentiles 5 and 95 are closer has no spread"),
+            "patience": ParameterHelp("saved steps", "for so many the loss may stay at its best or above"),
+            "steps": ParameterHelp("saved steps", "how many are checked, from the first one"),
+        },
+        needs=(
+            "It checks activation inputs, gradients and losses of the first saved steps: record them with "
+            "CollectionConfig(name='relu_input', parameters={'include_regex': '.*relu_input'}), "
+            "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
+        ),
+        say=_initialization,
+        kinds=(VARIANCE, SPREAD, LOSS),
+    )
+
+    def check(
+        self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+    ) -> Check | None:
+        """Check what the step holds of the three, while steps are young; what it lacks is left out."""
+        if state.evaluated >= parameters.steps:
+            return None
+        found = (_variances(state, step, parameters), _spreads(state, step, parameters), _loss(state, step, parameters))
+        readings = [each for each in found if each is not None]
+        if not readings:
+            return None
+        worst = max(readings, key=rank)
+        shown = [each for each in readings if each.fires] or [worst]
+        return checked(step, [worst], lambda _: [measured(_FACTS[each.kind or ""], each) for each in shown])
+
+    measures_by_kind: ClassVar[Mapping[str, Measure]] = {SPREAD: spec.measures[1], LOSS: spec.measures[2]}
+
+
+def _variances(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    """Compare the greatest variance with the least; one of zero beside another is infinitely far from it."""
+    found = known(state, variance, step, matching(step, parameters.activation_inputs_regex))
+    if len(found) < 2 or any(math.isnan(value) for value, _ in found):
+        return None
+    (least, _), (most, tensor) = min(found), max(found)
+    ratio = most / least if least else math.inf if most else 1.0
+    threshold = parameters.threshold
+    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
+
+
+def _spreads(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    def spread(view: StepView, tensor: str) -> float | None:
+        return _spread(state, view, tensor, parameters)
+
+    gradients = sorted(step.members(GRADIENTS))
+    if _lack_extremes(step, gradients):
+        # One sentence stands for all of them: thousands may have been saved in other reductions alone.
+        state.unusable += max(len(gradients) - 1, 0)
+        gradients = gradients[:1]
+    spreads = [each for each in known(state, spread, step, gradients) if not math.isnan(each[0])]
+    if not spreads:
+        return None
+    least, tensor = min(spreads)
+    threshold = parameters.distribution_range
+    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
+
+
+def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
+    try:
+        return not any(step.has_value(each) or step.reduction(each, "min") is not None for each in gradients)
+    except USELESS:
+        return False
+
+
+def _spread(
+    state: StepState, step: StepView, tensor: str, parameters: PoorWeightInitializationParameters
+) -> float | None:
+    """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
+    if not step.has_value(tensor):
+        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+        if least is not None and most is not None and most - least < parameters.distribution_range:
+            return most - least
+        not_saved(state, step, tensor)
+        return None
+    return _percentile_range(step, tensor)
+
+
+def _percentile_range(step: StepView, tensor: str) -> float | None:
+    values = step.value(tensor)
+    if not is_numeric(values) or not values.size:
+        return None
+    with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
+        low, high = np.percentile(float64(values), (5.0, 95.0))
+    return float(high - low)
+
+
+def _loss(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    tensors = sorted(step.members(LOSSES))
+    if (loss := mean_loss(state, step, tensors)) is None:
+        return None
+    below = state.best is None or math.isnan(state.best) or loss < state.best
+    state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
+    waited, patience = state.waited, parameters.patience
+    return Reading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
+
+
+def _share(value: float, threshold: float) -> float:
+    return value / threshold if threshold else math.inf

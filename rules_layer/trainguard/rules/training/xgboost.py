@@ -1,8 +1,6 @@
 """FeatureImportanceOverweight, TreeDepth and CreateXgboostReport. Source: AWS documentation of the three."""
 
 import math
-from enum import StrEnum
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,37 +11,13 @@ from trainguard.formats.tensors.step_view import StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, measured, scalar, step_fact, used
+from trainguard.rules.training.readings import above, checked, known, measured, scalar, step_check, used
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import against, said, shown, step_spec
 
 IMPORTANCE, DEPTH = "importance_share", "tree_depth"
-
-
-class ReportKind(StrEnum):
-    """Outcomes of CreateXgboostReport at a step."""
-
-    HOLDS = "holds"
-
-
-class FeaturesKind(StrEnum):
-    """Findings of FeatureImportanceOverweight at a step."""
-
-    OVERWEIGHT = "overweight"
-    FINE = "fine"
-
-
-class TreeKind(StrEnum):
-    """Findings of TreeDepth at a step."""
-
-    DEEP = "too deep"
-    FINE = "fine"
-
-
-def _report(sheet: FactSheet) -> Words:
-    tensors = f"{sheet['tensors'].value:,} of the tensors that the report is made of"
-    return said(sheet, f"it holds {tensors}", "", "")
+HOLDS, FEATURE_KINDS, TREE_KINDS = "holds", ("overweight", "fine"), ("too deep", "fine")
 
 
 def _features(sheet: FactSheet) -> Words:
@@ -79,8 +53,6 @@ MOST_SHOWN = 5
 class FeatureImportanceOverweightParameters(StepParameters, frozen=True, kw_only=True):
     """``threshold`` is a share, 0 to 1."""
 
-    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
-
     threshold: NonNegative = 0.8
     nfeatures: PositiveInt = 3
     tensor_regex: str = ".*feature_importance/weight"
@@ -106,22 +78,19 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
             "CollectionConfig(name='feature_importance')."
         ),
         say=_features,
+        kinds=FEATURE_KINDS,
     )
 
     def check(
         self, state: StepState, step: StepView, parameters: FeatureImportanceOverweightParameters
     ) -> Check | None:
         """Compare the sum of the greatest importances with that of all; features never used have none."""
-        found = [(used(state, scalar, step, name), name) for name in matching(step, parameters.tensor_regex)]
-        importances = sorted(((value, name) for value, name in found if value is not None), reverse=True)
+        importances = sorted(known(state, scalar, step, matching(step, parameters.tensor_regex)), reverse=True)
         total = sum(value for value, _ in importances)
         if not total:
             return None
         top = importances[: parameters.nfeatures]
-        share = sum(value for value, _ in top) / total
-        fires = share > parameters.threshold
-        kind = FeaturesKind.OVERWEIGHT if fires else FeaturesKind.FINE
-        reading = Reading(top[0][1], share, parameters.threshold, fires, share, kind)
+        reading = above(top[0][1], sum(value for value, _ in top) / total, parameters.threshold)
         counts = (
             Fact(name="top_features", value=len(top)),
             Fact(name="features", value=len(importances)),
@@ -129,7 +98,8 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
         )
         names = [name if place == 0 else name.rpartition("/")[2] for place, (_, name) in enumerate(top[:MOST_SHOWN])]
         shown = [Fact(name="feature", value=name) for name in names]
-        return checked(step, [reading], lambda each: (measured(IMPORTANCE, each, "share"), *counts, *shown))
+        facts = (measured(IMPORTANCE, reading, "share"), *counts, *shown)
+        return checked(step, [reading], lambda _: facts, kinds=FEATURE_KINDS)
 
 
 NODES, IDS, YES, NO = "trees/Node", "trees/ID", "trees/Yes", "trees/No"
@@ -158,6 +128,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         },
         needs="It checks the trees of an XGBoost model: record them with CollectionConfig(name='trees').",
         say=_tree,
+        kinds=TREE_KINDS,
     )
 
     def check(self, state: StepState, step: StepView, parameters: TreeDepthParameters) -> Check | None:
@@ -167,9 +138,8 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         depth = used(state, _true_depth if parameters.true_depth else _depth_by_number, step, NODES)
         if depth is None:
             return None
-        kind = TreeKind.DEEP if depth > parameters.depth else TreeKind.FINE
-        reading = Reading(NODES, float(depth), parameters.depth, depth > parameters.depth, float(depth), kind)
-        return checked(step, [reading], lambda each: (measured(DEPTH, each, "levels"),))
+        readings = [above(NODES, float(depth), parameters.depth)]
+        return checked(step, readings, lambda each: (measured(DEPTH, each, "levels"),), kinds=TREE_KINDS)
 
 
 def _depth_by_number(step: StepView, tensor: str) -> int | None:
@@ -221,7 +191,8 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
             "The report needs collections metrics, feature_importance, predictions and labels, and hyperparameters "
             "at step 0: record each with a CollectionConfig."
         ),
-        say=_report,
+        say=lambda sheet: said(sheet, f"it holds {sheet['tensors'].value:,} of the tensors that the report is made of"),
+        kinds=(HOLDS,),
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
@@ -230,5 +201,4 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
         tensors = len(selected(step, COLLECTIONS, None))
         if not tensors:
             return None
-        facts = (step_fact(step), Fact(name="tensors", value=tensors))
-        return Check(step=step.step, at=step.at, fires=False, kind=ReportKind.HOLDS, facts=facts)
+        return step_check(step, [Fact(name="tensors", value=tensors)], fires=False, kind=HOLDS)

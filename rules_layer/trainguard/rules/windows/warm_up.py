@@ -1,7 +1,8 @@
-"""Words of rules over samples without a verdict; a rule's own text asks `undecided` first."""
+"""Words of rules over samples without a verdict; a rule's own text is decorated by `or_undecided`."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import wraps
 from typing import Any
 
 from trainguard.core.finding import Fact, Progress
@@ -9,7 +10,7 @@ from trainguard.core.records import Status
 from trainguard.core.units import counted, show_duration
 from trainguard.render.details import Details
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
 
 LONG_PATIENCE_S = 3_600.0
@@ -87,9 +88,14 @@ def never_active_reason(view: NodeView) -> str:
     return undecided_text(FactSheet(Status.WARMING_UP, kind, facts)).reason
 
 
-def undecided(sheet: FactSheet) -> Words | None:
-    """Return the words of a judgement of one of the shared kinds; None of another."""
-    return undecided_text(sheet) if sheet.kind in _KINDS else None
+def or_undecided(text: Text) -> Text:
+    """Return a rule's text that also says why there is no verdict, of a judgement of one of the shared kinds."""
+
+    @wraps(text)
+    def words(sheet: FactSheet) -> Words:
+        return undecided_text(sheet) if sheet.kind in _KINDS else text(sheet)
+
+    return words
 
 
 def undecided_text(sheet: FactSheet) -> Words:

@@ -8,9 +8,9 @@ import numpy as np
 from trainguard.core.canary_name import canary_name
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.keys import system_key
-from trainguard.rules.low_gpu_utilization.rule import SPEC
+from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 
-RULE = SPEC.name
+RULE = LowGPUUtilization.name
 
 NODE = "algo-1"
 MINUTES = 4

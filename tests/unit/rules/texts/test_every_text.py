@@ -50,7 +50,7 @@ OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
 UNSEEN = frozenset(
     {
         *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
-        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "RanksKind.EQUAL"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "training/RanksOutOfSync: equal"),
         *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "WARM_UP", "WORSENS")),
         *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
     }
@@ -130,7 +130,9 @@ def _module_of(text: Text) -> str:
     return text.cause.__module__ if isinstance(text, CoreWords) else text.__module__
 
 
-def _kinds() -> Iterator[tuple[str, StrEnum]]:
+def _kinds() -> Iterator[tuple[str, str]]:
+    texts = ((name, spec.text) for name, spec in WORDED.items())
+    yield from ((f"{name}: {kind}", kind) for name, text in texts if isinstance(text, StepText) for kind in text.kinds)
     modules = {import_module(_module_of(spec.text)) for spec in WORDED.values() if spec.text is not None}
     for module in sorted(modules, key=lambda each: each.__name__):
         for each in vars(module).values():

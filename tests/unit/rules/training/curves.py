@@ -6,12 +6,12 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.training.learned_nothing import Found, Limits
+from trainguard.rules.training.learned_nothing import NotLearningParameters
 from trainguard.rules.training.not_learning import NotLearning
-from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.run_series import Found, RunSeries
 from trainguard.rules.training.series import Series
 
-LIMITS = Limits(min_rows=5, min_fall=0.05, min_gain=0.05)
+LIMITS = NotLearningParameters(min_rows=5, min_fall=0.05, min_gain=0.05)
 Curves = Mapping[str, Sequence[float]]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.steps import Run, Step
 from trainguard.core.errors import TensorMissingError
-from trainguard.rules.training.compare import Closeness, change_of, furthest, paired
+from trainguard.rules.training.readings import Closeness, change_of, furthest, paired
 
 NAN, INF = math.nan, math.inf
 HALF = Closeness(0.5, 0.25, equal_nan=False)

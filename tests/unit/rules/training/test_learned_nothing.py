@@ -6,11 +6,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.rules.training.curves import LIMITS, reason_of, run_of
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.learned_nothing import (
-    Found,
     at_chance,
     loss_at_chance,
     loss_without_score,
@@ -19,6 +19,7 @@ from trainguard.rules.training.learned_nothing import (
     validation_at_chance,
     validation_never_better,
 )
+from trainguard.rules.training.run_series import Found
 from trainguard.rules.training.series import noise
 
 TRAIN, EVAL = Mode.TRAIN, Mode.EVAL
@@ -41,12 +42,12 @@ def stood(losses: Sequence[float], mode: Mode = TRAIN, name: str = "loss", **lim
     """Whether a loss alone stands."""
     of = {name: losses}
     run = run_of(of) if mode is TRAIN else run_of(None, of)
-    return stands(run, mode, LIMITS._replace(**limits)) is not None
+    return stands(run, mode, replace(LIMITS, **limits)) is not None
 
 
 def stood_beside(losses: Sequence[float], scores: Sequence[float], **limits: Any) -> bool:
     """Whether a loss stands beside a score."""
-    return stands(run_of({"loss": losses}, score={"acc": scores}), TRAIN, LIMITS._replace(**limits)) is not None
+    return stands(run_of({"loss": losses}, score={"acc": scores}), TRAIN, replace(LIMITS, **limits)) is not None
 
 
 LOW = [0.3] * 32
@@ -127,14 +128,14 @@ def test_standing_loss_names_its_levels_and_the_score() -> None:
     assert stands(run_of({"a": FLAT, "b": [1.0, 0.5] * 6}), TRAIN, LIMITS) is None
     assert stands(run_of(None, {"a": FLAT}), TRAIN, LIMITS) is None
     assert stands(run_of({"a": FLAT}, held_score={"acc": [0.95] * 12}), TRAIN, LIMITS) is None
-    held = stands(run_of({"a": [1.0] + [0.87] * 31}, held_score={"acc": LOW}), TRAIN, LIMITS._replace(min_fall=0.2))
+    held = stands(run_of({"a": [1.0] + [0.87] * 31}, held_score={"acc": LOW}), TRAIN, replace(LIMITS, min_fall=0.2))
     assert held is not None
 
 
 def guessed(losses: Sequence[float], scores: Sequence[float], mode: Mode = TRAIN, **limits: Any) -> Found | None:
     if mode is TRAIN:
-        return at_chance(run_of({"a": losses, "b": [HALF] * 9}, score={"s": scores}), mode, LIMITS._replace(**limits))
-    return at_chance(run_of(None, {"a": losses}, held_score={"s": scores}), mode, LIMITS._replace(**limits))
+        return at_chance(run_of({"a": losses, "b": [HALF] * 9}, score={"s": scores}), mode, replace(LIMITS, **limits))
+    return at_chance(run_of(None, {"a": losses}, held_score={"s": scores}), mode, replace(LIMITS, **limits))
 
 
 TINY = [5e-5] * 12
@@ -180,7 +181,7 @@ def test_chance_score_names_score_and_loss() -> None:
 
 
 def level(losses: Sequence[float], name: str = "loss", scores: Sequence[float] = (), **limits: Any) -> Found | None:
-    return loss_at_chance(run_of({name: losses}, score={"s": scores} if scores else {}), LIMITS._replace(**limits))
+    return loss_at_chance(run_of({name: losses}, score={"s": scores} if scores else {}), replace(LIMITS, **limits))
 
 
 NOISY = [FIFTH, *zigzag(31, 0.004, FIFTH, FIFTH)]
@@ -236,7 +237,7 @@ FALLS = [20.0 * 0.8**place for place in range(20)]
 
 def unheld(losses: Sequence[float], scores: Sequence[float], **limits: Any) -> Found | None:
     run = run_of({"loss": FALLS}, {"val": losses, "aux": [HALF] * 20}, held_score={"acc": scores})
-    return validation_at_chance(run, LIMITS._replace(**limits))
+    return validation_at_chance(run, replace(LIMITS, **limits))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ UNTRAINED = {"a": [5.0] + [1.0] * 19}
 
 
 def unseen(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Found | None:
-    name, train, limits = given.pop("name", "val"), given.pop("train", UNTRAINED), LIMITS._replace(**given)
+    name, train, limits = given.pop("name", "val"), given.pop("train", UNTRAINED), replace(LIMITS, **given)
     held_score = {"acc": scores} if scores else {}
     return validation_never_better(run_of(train, {name: losses, "z": [99.0] * 20}, held_score=held_score), limits)
 
@@ -323,7 +324,7 @@ def stuck(scores: Sequence[float], mode: Mode = TRAIN, losses: Sequence[float] =
     of = {"acc": scores}
     train = {"a": losses, "b": FALLS} if losses else {}
     run = run_of(train, score=of) if mode is TRAIN else run_of(train, held_score=of)
-    return score_stuck(run, LIMITS._replace(**limits))
+    return score_stuck(run, replace(LIMITS, **limits))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,7 @@ def test_score_with_the_same_number_at_each_step_is_stuck(
 def test_halved_loss_without_a_score_gain_learns_something_else(
     scores: list[float], losses: list[float], given: dict[str, Any], expected: bool
 ) -> None:
-    found = loss_without_score(run_of({"a": losses, "b": FALLS}, score={"acc": scores}), LIMITS._replace(**given))
+    found = loss_without_score(run_of({"a": losses, "b": FALLS}, score={"acc": scores}), replace(LIMITS, **given))
     assert (found is not None) is expected
     if found is not None:
         said = "a was 4 at the start (step 0) and fell to 2 in the last quarter, and acc did not gain"

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.rules.training.curves import LIMITS, reason_of, run_of, series_of
-from trainguard.rules.training.learned_nothing import Found
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
+from trainguard.rules.training.run_series import Found
 from trainguard.rules.training.series import fall
 
 HALVED = [8.0] * 6 + [2.0] * 14
@@ -276,7 +277,7 @@ def slow(train: Sequence[float] = FAR, **given: Any) -> Found | None:
     name, held = given.get("name", "loss"), given.get("held", FAR)
     score = {"acc": scores, "f1": GUESSES} if scores else {}
     held_score = {"held_acc": held_scores} if held_scores else {}
-    limits = LIMITS._replace(min_fall=given.get("min_fall", 0.05))
+    limits = replace(LIMITS, min_fall=given.get("min_fall", 0.05))
     return too_slow(run_of({name: train}, {"val": held}, score=score, held_score=held_score), limits)
 
 

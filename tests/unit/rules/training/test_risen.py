@@ -16,12 +16,12 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.training.risen import Limits, Risen, rise, runaway, score_lost
-from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.risen import TrainingDivergedParameters, rise, runaway, score_lost
+from trainguard.rules.training.run_series import Found, RunSeries
 from trainguard.rules.training.series import Series
 from trainguard.rules.training.training_diverged import TrainingDiverged
 
-LIMITS = Limits(lost=0.5, blow_up=3.0, score_lost=0.25)
+LIMITS = TrainingDivergedParameters(lost=0.5, blow_up=3.0, score_lost=0.25)
 FALLS = [8.0, 8.0, 4.0, *[2.0] * 8]
 
 
@@ -57,7 +57,7 @@ def plain_start_of(loss: Series) -> float:
     return loss.means[0] if loss.size == 1 else min(loss.means[0], sorted(loss.head)[1])
 
 
-def plain_lost_of(means: Sequence[float], count: int, limits: Limits) -> float | None:
+def plain_lost_of(means: Sequence[float], count: int, limits: TrainingDivergedParameters) -> float | None:
     split = len(means) - count
     low = min(means[:split])
     place, fallen = list(means).index(low), means[0] - low
@@ -78,7 +78,7 @@ def plain_lost_of(means: Sequence[float], count: int, limits: Limits) -> float |
     return None
 
 
-def plain_rise_of(loss: Series, limits: Limits, fewest: int) -> tuple[str, float] | None:
+def plain_rise_of(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
     count = tail_of(loss)
     if len(loss.means) < 5 or count * loss.size < fewest:
         return None
@@ -104,7 +104,7 @@ def plain_score_holds(score: Series, *, is_far: bool) -> bool:
 
 
 def plain_score_lost(
-    score: Series, losses: Sequence[Series], limits: Limits, fewest: int
+    score: Series, losses: Sequence[Series], limits: TrainingDivergedParameters, fewest: int
 ) -> tuple[float, float] | None:
     count = tail_of(score)
     if len(score.means) < 5 + count or count * score.size < fewest:
@@ -124,12 +124,12 @@ def curve(draw: random.Random, *levels: float) -> list[float]:
     return [value + rough * (place % 2) for place, value in enumerate(values)]
 
 
-def reason_of(found: Risen) -> str:
+def reason_of(found: Found) -> str:
     last = Fact(name="step", value=found.series.steps[-1])
     return TrainingDiverged().text(FactSheet(Status.FIRED, found.kind, (last, *found.facts))).reason
 
 
-def said(found: Risen | None) -> Any:
+def said(found: Found | None) -> Any:
     return None if found is None else (found.kind, found.name, found.value, found.threshold)
 
 
@@ -144,7 +144,9 @@ def test_rise_of_random_losses_and_scores_is_found_as_defined() -> None:
             losses = {"a": [0.001, *[4.0] * 40, *[draw.choice([1.0, 1.25, 5.0])] * draw.choice([5, 20])]}
         scores = {"acc": curve(draw, 0.0, *draw.choice([(10.0, 20.0, 19.0), (20.0, 18.0), (20.0, 0.0), (0.0, 0.0)]))}
         run, fewest = run_series(losses, draw.choice([{}, scores])), draw.choice([1, 3, 4, 12])
-        limits = Limits(draw.choice([0.25, 0.5]), draw.choice([2.0, 3.0]), 0.25)
+        limits = TrainingDivergedParameters(
+            lost=draw.choice([0.25, 0.5]), blow_up=draw.choice([2.0, 3.0]), score_lost=0.25
+        )
         series = [loss for _, loss in run.loss(next(iter(run.losses)))]
         plain = [plain_rise_of(each, limits, fewest) for each in series]
         expected = None
@@ -283,7 +285,7 @@ def test_diverged_curve_that_rises_more_has_diverged(fall: list[float], risen: l
     low = 1.0
     down = [low + 3.0 * each for each in sorted(fall, reverse=True)]
 
-    def judged(factor: float) -> Risen | None:
+    def judged(factor: float) -> Found | None:
         return rise(run_series({"loss": [*down, low, *(low + factor * each for each in risen)]}), LIMITS, 3)
 
     if judged(1.0) is not None:

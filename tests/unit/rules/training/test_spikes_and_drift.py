@@ -11,9 +11,8 @@ import pytest
 from tests.support.steps import Outcome, Run, fired, observed
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.rules.training.gradient_norm_drift import GradientNormDriftState, Level
 from trainguard.rules.training.loss_not_decreasing import MOST_KEPT, LossHistory
-from trainguard.rules.training.loss_spike import LossSpikeState
+from trainguard.rules.training.spikes_and_drift import GradientNormDriftState, Level, LossSpikeState
 
 CALM = [1.0] * 8
 WIDE = [-1.0, 1.0] * 4

@@ -13,7 +13,7 @@ from trainguard.core.records import Status
 from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.training.overfit import OverfitKind
+from trainguard.rules.training.overfit import FINE as FITS
 from trainguard.rules.training.readings import Reading, checked, not_saved, worst_of
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, RunView, SelectingParameters, StepState, remember
@@ -153,7 +153,7 @@ def test_nothing_checked_gives_the_reason_and_what_to_do(
     ],
 )  # fmt: skip
 def test_notes_say_how_often_and_why_data_was_not_used(state: dict[str, Any], notes: str) -> None:
-    fine = Check(step=1, at=1.0, fires=False, kind=OverfitKind.FINE, facts=FINE)
+    fine = Check(step=1, at=1.0, fires=False, kind=FITS, facts=FINE)
     kept = StepState(**state, latest=fine)
     said = RULES["Overfit"].said(fine)
     for given, ignored in (

@@ -14,8 +14,8 @@ from trainguard.rules.parameters import (
     read_parameter_file,
     resolve_parameters,
 )
-from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
-from trainguard.rules.training.scalar_patterns import SPEC, ScalarNamesParameters
+from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
+from trainguard.rules.training.values import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.weights import VanishingGradientParameters
 
 
@@ -165,6 +165,6 @@ def test_each_meaning_of_a_name_has_a_setting() -> None:
     parameters = parameters_of("training/ScalarNames", ScalarNamesParameters, given)
     assert isinstance(parameters, ScalarNamesParameters)
     assert parameters.replaced() == dict.fromkeys(PATTERNS, "x")
-    assert set(SPEC.parameters) == set(PATTERNS)
+    assert set(SCALAR_NAMES_SPEC.parameters) == set(PATTERNS)
     assert not parameter_faults(given)
     assert [fault.field for fault in parameter_faults({"ScalarNames_losses": "("})] == ["ScalarNames_losses"]
