@@ -6,7 +6,6 @@ from pathlib import Path
 
 from infra.config import DeploymentConfig
 from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
-from infra.release.parameters import PARAMETERS
 from tests.infra.test_permissions import EXPECTED
 
 ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports", "Captures")
@@ -25,14 +24,6 @@ def test_context_table_has_every_setting_with_its_default() -> None:
     defaults = {field.name: shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
     assert rows == defaults
     assert list(rows) == list(DeploymentConfig.names())
-
-
-def test_release_parameters_stand_in_their_groups() -> None:
-    section = PAGE.partition("## Without CDK")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| ([A-Z][^|]+) \| (`.+) \|$", section, re.MULTILINE))
-    listed = {group: re.findall(r"`([A-Z]\w+)`", row) for group, row in rows.items()}
-    groups = dict.fromkeys(each.group for each in PARAMETERS)
-    assert listed == {group: [each.name for each in PARAMETERS if each.group == group] for group in groups}
 
 
 def test_roles_for_a_denying_bucket_policy_match_the_users() -> None:
