@@ -58,62 +58,74 @@ class DeploymentConfig:
     Attributes
     ----------
     stack_name : str
-        Name of the stack, and first part of the few names that are not CloudFormation's own.
+        Name of the stack. Another name makes another stack: give it a bucket of its own.
     retain_data : bool
         Whether bucket, tables and logs outlive the stack.
     profile_bucket : str or None
-        Name of an existing bucket that profiles are written to; None makes a dedicated one.
+        Existing bucket that profiles are written to; None makes one.
     profile_key_arn : str or None
-        Key of the existing bucket, of another account maybe; None where S3 or AWS manages it, or ``kms_key_arn``.
+        Its key, of another account maybe; None where S3 or AWS manages it, or ``kms_key_arn``.
     profile_notifications : {"eventbridge", "queue"}
         How the existing bucket announces new objects: by events, or by messages of its own to the evaluation queue.
     writer_accounts : tuple of str
-        Other accounts whose jobs may write into the dedicated bucket, each below a prefix of its own.
-    profile_retention_days : int
-        Age at which objects of the dedicated bucket expire.
+        Other accounts whose jobs may write into the stack's own bucket, each below its id; at most 40.
+    profile_retention_days, log_retention_days : int
+        Expiry of objects in the stack's own bucket, reports included, and of logs.
     max_write_units : int
-        Highest number of write request units a second that each table accepts.
+        Write request units a second that each table accepts.
     evaluator_concurrency : int
-        Highest number of evaluators that the queue invokes at once.
+        Evaluators at once: 5 in a new account, which runs ten functions until AWS grants more.
     reconcile_concurrency : int or None
-        Executions that are reserved for reconciling jobs, and their highest number; None reserves none.
+        Executions reserved for ``reconcile_job``: 20 serve a thousand small jobs; set it from a hundred on.
+    evaluator_memory_mb, scheduler_memory_mb, reconcile_memory_mb, lifecycle_memory_mb : int
+        Memory of ``evaluate_objects``, ``scheduler``, ``reconcile_job`` and ``job_lifecycle``, in MiB.
+    plan_report_memory_mb, report_memory_mb : int
+        Memory of ``plan_report``; of ``digest_profile`` and ``build_report``.
+    kernel_digest_memory_mb, kernel_join_memory_mb : int
+        Memory of ``digest_trace`` and ``join_capture``.
     alert_emails, operations_emails : tuple of str
-        Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
+        Subscribers of findings, and of alarms about TrainGuard.
     stop_switch : {"enabled", "dry-run", "disabled"}
-        First value of the stop switch parameter.
+        The stack's stop switch.
     max_stops_per_hour : int
-        Whatever rules fire; 0 stops none.
+        Training jobs stopped within an hour; 0 stops none.
     stop_budget_table : str or None
-        ARN of another stack's RuleState table that counts the stops of both; None counts in the stack's own.
+        ARN of another stack's RuleState table, to share that limit.
     stop_batch_jobs, stop_instances : bool
-        Whether fires may stop what a job outside SageMaker runs on, where its tags allow it.
+        Whether fires may stop AWS Batch jobs and EC2 instances, where their tags allow it.
     evaluate : str or None
-        ``all``, ``tagged``, ``off``, or patterns of names separated by commas; None is ``all`` with a bucket of the
-        stack's own, and ``tagged`` with an existing one.
+        Jobs to evaluate, in the first default settings: ``all``, ``tagged``, ``off``, or patterns of names. None is
+        ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
     evaluation_every_s : int or None
-        Seconds between evaluations of a node without findings; None for the documented default.
+        Seconds between evaluations of a node without findings, 60 to 300, in them; None for 180.
     rules_package, prices : str or None
-        Folder of custom rules, and file of a price table, relative to the project.
+        Folder of custom rules, and file of a price table.
+    canary : bool
+        Whether a synthetic job a week tries the stack.
     dashboard : bool
         A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
-        Whether the functions and state machines send traces to X-Ray.
+        ``active`` sends traces to X-Ray.
     verdict_endpoint : bool
         Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
+    weekly_digest : bool
+        Whether both topics get the waste of the week.
     live_sources : tuple of str
-        Services such as ``prometheus+https://host:9090``, ``logs`` and ``wandb``; none polls nothing.
+        Services that jobs may name as source, such as ``prometheus+https://host:9090``, ``logs`` and ``wandb``.
     live_source_secret : str or None
         ARN of a secret in Secrets Manager, a JSON object of tokens by host.
     kms_key_arn : str or None
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
-        ARN, or name in this account, of the policy that bounds every role.
+        ARN or name of the policy that bounds every role; what it lacks fails at run time.
     vpc_id : str or None
-        Network in which the stack makes the functions' security group and gateway endpoints, where it makes them.
-    subnet_ids, route_table_ids : tuple of str
-        No subnet means outside any VPC; no route table means no gateway endpoint to S3 and DynamoDB.
+        Network in which the stack makes the functions' security group and gateway endpoints.
+    subnet_ids, security_group_ids, route_table_ids : tuple of str
+        No subnet means outside any VPC; no security group makes one; no route table means no gateway endpoint.
     central_bus_arn : str or None
-        Event bus, of another account maybe, that findings are forwarded to.
+        Event bus, of another account maybe, that gets all findings.
+    architecture : {"arm64", "x86_64"}
+        Of the functions.
     emulator : bool
         Whether the stack is meant for an emulator on this machine (see `infra.overlay`).
     """

@@ -1,20 +1,25 @@
-"""The references that are made of the code: the command line, as ``--help`` shows it, and the rules over kernel traces.
+"""The references that are made of the code: the command line, rules over kernel traces, settings of a deployment.
 
 The texts are those of the commands and options themselves, in their order. Nothing of a terminal is in them, neither
 width nor colour, so the page is the same wherever it is made.
 """
 
+import dataclasses
+import inspect
+import re
 from collections.abc import Iterator
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from docs.site.documents import field_lines
+from infra.config import DeploymentConfig
 from trainguard.cli.main import app
 from trainguard.kernels.rules.registry import KERNEL_RULES
 
 PAGE = "reference/cli.md"
 KERNELS_PAGE = "reference/kernels.md"
+SETTINGS_PAGE = "reference/settings.md"
 """Their places in the site's sources, in which no file of them lies."""
 
 _PROGRAM = "trainguard"
@@ -41,6 +46,25 @@ def kernel_rules() -> str:
     rows = [f"| `{rule.name}` | {_plain(rule.spec.fires_when)} |" for rule in KERNEL_RULES]
     head = "# Rules of kernel profiles\n\n[Kernel profiles](../kernels.md) says how their findings are ranked."
     return "\n".join([head, "", "| rule | fires when |", "|---|---|", *rows]) + "\n"
+
+
+def settings() -> str:
+    """Return the page of the settings of a deployment, as the docstring of their class describes them."""
+    attributes = inspect.cleandoc(DeploymentConfig.__doc__ or "").partition("----------\n")[2]
+    defaults = {field.name: _shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
+    rows = []
+    for listed, text in re.findall(r"^(\w.*?) : .*\n((?:    .*\n?)+)", attributes, re.MULTILINE):
+        names, meaning = listed.split(", "), " ".join(text.replace("``", "`").split())
+        shown = ", ".join(f"`{name}`" for name in names)
+        rows.append(f"| {shown} | {', '.join(defaults[name] for name in names)} | {_plain(meaning)} |")
+    head = "# Settings of a deployment\n\n[Deployment](../deployment.md) says how they are given."
+    return "\n".join([head, "", "| name | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def _shown(default: object) -> str:
+    if default is None or default == ():
+        return "none"
+    return f"`{str(default).lower()}`" if isinstance(default, bool) else f"`{default}`"
 
 
 def _sections(group: TyperGroup, above: typer.Context) -> Iterator[str]:

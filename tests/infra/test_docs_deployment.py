@@ -1,38 +1,24 @@
-"""The page on deployment: its table is that of the readers, and what it promises of names and services is so."""
+"""The page on deployment: what it promises of names and services is so; the reference has every setting."""
 
-import dataclasses
 import re
 from pathlib import Path
 
+from docs.site.reference import settings
 from infra.config import DeploymentConfig
 from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
-from infra.release.parameters import PARAMETERS
 from tests.infra.test_permissions import EXPECTED
 
 ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports", "Captures")
 PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
 
 
-def shown(default: object) -> str:
-    if default is None or default == ():
-        return "none"
-    return f"`{str(default).lower()}`" if isinstance(default, bool) else f"`{default}`"
-
-
-def test_context_table_has_every_setting_with_its_default() -> None:
-    table = PAGE.partition("## Context")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
-    defaults = {field.name: shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
-    assert rows == defaults
-    assert list(rows) == list(DeploymentConfig.names())
-
-
-def test_release_parameters_stand_in_their_groups() -> None:
-    section = PAGE.partition("## Without CDK")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| ([A-Z][^|]+) \| (`.+) \|$", section, re.MULTILINE))
-    listed = {group: re.findall(r"`([A-Z]\w+)`", row) for group, row in rows.items()}
-    groups = dict.fromkeys(each.group for each in PARAMETERS)
-    assert listed == {group: [each.name for each in PARAMETERS if each.group == group] for group in groups}
+def test_reference_has_every_setting_with_its_default() -> None:
+    rows = re.findall(r"^\| (`.+`) \| (.+) \| \S.+ \|$", settings(), re.MULTILINE)
+    named = [name for names, _ in rows for name in re.findall(r"`(\w+)`", names)]
+    assert named == list(DeploymentConfig.names())
+    assert ("`retain_data`", "`true`") in rows
+    assert ("`alert_emails`, `operations_emails`", "none, none") in rows
+    assert ("`profile_retention_days`, `log_retention_days`", "`30`, `30`") in rows
 
 
 def test_roles_for_a_denying_bucket_policy_match_the_users() -> None:

@@ -20,7 +20,6 @@ from trainguard.engine.settings.tag_names import (
     SETTINGS_TAG,
     STOP_TAG,
 )
-from trainguard.report.document import Report
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertRequest
 
@@ -53,10 +52,6 @@ def test_page_has_every_field_and_attribute_of_an_alert() -> None:
     assert set(re.findall(r"`(\w+)`", stop)) == set(alert.document["stop"])
     assert named("alerts.md", "attribute") == set(alert.attributes)
     assert named("alerts.md", "kind") == {kind.value for kind in AlertKind}
-
-
-def test_page_has_all_fields_of_a_report() -> None:
-    assert named("report.md", "field") == set(Report.__struct_fields__) - {"schema_version"}
 
 
 def test_page_tags_are_those_that_are_read() -> None:

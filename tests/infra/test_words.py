@@ -1,4 +1,4 @@
-"""Comments, docstrings, messages and documents use the field's terms: none of the words that docs/style.md replaces."""
+"""Comments, docstrings, messages and documents use the field's terms: none of the words that words.md replaces."""
 
 import io
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STYLE = ROOT / "docs" / "style.md"
+WORDS = Path(__file__).with_name("words.md")
 IS_READ = re.compile(r".+\.py|docs/(?!style\.md).+\.md|(?:README|CONTRIBUTING|CHANGELOG)\.md")
 IS_LEFT_OUT = re.compile(r"tests/data/.+|tests/infra/test_words\.py")
 
@@ -25,13 +25,10 @@ NAME = re.compile(r"[a-zA-Z]*(?P<quote>\"\"\"|'''|\"|')\S*(?P=quote)")
 TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
-def banned_words(style: str) -> dict[str, str]:
-    """Return what to write instead, by each word of the table, in lower case."""
-    table = style.partition("## Words\n")[2].partition("\n## ")[0]
-    return {word.lower(): row["instead"] for row in ROW.finditer(table) for word in row["words"].split(", ")}
-
-
-BANNED = banned_words(STYLE.read_text("utf-8"))
+BANNED = {
+    word.lower(): row["instead"] for row in ROW.finditer(WORDS.read_text("utf-8")) for word in row["words"].split(", ")
+}
+"""What to write instead, by each word of the table, in lower case."""
 PARTS = {word: frozenset(word.split()) for word in BANNED}
 ENGLISH = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
@@ -93,7 +90,7 @@ def tracked() -> list[str]:
 
 def test_no_file_has_a_word_that_style_replaces() -> None:
     found = [fault for path in tracked() for fault in faults(path, (ROOT / path).read_text("utf-8"))]
-    assert not found, "docs/style.md has the words to use:\n" + "\n".join(found)
+    assert not found, "tests/infra/words.md has the words to use:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize(
