@@ -76,7 +76,7 @@ def test_what_is_nearly_true_of_steps_is_found(jobs: Any, seed: int, rule: str, 
     assert any(rule in each and name in each for each in untrue), untrue
 
 
-CROWD, STEPS = 131, 220
+CROWD, STEPS, PHASE = 131, 220, "Step:ModeKeys.TRAIN"
 """More processes than StepOutlier judges on a node; their names come behind those of the job."""
 
 
@@ -97,12 +97,12 @@ def _write_process(folder: Path, process: str) -> None:
     """Write the steps of one more process, all of the same length."""
     origin = round(START * 1e6)
     steps = [
-        {"name": "Step:ModeKeys.TRAIN", "ph": "X", "pid": 1, "ts": round(1e6 * (100 + 2 * number)), "dur": 1_000_000, "args": {}}
+        {"name": PHASE, "ph": "X", "pid": 1, "ts": round(1e6 * (100 + 2 * number)), "dur": 1_000_000, "args": {}}
         for number in range(STEPS)
     ]
     heads = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": origin}},
-        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}},
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": PHASE}},
     ]
     end = origin + steps[-1]["ts"] + steps[-1]["dur"]
     place = folder / "profiler-output" / "framework" / "pevents" / hour_of(end / 1e6)
