@@ -168,26 +168,16 @@ class Gpu:
 class Trace:
     """One rank's trace.
 
-    Attributes
-    ----------
-    base_ns : int
-        Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
-    launches, waits : Rows
-        Calls of the CUDA or HIP runtime and driver, and synchronization as the GPU's side records it.
-    annotations, gpu_annotations : Rows
-        Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
-    operators : Rows
-        ``correlation`` holds the number of the first input type.
-    operator_inputs : int32 array
-        Of each operator, index into ``names`` of its inputs, as `inputs.inputs_text` writes them; -1 without.
-    overhead : Rows
-        The profiler's own work.
-    operator_collectives : dict of int to (int, int)
-        By external id of the calling operator: index into ``collectives``, and bytes; -1 where unknown.
-    reserved, reserved_at : dict of int to int
-        Most bytes that were reserved, by GPU, and when that was first so.
-    tally : dict of str to int
-        What could not be read, and what was repaired.
+    base_ns: Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
+    launches, waits: Calls of the CUDA or HIP runtime and driver, and synchronization as the GPU's side records it.
+    annotations, gpu_annotations: Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
+    operators: ``correlation`` holds the number of the first input type.
+    operator_inputs: int32, of each operator the index into ``names`` of its `inputs_text`; -1 without.
+    overhead: The profiler's own work.
+    operator_collectives: By external id of the calling operator: index into ``collectives``, and bytes; -1 where
+        unknown.
+    reserved, reserved_at: Most bytes that were reserved, by GPU, and when that was first so.
+    tally: What could not be read, and what was repaired.
     """
 
     name: str

@@ -21,20 +21,15 @@ Status = Literal["judged", "judged in part", "not judged", "unreadable"]
 class ListedProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A ``kernels.json``, or a folder of traces that none of those names.
 
-    Attributes
-    ----------
-    name : str
-        The folder that the traces are in; the file's name of a single trace.
-    place, document, page : str
-        Paths below the listed place, which is ``.``.
-    status, why : str
-        ``judged in part`` where traces are cut off or unread, or ranks have none; ``why`` is empty where all is judged.
-    framework : str
-        As in ``kernels.json``; several are separated by commas.
-    recorded_at, changed_at : str or None
-        When the first window starts, ISO 8601, None without times; when the newest file was written.
-    findings, gain_share : list of str, float or None
-        Rules that fire, those with the most to win first, and the largest share of the time that one can win.
+    name: The folder that the traces are in; the file's name of a single trace.
+    place, document, page: Paths below the listed place, which is ``.``.
+    status, why: ``judged in part`` where traces are cut off or unread, or ranks have none; ``why`` is empty where all
+        is judged.
+    framework: As in ``kernels.json``; several are separated by commas.
+    recorded_at, changed_at: When the first window starts, ISO 8601, None without times; when the newest file was
+        written.
+    findings, gain_share: Rules that fire, those with the most to win first, and the largest share of the time that one
+        can win.
     """
 
     name: str

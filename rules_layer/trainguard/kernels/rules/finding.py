@@ -27,20 +27,13 @@ SMALL_GAIN = 0.01
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a finding rests on.
 
-    Attributes
-    ----------
-    what : str
-        A kernel, a call, or a stretch of time.
-    duration_ns : int
-        How long it took, added up over ``count`` times.
-    count : int
-        How often it occurred.
-    start_ns : int or None
-        Where it is one stretch: its start, from the start of the window.
-    step : int or None
-        The number of the step in which it lies, or in which the longest one of several lies.
-    longest_start_ns, longest_ns : int or None
-        Where it is several runs: the longest one's start, from the start of the window, and its length.
+    what: A kernel, a call, or a stretch of time.
+    duration_ns: How long it took, added up over ``count`` times.
+    count: How often it occurred.
+    start_ns: Where it is one stretch: its start, from the start of the window.
+    step: The number of the step in which it lies, or in which the longest one of several lies.
+    longest_start_ns, longest_ns: Where it is several runs: the longest one's start, from the start of the window, and
+        its length.
     """
 
     what: str
@@ -62,21 +55,14 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fires on a rank.
 
-    Attributes
-    ----------
-    id : str
-        The rule, ``kernels/<Rule>``.
-    value, threshold : float
-        What was measured and what the rule allows, in the unit that ``summary`` names.
-    kind : str
-        What was found: of the rule's sayings.
-    facts : list of Fact
-        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
-    gain : Gain
-        The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+    id: The rule, ``kernels/<Rule>``.
+    value, threshold: What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind: What was found: of the rule's sayings.
+    facts: What it rests on; ``summary`` and ``recommendation`` are made of these alone.
+    gain: The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
         finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
-    confidence : {"normal", "low"}
-        Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
+    confidence: Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut
+        off.
     """
 
     id: str

@@ -47,19 +47,12 @@ class KernelRule(Rule[CaptureRuleParameters]):
 
     A threshold is an attribute with a type of `trainguard.kernels.rules.thresholds`.
 
-    Attributes
-    ----------
-    title : str
-        Of its section in a report.
-    fires_when : str
-        Its line in the documentation, a template of its thresholds by their names.
-    measure : Measure
-        What ``KernelFinding.value`` is.
-    says : tuple of Saying
-        Its kinds of findings.
-    looks_at, informs_only, symptom, explains, claims
-        As in `RuleSpec`. ``claims`` are the parts of the ledger that a finding explains: a trace divides what
-        utilization leaves open.
+    title: Of its section in a report.
+    fires_when: Its line in the documentation, a template of its thresholds by their names.
+    measure: What ``KernelFinding.value`` is.
+    says: Its kinds of findings.
+    looks_at, informs_only, symptom, explains, claims: As in `RuleSpec`. ``claims`` are the parts of the ledger that a
+        finding explains: a trace divides what utilization leaves open.
     """
 
     parameters_type = CaptureRuleParameters
@@ -233,12 +226,8 @@ def _proofs(found: RuleVerdict) -> dict[str, object]:
 class RankRule(KernelRule):
     """A rule over one rank's trace.
 
-    Attributes
-    ----------
-    is_steady : bool
-        Whether it has to fire without the first and the last step, too; else its confidence is low.
-    counts_for : float
-        How much of the time that it explains can be won.
+    is_steady: Whether it has to fire without the first and the last step, too; else its confidence is low.
+    counts_for: How much of the time that it explains can be won.
     """
 
     is_steady: ClassVar[bool] = True

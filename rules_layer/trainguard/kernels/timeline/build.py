@@ -40,18 +40,13 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Timeline:
     """The bounded timeline of a trace.
 
-    Attributes
-    ----------
-    start_unix_ns, lead_ns : int
-        The window's start since the epoch, if the clock has that; how long before it the first launch of its work is.
-    lanes : list of LaneKey
-        GPUs' streams first, then threads.
-    rows : RowTable
-        By lane, an index into ``lanes``, then by start; times from the window's start.
-    level, launch, size : int64[N]
-        How many rows of its lane a row is inside of or beside; the row of its launch; bytes; -1 where unknown.
-    detail : list of tuple of int
-        Stretches from the window's start in which each row of the trace is a row.
+    start_unix_ns, lead_ns: The window's start since the epoch, if the clock has that; how long before it the first
+        launch of its work is.
+    lanes: GPUs' streams first, then threads.
+    rows: By lane, an index into ``lanes``, then by start; times from the window's start.
+    level, launch, size: int64[N]: how many rows of its lane a row is inside of or beside; the row of its launch; bytes;
+        -1 where unknown.
+    detail: Stretches from the window's start in which each row of the trace is a row.
     """
 
     trace: str
