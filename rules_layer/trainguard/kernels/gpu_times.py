@@ -23,6 +23,7 @@ class GpuTime:
     """Stretches of one GPU in the window; ``counted`` says whether the rank's mean has it.
 
     ``overlap_ns`` is time in which it computes and communicates, ``exposed_memory_ns`` that with copies or sets alone.
+    ``waits_for_loader``, ``waits_for_host`` and ``waits_for_other`` are all of its idle time, by cause.
     """
 
     number: int
@@ -36,6 +37,24 @@ class GpuTime:
     busy: Spans
     overlap_ns: int
     exposed_memory_ns: int
+    waits_for_loader: Spans
+    waits_for_host: Spans
+    waits_for_other: Spans
+
+    @property
+    def idle(self) -> Spans:
+        """When it does nothing."""
+        return union(self.waits_for_loader, self.waits_for_host, self.waits_for_other)
+
+    @property
+    def communication_alone(self) -> Spans:
+        """When it communicates and does not compute."""
+        return difference(self.communication, self.compute)
+
+    @property
+    def memory_alone(self) -> Spans:
+        """When it only copies or sets memory."""
+        return difference(self.memory, self.kernels)
 
     @property
     def exposed_communication_ns(self) -> int:
@@ -43,10 +62,10 @@ class GpuTime:
         return self.communication.total - self.overlap_ns
 
 
-def gpu_times(trace: Trace, window: Window, in_window: Bools) -> list[GpuTime]:
-    """Return the GPUs with work in the window, by number."""
+def gpu_times(trace: Trace, window: Window, in_window: Bools, loading: Spans) -> list[GpuTime]:
+    """Return the GPUs with work in the window, by number; ``loading`` is when the host waits for the data loader."""
     numbers = np.unique(trace.gpu.device[in_window]).tolist()
-    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number) for number in numbers]
+    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number, loading) for number in numbers]
     most = max((each.busy.total for each in found), default=0)
     return [replace(each, counted=each.busy.total >= LEAST_SHARE * most) for each in found]
 
@@ -77,7 +96,7 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
     return parts
 
 
-def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
+def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans) -> GpuTime:
     rows, kind = trace.gpu.rows, trace.gpu.kind
 
     def spans(mask: Bools) -> Spans:
@@ -89,6 +108,13 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
     memory = union(memcpy, memset)
     kernels = union(compute, communication)
     busy = union(kernels, memory)
+    idle = gaps(busy, window.start, window.end)
+    launched, known = _launched_at(trace, window, number, idle)
+    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
+    # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
+    unknown = Spans(idle.start[~known], idle.end[~known])
+    waits_for_loader = intersection(loading, union(until_launch, unknown))
+    waits_for_host = difference(until_launch, waits_for_loader)
     return GpuTime(
         number=number,
         counted=True,
@@ -101,33 +127,10 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
         busy=busy,
         overlap_ns=intersection(compute, communication).total,
         exposed_memory_ns=busy.total - kernels.total,
+        waits_for_loader=waits_for_loader,
+        waits_for_host=waits_for_host,
+        waits_for_other=difference(idle, union(waits_for_loader, waits_for_host)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class IdleCauses:
-    """The gaps of one GPU by cause: together they are all of its idle time in the window."""
-
-    loader: Spans
-    host: Spans
-    other: Spans
-
-    @property
-    def idle(self) -> Spans:
-        """All of them."""
-        return union(self.loader, self.host, self.other)
-
-
-def idle_causes(trace: Trace, window: Window, gpu: GpuTime, loading: Spans) -> IdleCauses:
-    """Return the gaps of a GPU by cause; ``loading`` is when the host waits for the data loader."""
-    idle = gaps(gpu.busy, window.start, window.end)
-    launched, known = _launched_at(trace, window, gpu.number, idle)
-    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
-    # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
-    unknown = Spans(idle.start[~known], idle.end[~known])
-    loader = intersection(loading, union(until_launch, unknown))
-    host = difference(until_launch, loader)
-    return IdleCauses(loader, host, difference(idle, union(loader, host)))
 
 
 def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tuple[Ints, Bools]:

@@ -1,8 +1,5 @@
 """The kernels of a rank by name: how often, how long, in which precision, and whether on tensor cores."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from trainguard.kernels.columns import Floats, Ints, Kind
@@ -16,12 +13,12 @@ _MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
 
 
 class KernelLine(KernelEntry, frozen=True, kw_only=True):
-    """All runs of one kernel in the window; ``says`` is by its name, or its operator, ``rows`` are the GPU's.
+    """All runs of one kernel in the window; ``rows`` are the GPU's, ``eligible`` says that it could use tensor cores.
 
     ``underfilled_ns`` is the time of runs with less than one block per multiprocessor.
     """
 
-    says: KernelName
+    eligible: bool
     underfilled_ns: int
     rows: Ints
 
@@ -30,42 +27,8 @@ class KernelLine(KernelEntry, frozen=True, kw_only=True):
         return KernelEntry(**{name: getattr(self, name) for name in KernelEntry.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTable:
-    """The lines, most time first."""
-
-    lines: Sequence[KernelLine]
-
-    @property
-    def compute(self) -> list[KernelLine]:
-        """The lines without communication."""
-        return [line for line in self.lines if not line.communication]
-
-    @property
-    def compute_ns(self) -> int:
-        """Time of all kernels that compute, overlapping ones counted each."""
-        return sum(line.total_ns for line in self.compute)
-
-    def by_precision(self) -> dict[Precision, int]:
-        """Return the time of what computes by precision, most first."""
-        sums: dict[Precision, int] = {}
-        for line in self.compute:
-            sums[line.says.precision] = sums.get(line.says.precision, 0) + line.total_ns
-        return dict(sorted(sums.items(), key=lambda item: -item[1]))
-
-    @property
-    def tensor_core_ns(self) -> int:
-        """Time of kernels that use tensor cores."""
-        return sum(line.total_ns for line in self.compute if line.says.tensor_core)
-
-    @property
-    def eligible_ns(self) -> int:
-        """Time of kernels that use tensor cores or could."""
-        return sum(line.total_ns for line in self.compute if line.says.eligible)
-
-
-def kernel_table(metrics: RankMetrics) -> KernelTable:
-    """Return the kernels of a rank's window."""
+def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
+    """Return the kernels of a rank's window, most time first."""
     trace = metrics.trace
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
     chosen = chosen[np.argsort(trace.gpu.rows.name[chosen], kind="stable")]
@@ -74,7 +37,7 @@ def kernel_table(metrics: RankMetrics) -> KernelTable:
         _line(metrics, trace.names[int(name)], rows)
         for name, rows in zip(names, np.split(chosen, first[1:])[: len(names)], strict=True)
     ]
-    return KernelTable(sorted(lines, key=lambda line: (-line.total_ns, line.name)))
+    return sorted(lines, key=lambda line: (-line.total_ns, line.name))
 
 
 def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
@@ -87,9 +50,9 @@ def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
     says = _MOVES_BYTES if communication else _says(metrics, name, rows)
     return KernelLine(
         name=name,
-        says=says,
         precision=says.precision.value,
         tensor_core=says.tensor_core,
+        eligible=says.eligible,
         communication=communication,
         count=len(rows),
         total_ns=total,

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.gpu_times import GpuTime, IdleCauses, gpu_times, idle_causes, mean_ns
+from trainguard.kernels.gpu_times import GpuTime, gpu_times, mean_ns
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
 from trainguard.kernels.streams import Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
@@ -60,7 +60,6 @@ class RankMetrics:
     sync_idle_ns: int
     loader: Spans
     loading: Spans
-    causes: Sequence[IdleCauses]
     operator: Ints
     operator_id: Ints
 
@@ -121,12 +120,12 @@ class RankMetrics:
     @property
     def loader_idle_ns(self) -> int:
         """Time in which a GPU is idle because the host waits for the data loader."""
-        return self._mean_idle(lambda causes: causes.loader)
+        return mean_ns(self.gpus, lambda gpu: gpu.waits_for_loader.total)
 
     @property
     def host_idle_ns(self) -> int:
         """Time in which a GPU is idle because the host has not launched its next work, and does not wait for data."""
-        return self._mean_idle(lambda causes: causes.host)
+        return mean_ns(self.gpus, lambda gpu: gpu.waits_for_host.total)
 
     def share(self, part_ns: float) -> float:
         """Return a part of the window as a share; 0 for a window of no length."""
@@ -154,9 +153,6 @@ class RankMetrics:
         """Return the metrics of the same trace in another window with the same launches."""
         return _metrics(self.trace, window, (self.operator, self.operator_id))
 
-    def _mean_idle(self, part: Callable[[IdleCauses], Spans]) -> int:
-        return sum(part(each).total for each in self.causes) // len(self.causes) if self.causes else 0
-
     def _calls(self) -> Spans:
         return _spans(self.trace.launches, self.window)
 
@@ -173,12 +169,11 @@ def rank_metrics(trace: Trace) -> RankMetrics:
 def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> RankMetrics:
     rows = trace.gpu.rows
     in_window = (rows.end > window.start) & (rows.start < window.end)
-    gpus = gpu_times(trace, window, in_window)
     waiting = _waiting_calls(trace, window)
     sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
     loader = _named(trace, _LOADERS, window)
-    busy = _of_any(gpus, lambda gpu: gpu.busy)
     loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
+    gpus = gpu_times(trace, window, in_window, loading)
     reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
     return RankMetrics(
         trace=trace,
@@ -187,7 +182,7 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         compute=_of_any(gpus, lambda gpu: gpu.compute),
         communication=_of_any(gpus, lambda gpu: gpu.communication),
         memory=_of_any(gpus, lambda gpu: gpu.memory),
-        busy=busy,
+        busy=_of_any(gpus, lambda gpu: gpu.busy),
         gpus=gpus,
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
@@ -197,7 +192,6 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
         loader=loader,
         loading=loading,
-        causes=[idle_causes(trace, window, gpu, loading) for gpu in gpus if gpu.counted],
         operator=launched_by[0],
         operator_id=launched_by[1],
     )

@@ -24,7 +24,7 @@ from trainguard.kernels.collectives import collective_steps_of, collectives_of
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.document import Distribution, Quality, RankProfile
-from trainguard.kernels.kernel_table import kernel_table
+from trainguard.kernels.kernel_table import kernel_lines
 from trainguard.kernels.memory_operations import memory_operations
 from trainguard.kernels.metrics import rank_metrics
 from trainguard.kernels.operators import operators_of, peaks_entry
@@ -45,12 +45,12 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 def rank_profile(trace: Trace) -> RankProfile:
     """Return the profile of a trace."""
     metrics = rank_metrics(trace)
-    judged = Judged(metrics, kernel_table(metrics))
+    judged = Judged(metrics, kernel_lines(metrics))
     return _with_details(_overview(judged), judged)
 
 
 def _overview(judged: Judged) -> RankProfile:
-    trace, metrics, table = judged.trace, judged.metrics, judged.table
+    trace, metrics, kernels = judged.trace, judged.metrics, judged.kernels
     begins = metrics.window.start + trace.base_ns
     sync, source = synchronization(metrics)
     edges = edges_of(metrics.window)
@@ -76,13 +76,13 @@ def _overview(judged: Judged) -> RankProfile:
         synchronization_source="gpu" if source else "host",
         idle=metrics.idle,
         gpu_idle=gpu_idle(metrics),
-        precision={precision.value: total for precision, total in table.by_precision().items()},
-        tensor_core_ns=table.tensor_core_ns,
+        precision=judged.by_precision(),
+        tensor_core_ns=judged.tensor_core_ns,
         utilization=mean_shares(metrics.gpus, edges),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
-        kernels=[line.entry() for line in table.lines[:MOST_KERNELS]],
-        kernels_left_out=max(len(table.lines) - MOST_KERNELS, 0),
+        kernels=[line.entry() for line in kernels[:MOST_KERNELS]],
+        kernels_left_out=max(len(kernels) - MOST_KERNELS, 0),
         memory_operations=memory_operations(metrics),
         annotations=[],
         findings=findings_of(judged),
@@ -102,10 +102,10 @@ def _overview(judged: Judged) -> RankProfile:
 
 
 def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
-    metrics, table = judged.metrics, judged.table
+    metrics = judged.metrics
     annotations, collectives = annotations_of(judged.trace, judged.window), collectives_of(metrics)
-    operators, operators_left_out = operators_of(metrics, table, MOST_OPERATORS)
-    rest, parts = table.lines[MOST_KERNELS:], profile.utilization
+    operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
+    rest, parts = judged.kernels[MOST_KERNELS:], profile.utilization
     return replace(
         profile,
         kernels_left_out_ns=sum(line.total_ns for line in rest),
@@ -113,8 +113,8 @@ def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
         active_share=round(sum(part > 0 for part in parts) / len(parts), 4) if parts else None,
         temporal=temporal(metrics),
         activity=activity(metrics),
-        communication_kernels_ns=sum(line.total_ns for line in table.lines if line.communication),
-        eligible_ns=table.eligible_ns,
+        communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
+        eligible_ns=judged.eligible_ns,
         launches=launches(metrics),
         devices=device_entries(metrics),
         streams=streams_entries(metrics, MOST_STREAMS),

@@ -1,6 +1,6 @@
 """A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.gpu_times import GpuTime, IdleCauses
-from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
-from trainguard.kernels.kernel_table import KernelLine, KernelTable
+from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.intervals import Spans, clipped, gaps, merged
+from trainguard.kernels.kernel_table import KernelLine
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
 
@@ -80,10 +80,10 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A rank's metrics and its kernels, for rules."""
+    """A rank's metrics and its kernels, most time first, for rules."""
 
     metrics: RankMetrics
-    table: KernelTable
+    kernels: Sequence[KernelLine]
 
     @property
     def trace(self) -> Trace:
@@ -99,6 +99,33 @@ class Judged:
     def has_gpu(self) -> bool:
         """Whether any work of a GPU was recorded in the window."""
         return bool(self.metrics.in_window.any())
+
+    @property
+    def compute(self) -> list[KernelLine]:
+        """The kernels without communication."""
+        return [line for line in self.kernels if not line.communication]
+
+    @property
+    def compute_ns(self) -> int:
+        """Time of all kernels that compute, overlapping ones counted each."""
+        return sum(line.total_ns for line in self.compute)
+
+    @property
+    def tensor_core_ns(self) -> int:
+        """Time of kernels that use tensor cores."""
+        return sum(line.total_ns for line in self.compute if line.tensor_core)
+
+    @property
+    def eligible_ns(self) -> int:
+        """Time of kernels that use tensor cores or could."""
+        return sum(line.total_ns for line in self.compute if line.eligible)
+
+    def by_precision(self) -> dict[str, int]:
+        """Return the time of what computes by precision, most first."""
+        sums: dict[str, int] = {}
+        for line in self.compute:
+            sums[line.precision] = sums.get(line.precision, 0) + line.total_ns
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
     @property
     def steps(self) -> int:
@@ -143,6 +170,13 @@ class Judged:
         step = int(self.window.step[row])
         return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
 
+    def when(self, rows: Ints, gpu: GpuTime) -> Spans:
+        """Return when GPU rows run on one GPU."""
+        columns = self.trace.gpu
+        mine = rows[columns.device[rows] == gpu.number]
+        spans = merged(columns.rows.start[mine], columns.rows.end[mine])
+        return clipped(spans, self.window.start, self.window.end)
+
     def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
         """Return the first kernels of a table's lines as evidence."""
         return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
@@ -152,31 +186,6 @@ class Judged:
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedGpu:
-    """One GPU of a rank that is judged."""
-
-    judged: Judged
-    time: GpuTime
-    causes: IdleCauses
-
-    @property
-    def communication_alone(self) -> Spans:
-        """When it communicates and does not compute."""
-        return difference(self.time.communication, self.time.compute)
-
-    @property
-    def copies_alone(self) -> Spans:
-        """When it only copies or sets memory."""
-        return difference(self.time.memory, union(self.time.compute, self.time.communication))
-
-    def runs(self, rows: Ints) -> Spans:
-        """Return when rows run on it."""
-        columns, window = self.judged.trace.gpu, self.judged.window
-        mine = rows[columns.device[rows] == self.time.number]
-        return clipped(merged(columns.rows.start[mine], columns.rows.end[mine]), window.start, window.end)
 
 
 def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from trainguard.kernels.intervals import Spans, difference, union
-from trainguard.kernels.kernel_table import kernel_table
-from trainguard.kernels.rules.finding import Judged, JudgedGpu, KernelFinding, at_most_medium, in_order, weighed
+from trainguard.kernels.kernel_table import kernel_lines
+from trainguard.kernels.rules.finding import Judged, KernelFinding, at_most_medium, in_order, weighed
+from trainguard.kernels.rules.idle import TraceStepOutlier
 from trainguard.kernels.rules.registry import CAUSES_FIRST
 from trainguard.kernels.rules.rule import RankRule
-from trainguard.kernels.rules.trace_step_outlier import TraceStepOutlier
 from trainguard.kernels.window import inner
 
 
@@ -34,7 +34,7 @@ def _unsteady(judged: Judged, fired: Iterable[RankRule]) -> set[RankRule]:
     if not stale:
         return set()
     metrics = judged.metrics.within(window)
-    within = Judged(metrics, kernel_table(metrics))
+    within = Judged(metrics, kernel_lines(metrics))
     return {rule for rule in stale if rule.judge_rank(within) is None}
 
 
@@ -57,11 +57,10 @@ def _totals(judged: Judged, order: Iterable[RankRule]) -> dict[RankRule, float]:
     """Return nanoseconds of the window by rule, which take them in order: the mean over the GPUs that count."""
     totals = dict.fromkeys(order, 0.0)
     counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
-    for time, causes in zip(counted, judged.metrics.causes, strict=True):
-        gpu = JudgedGpu(judged, time, causes)
-        taken = Spans(time.busy.start[:0], time.busy.end[:0])
+    for gpu in counted:
+        taken = Spans(gpu.busy.start[:0], gpu.busy.end[:0])
         for rule in totals:
-            own = difference(rule.stretches(gpu), taken)
+            own = difference(rule.stretches(judged, gpu), taken)
             taken = union(taken, own)
             totals[rule] += own.total * rule.counts_for / len(counted)
         for rule in totals:

@@ -46,6 +46,12 @@ def portion(name: str, value: float, threshold: float | None = None, device: str
     return Fact(name=name, value=round(value, 4), unit=SHARE, threshold=threshold, device=device)
 
 
+def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) -> Fact:
+    """Return a duration as a fact."""
+    threshold = None if threshold_ns is None else round(threshold_ns / 1e6, 3)
+    return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
+
+
 def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
     """Return the finding and the advice, in sentences."""
     saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
