@@ -63,10 +63,10 @@ def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
             count=stream.count,
             busy_ns=stream.busy.total,
             idle=stream.idle,
-            queue_mean=round(stream.queue.mean(window), 3),
-            queue_max=int(stream.queue.most(np.array([window.start, window.end])).max()),
-            full_queue_ns=stream.queue.full(window).total,
-            queue_series=stream.queue.most(edges).tolist() if len(edges) else [],
+            queue_mean=round(stream.mean_queue(window), 3),
+            queue_max=max(stream.longest_queues(np.array([window.start, window.end]))),
+            full_queue_ns=stream.full(window).total,
+            queue_series=stream.longest_queues(edges),
         )
         for stream in metrics.streams[:most]
     ]

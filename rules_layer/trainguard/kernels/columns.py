@@ -89,12 +89,12 @@ class Names:
             found = self._numbers.setdefault(text[:LONGEST_NAME], len(self._numbers))
         return found
 
-    def of(self, values: Sequence[Any]) -> Ints:
+    def of(self, values: Sequence[Any]) -> Numbers:
         """Return the numbers of texts, or of what is shown as one."""
         try:
-            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int64, count=len(values))
+            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int32, count=len(values))
         except TypeError:  # a value that cannot be looked up
-            return np.array([self.number(value) for value in values], dtype=np.int64)
+            return np.array([self.number(value) for value in values], dtype=np.int32)
 
     def texts(self) -> list[str]:
         """Return the texts by their numbers."""
@@ -122,14 +122,7 @@ class Rows:
 
     def where(self, mask: Bools) -> "Rows":
         """Return the rows of a mask."""
-        return Rows(
-            start=self.start[mask],
-            end=self.end[mask],
-            name=self.name[mask],
-            lane=self.lane[mask],
-            correlation=self.correlation[mask],
-            operator=self.operator[mask],
-        )
+        return Rows(**{name: getattr(self, name)[mask] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +145,11 @@ class GpuRows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.rows)
+
+    def where(self, mask: Bools) -> "GpuRows":
+        """Return the rows of a mask."""
+        more = {name: getattr(self, name)[mask] for name in self.__slots__ if name != "rows"}
+        return GpuRows(rows=self.rows.where(mask), **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,14 +68,14 @@ _MOST_NAMED = 20
 _LATEST_NS = 1 << 62
 
 
-class _Gain(msgspec.Struct):
-    share: float = 0.0
-
-
 class _Finding(msgspec.Struct):
     id: str
     severity: str = ""
-    gain: _Gain = msgspec.field(default_factory=_Gain)
+    gain: dict[str, float] = {}
+
+    @property
+    def share(self) -> float:
+        return self.gain.get("share", 0.0)
 
 
 class _Quality(msgspec.Struct):
@@ -94,14 +94,10 @@ class _Rank(msgspec.Struct):
     quality: _Quality = msgspec.field(default_factory=_Quality)
 
 
-class _Line(msgspec.Struct):
-    trace: str = ""
-
-
 class _Across(msgspec.Struct):
     missing_count: int = 0
     findings: list[_Finding] = []
-    lines: list[_Line] = []
+    lines: list[_Rank] = []
 
 
 class Listed(msgspec.Struct):
@@ -146,7 +142,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
         busy_share=round(sum(rank.busy_ns for rank in found.ranks) / window, 4) if window > 0 else None,
         severity=max(_severities(findings), key=lambda each: each.rank, default=None),
         findings=_rules(findings),
-        gain_share=max((round(each.gain.share, 4) for each in findings), default=None),
+        gain_share=max((round(each.share, 4) for each in findings), default=None),
         document=_shown(document),
         page=None if page is None else _shown(page),
     )
@@ -176,7 +172,7 @@ def _rules(findings: Sequence[_Finding]) -> list[str]:
     gains: dict[str, float] = {}
     for each in findings:
         rule = _shown(each.id.removeprefix(FAMILY))
-        gains[rule] = max(gains.get(rule, 0.0), each.gain.share)
+        gains[rule] = max(gains.get(rule, 0.0), each.share)
     return sorted(gains, key=lambda rule: (-gains[rule], rule))[:_MOST_NAMED]
 
 

@@ -75,7 +75,7 @@ class RankMetrics:
     @property
     def full_queue_ns(self) -> int:
         """Time in which the queue of a stream is full."""
-        return union(*(stream.queue.full(self.window) for stream in self.streams)).total if self.streams else 0
+        return union(*(stream.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
     def counted(self) -> int:

@@ -16,10 +16,18 @@ FULL_QUEUE = 1_024
 """So many launches wait in a stream's queue before the next one blocks the host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """From each time on (int64, rising), how many launches wait in a stream's queue."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A stream of a GPU: its number of rows in the window, and their metrics.
 
+    From each ``time`` on (int64, rising), ``length`` launches wait in its queue.
+    """
+
+    device: int
+    name: str
+    count: int
+    busy: Spans
+    idle: IdleEntry
     time: Ints
     length: Ints
 
@@ -28,33 +36,18 @@ class Queue:
         over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
         return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
 
-    def mean(self, window: Window) -> float:
+    def mean_queue(self, window: Window) -> float:
         """Return the mean over the window's time; 0 without time."""
         if not len(self.time) or not window.length:
             return 0.0
         edges = np.clip(self.time, window.start, window.end)
         return float((self.length[:-1] * np.diff(edges)).sum()) / window.length
 
-    def most(self, edges: Ints) -> Ints:
+    def longest_queues(self, edges: Ints) -> list[int]:
         """Return the longest queue between each edge and the next."""
         first = np.maximum(np.searchsorted(self.time, edges[:-1], side="right") - 1, 0)
         last = np.searchsorted(self.time, edges[1:], side="left")
-        return np.array(
-            [self.length[one:other].max() if one < other else 0 for one, other in zip(first, last, strict=True)],
-            dtype=np.int64,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
-    """A stream of a GPU: its number of rows in the window, and their metrics."""
-
-    device: int
-    name: str
-    count: int
-    busy: Spans
-    idle: IdleEntry
-    queue: Queue
+        return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]
 
 
 def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
@@ -66,6 +59,7 @@ def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
     for mine in np.split(order, changes):
         inside = mine[in_window[mine]]
         if len(inside):
+            time, length = _queue(trace, window, mine)
             found.append(
                 Stream(
                     device=int(trace.gpu.device[mine[0]]),
@@ -73,7 +67,8 @@ def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
                     count=len(inside),
                     busy=clipped(merged(rows.start[inside], rows.end[inside]), window.start, window.end),
                     idle=_idle(trace, window, inside),
-                    queue=_queue(trace, window, mine),
+                    time=time,
+                    length=length,
                 )
             )
     return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
@@ -98,11 +93,11 @@ def _idle(trace: Trace, window: Window, mine: Ints) -> IdleEntry:
     )
 
 
-def _queue(trace: Trace, window: Window, mine: Ints) -> Queue:
-    """Return a stream's queue: a call enters it when it starts, and leaves with the first row that it launched."""
+def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Ints]:
+    """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
     known = mine[window.launch[mine] >= 0]
     calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
     times = np.concatenate((trace.launches.start[calls], trace.gpu.rows.start[known][first]))
     change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
     order = np.lexsort((change, times))
-    return Queue(times[order], np.cumsum(change[order]))
+    return times[order], np.cumsum(change[order])

@@ -142,7 +142,7 @@ def test_brief_profile_averages_over_all_steps() -> None:
 
 def digested(world: MemoryWorld, item: TraceItem = ITEM) -> BriefDigest:
     digest_trace(world.objects, item, nullcontext())
-    return decode_brief(KEY, world.objects.get(BUCKET, item.place.brief, 10**8))
+    return decode_brief(KEY, world.objects.get(BUCKET, item.digest("brief"), 10**8))
 
 
 @pytest.mark.parametrize(

@@ -214,10 +214,10 @@ class CaptureSession(Session[CaptureStream]):
     def _listed(self) -> list[Capture]:
         found: list[Capture] = []
         for folder in self.stream.state.folders:
-            listed = listed_folder(self._source.objects, self._source.bucket, folder)
-            if listed.is_cut:
+            listed, is_cut = listed_folder(self._source.objects, self._source.bucket, folder)
+            if is_cut:
                 self.counters["folders_cut_off"] = 1
-            found += captures_of(self._source.root, folder, listed.objects)
+            found += captures_of(self._source.root, folder, listed)
         return sorted(found, key=lambda each: (each.at, each.name))
 
     def _due(self, captures: Sequence[Capture]) -> list[Capture]:

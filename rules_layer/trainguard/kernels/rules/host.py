@@ -97,7 +97,7 @@ class LaunchBound(RankRule):
         if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= self.delay_ns:
             return None
         waits = metrics.share(metrics.loader_idle_ns)
-        queue = sum(stream.queue.mean(judged.window) for stream in metrics.streams)
+        queue = sum(stream.mean_queue(judged.window) for stream in metrics.streams)
         return self.found(
             [
                 Fact(

@@ -81,8 +81,8 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
             yield replace(rows, lane=moved).where((rows.end >= first) & (rows.start <= window.end) & (moved >= 0))
 
     drawn = int(number[kept].sum())
-    chosen = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
-    table = chosen.rows.where(np.lexsort((-chosen.rows.end, chosen.rows.start, chosen.rows.lane)))
+    table, detail = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
+    table = table.where(np.lexsort((-table.end, table.start, table.lane)))
     level = levels(table)
     shown = level < DEEPEST
     deep = int(table.count[~shown].sum())
@@ -100,7 +100,7 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
         launch=_launches(table, window),
         size=_sizes(table, trace),
         names=trace.names,
-        detail=[(start - window.start, end - window.start) for start, end in chosen.detail],
+        detail=[(start - window.start, end - window.start) for start, end in detail],
         left_out=LeftOut(
             outside=len(found) - inside,
             lanes=int((number > 0).sum()) - len(kept),

@@ -1,7 +1,6 @@
 """Rows that a bounded timeline holds one by one; it joins the others by lane and by cell of time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,27 +85,19 @@ Chunks = Callable[[], Iterator[RowTable]]
 Stretch = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The rows of a timeline, and the stretches (start, end) in which it holds every row; all of them: one stretch."""
-
-    rows: RowTable
-    detail: list[Stretch]
-
-
-def chosen_rows(chunks: Chunks, number: int, lanes: int, window: Window, most: int) -> Chosen:
+def chosen_rows(chunks: Chunks, number: int, lanes: int, window: Window, most: int) -> tuple[RowTable, list[Stretch]]:
     """Return at most ``most`` rows (from four times the lanes) of the ``number`` that each call of ``chunks`` yields.
 
-    Where there are more, some stretches are kept row by row with their launches: the slowest step, one of median
-    length, then others from the first on. Elsewhere, rows that begin on one lane in one cell become one row, unless
-    longer than it.
+    With them are the stretches (start, end) in which every row is there; all of them: one stretch. Where there are
+    more, some stretches are kept row by row with their launches: the slowest step, one of median length, then others
+    from the first on. Elsewhere, rows that begin on one lane in one cell become one row, unless longer than it.
     """
     if number <= most:
-        return Chosen(together([*chunks(), RowTable.none()]), [(window.start, window.end)])
+        return together([*chunks(), RowTable.none()]), [(window.start, window.end)]
     detail = _detail(chunks, window, int(FOR_DETAIL * most))
     kept, long, cells = _parted(chunks, window, detail, lanes)
     room = most - sum(len(each) for each in kept)
-    return Chosen(together([*kept, *_fitting(long, cells, room)]), detail)
+    return together([*kept, *_fitting(long, cells, room)]), detail
 
 
 def _detail(chunks: Chunks, window: Window, most: int) -> list[Stretch]:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
 
 UNKNOWN_DEVICE = -1
 
@@ -82,31 +82,6 @@ CHUNK = 1 << 17
 """Rows that are looked at together, so that the timeline of a large trace takes little memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Rows of one sort and the lane of each by its number; what runs on the GPU has its sorts row by row."""
-
-    rows: Rows
-    lane: Numbers
-    sort: Sort
-    kinds: Ints | None = None
-
-    def chunk(self, begin: int) -> RowTable:
-        """Return the rows from a place on, at most `CHUNK`."""
-        part = slice(begin, begin + CHUNK)
-        start = self.rows.start[part]
-        has_source = self.sort in (Sort.COMPUTE, Sort.LAUNCH)
-        return RowTable(
-            start=start,
-            end=self.rows.end[part],
-            name=self.rows.name[part].astype(np.int64),
-            sort=np.full(len(start), self.sort, dtype=np.int64) if self.kinds is None else self.kinds[part],
-            lane=self.lane[part].astype(np.int64),
-            source=np.arange(begin, begin + len(start)) if has_source else np.full(len(start), -1, dtype=np.int64),
-            count=np.ones(len(start), dtype=np.int64),
-        )
-
-
 class AllRows:
     """Every row that a timeline may draw, and their lanes; what ran on the GPU comes before its launches."""
 
@@ -119,7 +94,8 @@ class AllRows:
         for each in devices:
             mine = gpu.device == each
             lane[mine] = _lanes(trace, gpu.rows.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
-        self._sources = [Source(gpu.rows, lane, Sort.COMPUTE, gpu.kind)]
+        self._kinds = gpu.kind
+        self._sources = [(gpu.rows, lane, Sort.COMPUTE)]
         host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
         for rows, sort, key in (
             (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),
@@ -129,18 +105,29 @@ class AllRows:
             (trace.launches, Sort.LAUNCH, host),
             (trace.overhead, Sort.OVERHEAD, host),
         ):
-            self._sources.append(Source(rows, _lanes(trace, rows.lane, key, numbers), sort))
+            self._sources.append((rows, _lanes(trace, rows.lane, key, numbers), sort))
         self.lanes = list(numbers)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return sum(len(each.rows) for each in self._sources)
+        return sum(len(rows) for rows, _, _ in self._sources)
 
     def chunks(self) -> Iterator[RowTable]:
         """Yield all rows, some at a time."""
-        for each in self._sources:
-            for begin in range(0, len(each.rows), CHUNK):
-                yield each.chunk(begin)
+        for rows, lane, sort in self._sources:
+            for begin in range(0, len(rows), CHUNK):
+                part = slice(begin, begin + CHUNK)
+                start = rows.start[part]
+                none = np.full(len(start), -1, dtype=np.int64)
+                yield RowTable(
+                    start=start,
+                    end=rows.end[part],
+                    name=rows.name[part].astype(np.int64),
+                    sort=self._kinds[part] if sort is Sort.COMPUTE else np.full(len(start), sort, dtype=np.int64),
+                    lane=lane[part].astype(np.int64),
+                    source=np.arange(begin, begin + len(start)) if sort in (Sort.COMPUTE, Sort.LAUNCH) else none,
+                    count=np.ones(len(start), dtype=np.int64),
+                )
 
 
 def _lanes(trace: Trace, names: Numbers, key: LaneKey, numbers: dict[LaneKey, int]) -> Numbers:

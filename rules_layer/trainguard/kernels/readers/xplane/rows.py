@@ -5,9 +5,11 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from trainguard.kernels.columns import Gpu, Kind
+import numpy as np
+
+from trainguard.kernels.columns import Gpu, GpuRows, Kind, Rows
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
 from trainguard.kernels.readers.names import call_name, is_call, memcpy_name, memset_name
 from trainguard.kernels.readers.xplane.lines import Batch
 from trainguard.kernels.readers.xplane.planes import GPU, Plane
@@ -45,11 +47,11 @@ class GpuPlane:
         stream = _STREAM.match(batch.line)
         if not stream:
             return
-        rows = [self._row(event) for event in batch.events]
-        kept = [place for place, row in enumerate(rows) if row is not None]
-        found = [row for row in rows if row is not None]
+        read = [self._row(event) for event in batch.events]
+        kept = [place for place, row in enumerate(read) if row is not None]
+        found = [row for row in read if row is not None]
         names = self._builder.names
-        columns = Columns(
+        rows = Rows(
             start=batch.start[kept],
             end=batch.end[kept],
             name=names.of([row[0] for row in found]),
@@ -57,14 +59,16 @@ class GpuPlane:
             correlation=ints([row[1] for row in found]),
             operator=ints([row[2] for row in found]),
         )
-        more = GpuColumns(
+        gpu = GpuRows(
+            rows=rows,
             kind=ints([row[3] for row in found]),
             device=ints([self.device] * len(found)),
             size=ints([row[4] for row in found]),
             blocks_per_sm=floats([row[5] for row in found]),
             occupancy=floats([row[6] for row in found]),
+            collective=unknown(len(found)),
         )
-        self._builder.add_gpu(columns, more)
+        self._builder.add_gpu(gpu)
 
     def _row(self, event: Any) -> tuple[str, int, int, int, int, float, float] | None:
         """Return name, correlation, operator, kind, size, blocks per SM and occupancy; None for what is no work."""
@@ -176,11 +180,11 @@ class HostPlane:
         no_type = self._builder.names.number("")
         self._builder.add(
             sort,
-            Columns(
+            Rows(
                 start=batch.start[places],
                 end=batch.end[places],
                 name=self._builder.names.of([row[1] for row in rows]),
-                lane=ints([lane] * len(rows)),
+                lane=np.full(len(rows), lane, dtype=np.int32),
                 correlation=ints([no_type if sort == "operators" else row[2] for row in rows]),
                 operator=ints([row[3] for row in rows]),
             ),
