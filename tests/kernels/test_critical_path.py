@@ -18,7 +18,6 @@ from tests.support.kernel_traces import (
     real_profile,
     real_trace,
 )
-from trainguard.kernels.activity import steps_on_gpu
 from trainguard.kernels.entries import CriticalPathEntry
 from trainguard.kernels.metrics import rank_metrics
 
@@ -160,7 +159,7 @@ def test_path_parts_of_a_real_trace_add_up_within_gpu_time(name: str) -> None:
     paths = profile.critical_paths
     assert bool(paths) == bool(profile.busy_ns)
     steps = (
-        dict(zip(metrics.window.steps.number.tolist(), zip(*steps_on_gpu(metrics), strict=True), strict=True))
+        dict(zip(metrics.window.steps.number.tolist(), zip(*metrics.steps_on_gpu(), strict=True), strict=True))
         if profile.steps
         else {}
     )

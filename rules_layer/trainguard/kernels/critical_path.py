@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.kernels.activity import steps_on_gpu
 from trainguard.kernels.columns import Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
+from trainguard.kernels.gpu_times import KERNEL_WAIT_NS
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.streams import KERNEL_WAIT_NS
 
 MOST_ROWS = 100_000
 """Of the GPU in a step; the path of a step with more is not walked."""
@@ -36,7 +35,7 @@ def critical_paths(metrics: RankMetrics) -> list[CriticalPathEntry]:
     window = metrics.window
     found: list[tuple[int | None, int, int]] = [(None, window.start, window.end)]
     if len(window.steps):
-        start, end = steps_on_gpu(metrics)
+        start, end = metrics.steps_on_gpu()
         order = np.argsort(end - start, kind="stable")
         chosen = dict.fromkeys((int(order[(len(order) - 1) // 2]), int(order[-1])))
         found = [(int(window.steps.number[at]), int(start[at]), int(end[at])) for at in chosen]

@@ -16,6 +16,7 @@ from trainguard.kernels.entries import (
     IdleEntry,
     KernelEntry,
     LaunchEntry,
+    MemoryEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
@@ -58,26 +59,6 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Durations
     gpu: Durations
-
-
-class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """All copies or settings of memory of one kind.
-
-    bytes: None where the trace does not say it for all of them.
-    direction: ``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``HtoH``, ``memset`` or ``other``.
-    host_memory: What the host's side of the copy is, where the trace says it.
-    gb_per_s: Bytes by time, of those runs that say both, in 10^9 bytes a second.
-    """
-
-    name: str
-    count: int
-    total_ns: int
-    bytes: int | None
-    direction: str = "other"
-    host_memory: Literal["pageable", "pinned"] | None = None
-    min_ns: int = 0
-    max_ns: int = 0
-    gb_per_s: float | None = None
 
 
 class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -272,6 +272,26 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     blocks_per_sm: float | None = None
 
 
+class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All copies or settings of memory of one kind.
+
+    bytes: None where the trace does not say it for all of them.
+    direction: ``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``HtoH``, ``memset`` or ``other``.
+    host_memory: What the host's side of the copy is, where the trace says it.
+    gb_per_s: Bytes by time, of those runs that say both, in 10^9 bytes a second.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    bytes: int | None
+    direction: str = "other"
+    host_memory: Literal["pageable", "pinned"] | None = None
+    min_ns: int = 0
+    max_ns: int = 0
+    gb_per_s: float | None = None
+
+
 class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of a hardware counter of one GPU over the whole trace, in the counter's own unit, which its name has."""
 

@@ -7,9 +7,8 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.gpu_times import GpuTime, gpu_times, mean_ns
+from trainguard.kernels.gpu_times import GpuTime, Stream, breakdown, gpu_times, mean_ns, streams_of
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
-from trainguard.kernels.streams import Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
@@ -140,6 +139,26 @@ class RankMetrics:
             yield dict(zip(GPU_PARTS, stretches, strict=True)) | host
         if not counted:
             yield dict.fromkeys(GPU_PARTS, self.busy) | host
+
+    def step_parts(self, start: Ints, end: Ints) -> dict[str, Ints]:
+        """Return the time of each class in stretches, and of none: the mean over GPUs, rounded down."""
+        found = [breakdown(classes, start, end) for classes in self.classes()]
+        parts: dict[str, Ints] = {
+            name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found)
+            for name in found[0]
+        }
+        parts["other"] = end - start - sum(parts.values())
+        return parts
+
+    def steps_on_gpu(self) -> tuple[Ints, Ints]:
+        """Return from where to where each step is with its work on the GPU."""
+        steps, window = self.window.steps, self.window
+        last = np.full(len(steps), np.iinfo(np.int64).min)
+        launched = window.step >= 0
+        np.maximum.at(last, window.step[launched], self.trace.gpu.rows.end[launched])
+        before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
+        start = np.maximum(steps.start, before)
+        return start, np.maximum(np.maximum(steps.end, last), start)
 
     def loader_alone(self) -> Spans:
         """Return when the host loads data, calls nothing of the runtime, and no GPU is busy."""

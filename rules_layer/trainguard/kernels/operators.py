@@ -12,8 +12,8 @@ from trainguard.kernels.columns import Gpu, Kind
 from trainguard.kernels.costs import Cost, cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.kernel_table import KernelLine
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.work import KernelLine
 
 AS_OF = "2026-11-23"
 

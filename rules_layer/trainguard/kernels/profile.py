@@ -1,36 +1,32 @@
 """A trace to its part of the document: metrics, kernels, steps, findings, quality."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.kernels.activity import (
-    activity,
-    device_entries,
-    edges_of,
-    gpu_idle,
-    launches,
-    mean_shares,
-    shares,
-    step_times,
-    steps_of,
-    streams_entries,
-    synchronization,
-    temporal,
-)
 from trainguard.kernels.annotations import annotations_of
-from trainguard.kernels.collectives import collective_steps_of, collectives_of
-from trainguard.kernels.columns import Ints, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
-from trainguard.kernels.document import Distribution, Quality, RankProfile
-from trainguard.kernels.kernel_table import kernel_lines
-from trainguard.kernels.memory_operations import memory_operations
-from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
+from trainguard.kernels.durations import durations, exact_sum
+from trainguard.kernels.entries import (
+    ActivityEntry,
+    DeviceEntry,
+    GpuIdleEntry,
+    LaunchEntry,
+    TemporalEntry,
+)
+from trainguard.kernels.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.metrics import RankMetrics, rank_metrics
 from trainguard.kernels.operators import operators_of, peaks_entry
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.of_rank import findings_of
+from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
+from trainguard.kernels.window import Window
+from trainguard.kernels.work import collective_steps_of, collectives_of, kernel_lines, memory_operations, weighted
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200
@@ -142,3 +138,187 @@ def _distribution(values: Ints) -> Distribution | None:
     if not len(values):
         return None
     return Distribution(median=round(float(np.median(values))), p90=round(float(np.percentile(values, 90))))
+
+
+BUCKETS = 100
+SLOW_CALL_NS, SLOW_START_NS = 50_000, 100_000
+
+
+def edges_of(window: Window) -> Ints:
+    """Return the edges of equal parts of a window; none of a window too short for them."""
+    if window.length < BUCKETS:
+        return np.empty(0, dtype=np.int64)
+    parts = np.arange(BUCKETS + 1, dtype=np.int64)
+    # Whole numbers alone: a double does not hold the nanoseconds of the epoch.
+    return window.start + window.length // BUCKETS * parts + window.length % BUCKETS * parts // BUCKETS
+
+
+def shares(spans: Spans, edges: Ints) -> list[float]:
+    """Return how much of each part stretches fill, from 0 to 1."""
+    if not len(edges):
+        return []
+    return [round(float(share), 4) for share in spans.within(edges[:-1], edges[1:]) / np.diff(edges)]
+
+
+def mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
+    """Return how busy the GPUs that count are in each part, from 0 to 1: the mean."""
+    return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
+
+
+def gpu_idle(metrics: RankMetrics) -> GpuIdleEntry:
+    """Return the idle time of the GPU by cause."""
+    loader, host = metrics.loader_idle_ns, metrics.host_idle_ns
+    return GpuIdleEntry(
+        loader_ns=loader, host_ns=host, other_ns=metrics.window.length - metrics.busy_ns - loader - host
+    )
+
+
+def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
+    """Return the busiest streams."""
+    window, edges = metrics.window, edges_of(metrics.window)
+    return [
+        StreamEntry(
+            device=stream.device,
+            stream=stream.name,
+            count=stream.count,
+            busy_ns=stream.busy.total,
+            idle=stream.idle,
+            queue_mean=round(stream.mean_queue(window), 3),
+            queue_max=max(stream.longest_queues(np.array([window.start, window.end]))),
+            full_queue_ns=stream.full(window).total,
+            queue_series=stream.longest_queues(edges),
+        )
+        for stream in metrics.streams[:most]
+    ]
+
+
+def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
+    """Return the GPUs with work in the window."""
+    edges, trace, window = edges_of(metrics.window), metrics.trace, metrics.window
+    found = []
+    for each in metrics.gpus:
+        kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
+        lasted = trace.gpu.rows.end[kernels] - trace.gpu.rows.start[kernels]
+        occupied = weighted(trace.gpu.occupancy[kernels], lasted)
+        found.append(
+            DeviceEntry(
+                device=each.number,
+                name=trace.gpus[each.number].name if 0 <= each.number < len(trace.gpus) else "",
+                busy_ns=each.busy.total,
+                kernel_ns=each.kernels.total,
+                utilization=shares(each.busy, edges),
+                kernel_utilization=shares(each.kernels, edges),
+                sm_efficiency=_sm_efficiency(trace, window, kernels),
+                occupancy=None if occupied is None else round(occupied / 100, 4),
+                compute_ns=each.compute.total,
+                communication_ns=each.communication.total,
+                overlap_ns=each.overlap_ns,
+                exposed_communication_ns=each.exposed_communication_ns,
+                memory_ns=each.memory.total,
+                exposed_memory_ns=each.exposed_memory_ns,
+                idle_ns=window.length - each.busy.total,
+                counted=each.counted,
+            )
+        )
+    return found
+
+
+def temporal(metrics: RankMetrics) -> TemporalEntry | None:
+    """Return the parts of the GPU's span; None without work of a GPU."""
+    if not len(metrics.busy.start):
+        return None
+    span = int(metrics.busy.end[-1] - metrics.busy.start[0])
+    return TemporalEntry(
+        span_ns=span,
+        idle_ns=span - metrics.busy_ns,
+        compute_ns=metrics.compute_ns,
+        non_compute_ns=metrics.busy_ns - metrics.compute_ns,
+    )
+
+
+def activity(metrics: RankMetrics) -> ActivityEntry:
+    """Return the sums of durations by activity."""
+    rows, kind = metrics.trace.gpu.rows, metrics.trace.gpu.kind
+    lasted = rows.end - rows.start
+    waits, window = metrics.trace.waits, metrics.window
+    if len(waits):
+        mine = (waits.end > window.start) & (waits.start < window.end)
+        synchronized = exact_sum((waits.end - waits.start)[mine])
+    else:
+        synchronized = metrics.host_sync.total
+    return ActivityEntry(
+        kernel_ns=exact_sum(lasted[metrics.in_window & (kind <= Kind.COMMUNICATION)]),
+        memory_ns=exact_sum(lasted[metrics.in_window & (kind >= Kind.MEMCPY)]),
+        synchronization_ns=synchronized,
+    )
+
+
+def synchronization(metrics: RankMetrics) -> tuple[int, bool]:
+    """Return the time of synchronization and whether the GPU's side recorded it."""
+    waits = metrics.trace.waits
+    if not len(waits):
+        return metrics.host_sync.total, False
+    window = metrics.window
+    spans = merged(np.maximum(waits.start, window.start), np.minimum(waits.end, window.end))
+    return spans.total, True
+
+
+def launches(metrics: RankMetrics) -> LaunchEntry:
+    """Return how the kernels of the window are launched."""
+    kernels = metrics.in_window & (metrics.trace.gpu.kind <= Kind.COMMUNICATION)
+    launch = metrics.window.launch[kernels]
+    called = launch[launch >= 0]
+    took = metrics.trace.launches.end[called] - metrics.trace.launches.start[called]
+    return LaunchEntry(
+        kernels=int(kernels.sum()),
+        calls=len(np.unique(called)),
+        unlaunched=int((launch < 0).sum()),
+        short_kernels=int(metrics.delays.short.sum()),
+        slow_calls=int((took > SLOW_CALL_NS).sum()),
+        slow_starts=int((metrics.delays.after_call > SLOW_START_NS).sum()),
+    )
+
+
+def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None:
+    """Return the share of multiprocessors with a block, over the window: blocks of kernels at once add up, up to 1."""
+    known = kernels & ~np.isnan(trace.gpu.blocks_per_sm)
+    if not known.any() or not window.length:
+        return None
+    start = np.maximum(trace.gpu.rows.start[known], window.start)
+    end = np.maximum(np.minimum(trace.gpu.rows.end[known], window.end), start)
+    blocks = np.minimum(trace.gpu.blocks_per_sm[known], 1.0)
+    times = np.concatenate((start, end))
+    order = np.argsort(times, kind="stable")
+    filled = np.cumsum(np.concatenate((blocks, -blocks))[order])[:-1]
+    return round(float((np.clip(filled, 0, 1) * np.diff(times[order])).sum()) / window.length, 4)
+
+
+def steps_of(metrics: RankMetrics) -> list[StepEntry]:
+    """Return the steps in order of time."""
+    steps, window = metrics.window.steps, metrics.window
+    if not len(steps):
+        return []
+    gpu = metrics.trace.gpu
+    start, end = metrics.steps_on_gpu()
+    parts = metrics.step_parts(start, end)
+    kernels = np.bincount(
+        window.step[(window.step >= 0) & (gpu.kind <= Kind.COMMUNICATION)], minlength=len(steps)
+    ).tolist()
+    return [
+        StepEntry(
+            number=int(steps.number[place]),
+            start_ns=int(steps.start[place]) - window.start,
+            duration_ns=int(steps.end[place] - steps.start[place]),
+            gpu_duration_ns=int(end[place] - start[place]),
+            breakdown={name: int(values[place]) for name, values in parts.items()},
+            kernels=kernels[place],
+        )
+        for place in range(len(steps))
+    ]
+
+
+def step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
+    """Return the distribution of the steps' durations; None without steps."""
+    host = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
+    gpu = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
+    return None if host is None or gpu is None else StepTimes(host=host, gpu=gpu)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.collectives import bus_factor
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CollectiveStepsEntry
 from trainguard.kernels.ranks.entries import TransferEntry
+from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000
 """So long after its first trace a window's others begin, as those of a capture in the stack."""

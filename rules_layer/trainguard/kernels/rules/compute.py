@@ -6,11 +6,10 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.kernel_table import KernelLine
-from trainguard.kernels.rules.evidence import rows_of
-from trainguard.kernels.rules.finding import Judged, KernelFinding
+from trainguard.kernels.rules.finding import Judged, KernelFinding, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import portion
+from trainguard.kernels.work import KernelLine
 from trainguard.rules.rule_result import Measure
 
 VOLTA = (7, 0)

@@ -4,15 +4,22 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
-from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
 from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
-from trainguard.kernels.rules.evidence import caller_of, longest, longest_gaps
-from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, KernelFinding, severity
+from trainguard.kernels.rules.finding import (
+    SHOWN,
+    Evidence,
+    Judged,
+    KernelFinding,
+    caller_of,
+    longest,
+    longest_gaps,
+    severity,
+)
 from trainguard.kernels.rules.idle import GpuBusyLow
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
-from trainguard.kernels.streams import FULL_QUEUE
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS

@@ -3,12 +3,19 @@
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.activity import step_parts
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.rules.evidence import longest_gaps, work_under
-from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, KernelFinding, percent, severity
+from trainguard.kernels.rules.finding import (
+    SHOWN,
+    Evidence,
+    Judged,
+    KernelFinding,
+    longest_gaps,
+    percent,
+    severity,
+    work_under,
+)
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
 from trainguard.kernels.words import times
@@ -177,7 +184,7 @@ class TraceStepOutlier(RankRule):
         slow, median = self._slow_steps(lasted)
         if not len(slow):
             return None
-        parts = step_parts(judged.metrics, steps.start, steps.end)
+        parts = judged.metrics.step_parts(steps.start, steps.end)
         worst = slow[np.argsort(-lasted[slow], kind="stable")]
         return self.found(
             [

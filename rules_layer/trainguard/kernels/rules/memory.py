@@ -8,11 +8,10 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.memory_operations import kind_of
-from trainguard.kernels.rules.evidence import by_name
-from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, severity
+from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import percent, portion
+from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 

@@ -5,13 +5,13 @@ import re
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.collectives import collectives_of
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
 from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, KernelFinding, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, portion
+from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import Measure
 

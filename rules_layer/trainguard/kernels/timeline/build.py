@@ -8,8 +8,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Floats, Ints, Trace
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.timeline.choice import chosen_rows
-from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort
+from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort, chosen_rows
 from trainguard.kernels.window import Window, find_window
 
 MOST_ROWS = 100_000

@@ -8,10 +8,8 @@ from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import Framework, Gpu, Trace
 from trainguard.kernels.readers.builder import TraceBuilder, whole
 from trainguard.kernels.readers.unpacking import text_chunks
-from trainguard.kernels.readers.xplane.lines import batches
-from trainguard.kernels.readers.xplane.planes import GPU, TASK, Plane, each_plane, read_planes
-from trainguard.kernels.readers.xplane.rows import GpuPlane, HostPlane
-from trainguard.kernels.readers.xplane.wire import LENGTH, PLANE_LINE, Wire
+from trainguard.kernels.readers.xplane.planes import GPU, LENGTH, PLANE_LINE, TASK, Plane, Wire, each_plane, read_planes
+from trainguard.kernels.readers.xplane.rows import GpuPlane, HostPlane, batches
 
 _EPOCH_LEAST_NS = 10**18
 _MOST_GPUS = 1_024
