@@ -1,6 +1,6 @@
 """One rank's metrics: pure functions over the columns of a trace, in whole nanoseconds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,18 +39,22 @@ class Delays:
 class RankMetrics:
     """A rank's metrics for rules and document; every stretch is clipped to the window.
 
-    Stretches are those of any GPU; properties in nanoseconds are means over the GPUs that count. ``loading`` is
-    ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
+    Stretches are those of any GPU; what is in nanoseconds is the mean over the GPUs that count; see `GpuTime`.
+    ``loading`` is ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
     """
 
     trace: Trace
     window: Window
     in_window: Bools
-    compute: Spans
-    communication: Spans
-    memory: Spans
     busy: Spans
     gpus: Sequence[GpuTime]
+    compute_ns: int
+    memory_ns: int
+    overlap_ns: int
+    exposed_communication_ns: int
+    exposed_memory_ns: int
+    loader_idle_ns: int
+    host_idle_ns: int
     delays: Delays
     streams: Sequence[Stream]
     waiting_calls: Bools
@@ -82,49 +86,14 @@ class RankMetrics:
         return max(sum(gpu.counted for gpu in self.gpus), 1)
 
     @property
-    def compute_ns(self) -> int:
-        """Time in which a GPU computes."""
-        return mean_ns(self.gpus, lambda gpu: gpu.compute.total)
-
-    @property
     def communication_ns(self) -> int:
         """Time in which a GPU communicates: overlapping and exposed."""
         return self.overlap_ns + self.exposed_communication_ns
 
     @property
-    def memory_ns(self) -> int:
-        """Time in which a GPU copies or sets memory."""
-        return mean_ns(self.gpus, lambda gpu: gpu.memory.total)
-
-    @property
     def busy_ns(self) -> int:
         """Time in which a GPU does anything: it computes, or only communicates, or only copies or sets memory."""
         return self.compute_ns + self.exposed_communication_ns + self.exposed_memory_ns
-
-    @property
-    def overlap_ns(self) -> int:
-        """Time in which a GPU computes and communicates."""
-        return mean_ns(self.gpus, lambda gpu: gpu.overlap_ns)
-
-    @property
-    def exposed_communication_ns(self) -> int:
-        """Time in which a GPU communicates and does not compute."""
-        return mean_ns(self.gpus, lambda gpu: gpu.exposed_communication_ns)
-
-    @property
-    def exposed_memory_ns(self) -> int:
-        """Time in which a GPU only copies or sets memory."""
-        return mean_ns(self.gpus, lambda gpu: gpu.exposed_memory_ns)
-
-    @property
-    def loader_idle_ns(self) -> int:
-        """Time in which a GPU is idle because the host waits for the data loader."""
-        return mean_ns(self.gpus, lambda gpu: gpu.waits_for_loader.total)
-
-    @property
-    def host_idle_ns(self) -> int:
-        """Time in which a GPU is idle because the host has not launched its next work, and does not wait for data."""
-        return mean_ns(self.gpus, lambda gpu: gpu.waits_for_host.total)
 
     def share(self, part_ns: float) -> float:
         """Return a part of the window as a share; 0 for a window of no length."""
@@ -198,11 +167,15 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         trace=trace,
         window=window,
         in_window=in_window,
-        compute=_of_any(gpus, lambda gpu: gpu.compute),
-        communication=_of_any(gpus, lambda gpu: gpu.communication),
-        memory=_of_any(gpus, lambda gpu: gpu.memory),
-        busy=_of_any(gpus, lambda gpu: gpu.busy),
+        busy=gpus[0].busy if len(gpus) == 1 else union(*(gpu.busy for gpu in gpus)),
         gpus=gpus,
+        compute_ns=mean_ns(gpus, lambda gpu: gpu.compute.total),
+        memory_ns=mean_ns(gpus, lambda gpu: gpu.memory.total),
+        overlap_ns=mean_ns(gpus, lambda gpu: gpu.overlap_ns),
+        exposed_communication_ns=mean_ns(gpus, lambda gpu: gpu.exposed_communication_ns),
+        exposed_memory_ns=mean_ns(gpus, lambda gpu: gpu.exposed_memory_ns),
+        loader_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_loader.total),
+        host_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_host.total),
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
         waiting_calls=waiting,
@@ -214,10 +187,6 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         operator=launched_by[0],
         operator_id=launched_by[1],
     )
-
-
-def _of_any(gpus: Sequence[GpuTime], part: Callable[[GpuTime], Spans]) -> Spans:
-    return part(gpus[0]) if len(gpus) == 1 else union(*(part(gpu) for gpu in gpus))
 
 
 def _spans(rows: Rows, window: Window) -> Spans:

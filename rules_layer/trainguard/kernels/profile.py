@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
 
 from trainguard.kernels.annotations import annotations_of
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
@@ -42,16 +42,14 @@ def rank_profile(trace: Trace) -> RankProfile:
     """Return the profile of a trace."""
     metrics = rank_metrics(trace)
     judged = Judged(metrics, kernel_lines(metrics))
-    return _with_details(_overview(judged), judged)
-
-
-def _overview(judged: Judged) -> RankProfile:
-    trace, metrics, kernels = judged.trace, judged.metrics, judged.kernels
+    kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
     begins = metrics.window.start + trace.base_ns
-    sync, source = synchronization(metrics)
-    edges = edges_of(metrics.window)
-    steps = steps_of(metrics)
-    host_busy = metrics.host_busy()
+    synchronization_ns, source = _synchronization(metrics)
+    edges = _edges(metrics.window)
+    utilization = _mean_shares(metrics.gpus, edges)
+    steps, host_busy = _steps(metrics), metrics.host_busy()
+    annotations, collectives = annotations_of(trace, metrics.window), collectives_of(metrics)
+    operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -68,19 +66,45 @@ def _overview(judged: Judged) -> RankProfile:
         exposed_memory_ns=metrics.exposed_memory_ns,
         launch_delay_ns=_distribution(metrics.delays.after_call),
         launch_to_start_ns=_distribution(metrics.delays.after_start),
-        synchronization_ns=sync,
-        synchronization_source="gpu" if source else "host",
+        synchronization_ns=synchronization_ns,
+        synchronization_source=source,
         idle=metrics.idle,
-        gpu_idle=gpu_idle(metrics),
+        gpu_idle=GpuIdleEntry(
+            loader_ns=metrics.loader_idle_ns,
+            host_ns=metrics.host_idle_ns,
+            other_ns=metrics.window.length - metrics.busy_ns - metrics.loader_idle_ns - metrics.host_idle_ns,
+        ),
         precision=judged.by_precision(),
         tensor_core_ns=judged.tensor_core_ns,
-        utilization=mean_shares(metrics.gpus, edges),
+        eligible_ns=judged.eligible_ns,
+        utilization=utilization,
+        active_share=round(sum(part > 0 for part in utilization) / len(utilization), 4) if utilization else None,
+        temporal=_temporal(metrics),
+        activity=_activity(metrics),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
-        kernels=[line.entry() for line in kernels[:MOST_KERNELS]],
-        kernels_left_out=max(len(kernels) - MOST_KERNELS, 0),
+        step_times=_step_times(steps),
+        kernels=[line.entry() for line in kernels],
+        kernels_left_out=len(rest),
+        kernels_left_out_ns=sum(line.total_ns for line in rest),
+        kernels_left_out_count=sum(line.count for line in rest),
+        communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
+        launches=_launches(metrics),
         memory_operations=memory_operations(metrics),
-        annotations=[],
+        annotations=annotations[:MOST_ANNOTATIONS],
+        annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
+        collectives=collectives[:MOST_COLLECTIVES],
+        collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
+        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
+        devices=_devices(metrics),
+        streams=_streams(metrics),
+        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
+        operators=operators,
+        operators_left_out=operators_left_out,
+        peaks=peaks_entry(trace.gpus),
+        critical_paths=critical_paths(metrics),
+        host_busy_ns=host_busy.total,
+        host_utilization=_shares(host_busy, edges),
         findings=findings_of(judged),
         quality=Quality(
             missing=[fault.words for fault in missing(judged)],
@@ -90,40 +114,7 @@ def _overview(judged: Judged) -> RankProfile:
             is_whole=metrics.window.is_whole,
         ),
         counters=trace.counters,
-        step_times=step_times(steps),
-        host_busy_ns=host_busy.total,
-        host_utilization=shares(host_busy, edges),
         framework=trace.framework.value,
-    )
-
-
-def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
-    metrics = judged.metrics
-    annotations, collectives = annotations_of(judged.trace, judged.window), collectives_of(metrics)
-    operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
-    rest, parts = judged.kernels[MOST_KERNELS:], profile.utilization
-    return replace(
-        profile,
-        kernels_left_out_ns=sum(line.total_ns for line in rest),
-        kernels_left_out_count=sum(line.count for line in rest),
-        active_share=round(sum(part > 0 for part in parts) / len(parts), 4) if parts else None,
-        temporal=temporal(metrics),
-        activity=activity(metrics),
-        communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
-        eligible_ns=judged.eligible_ns,
-        launches=launches(metrics),
-        devices=device_entries(metrics),
-        streams=streams_entries(metrics, MOST_STREAMS),
-        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
-        annotations=annotations[:MOST_ANNOTATIONS],
-        annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
-        collectives=collectives[:MOST_COLLECTIVES],
-        collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
-        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
-        operators=operators,
-        operators_left_out=operators_left_out,
-        peaks=peaks_entry(judged.trace.gpus),
-        critical_paths=critical_paths(metrics),
     )
 
 
@@ -144,7 +135,7 @@ BUCKETS = 100
 SLOW_CALL_NS, SLOW_START_NS = 50_000, 100_000
 
 
-def edges_of(window: Window) -> Ints:
+def _edges(window: Window) -> Ints:
     """Return the edges of equal parts of a window; none of a window too short for them."""
     if window.length < BUCKETS:
         return np.empty(0, dtype=np.int64)
@@ -153,29 +144,18 @@ def edges_of(window: Window) -> Ints:
     return window.start + window.length // BUCKETS * parts + window.length % BUCKETS * parts // BUCKETS
 
 
-def shares(spans: Spans, edges: Ints) -> list[float]:
-    """Return how much of each part stretches fill, from 0 to 1."""
+def _shares(spans: Spans, edges: Ints) -> list[float]:
     if not len(edges):
         return []
     return [round(float(share), 4) for share in spans.within(edges[:-1], edges[1:]) / np.diff(edges)]
 
 
-def mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
-    """Return how busy the GPUs that count are in each part, from 0 to 1: the mean."""
+def _mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
     return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
 
 
-def gpu_idle(metrics: RankMetrics) -> GpuIdleEntry:
-    """Return the idle time of the GPU by cause."""
-    loader, host = metrics.loader_idle_ns, metrics.host_idle_ns
-    return GpuIdleEntry(
-        loader_ns=loader, host_ns=host, other_ns=metrics.window.length - metrics.busy_ns - loader - host
-    )
-
-
-def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
-    """Return the busiest streams."""
-    window, edges = metrics.window, edges_of(metrics.window)
+def _streams(metrics: RankMetrics) -> list[StreamEntry]:
+    window, edges = metrics.window, _edges(metrics.window)
     return [
         StreamEntry(
             device=stream.device,
@@ -188,13 +168,12 @@ def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
             full_queue_ns=stream.full(window).total,
             queue_series=stream.longest_queues(edges),
         )
-        for stream in metrics.streams[:most]
+        for stream in metrics.streams[:MOST_STREAMS]
     ]
 
 
-def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
-    """Return the GPUs with work in the window."""
-    edges, trace, window = edges_of(metrics.window), metrics.trace, metrics.window
+def _devices(metrics: RankMetrics) -> list[DeviceEntry]:
+    edges, trace, window = _edges(metrics.window), metrics.trace, metrics.window
     found = []
     for each in metrics.gpus:
         kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
@@ -206,8 +185,8 @@ def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
                 name=trace.gpus[each.number].name if 0 <= each.number < len(trace.gpus) else "",
                 busy_ns=each.busy.total,
                 kernel_ns=each.kernels.total,
-                utilization=shares(each.busy, edges),
-                kernel_utilization=shares(each.kernels, edges),
+                utilization=_shares(each.busy, edges),
+                kernel_utilization=_shares(each.kernels, edges),
                 sm_efficiency=_sm_efficiency(trace, window, kernels),
                 occupancy=None if occupied is None else round(occupied / 100, 4),
                 compute_ns=each.compute.total,
@@ -223,8 +202,7 @@ def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
     return found
 
 
-def temporal(metrics: RankMetrics) -> TemporalEntry | None:
-    """Return the parts of the GPU's span; None without work of a GPU."""
+def _temporal(metrics: RankMetrics) -> TemporalEntry | None:
     if not len(metrics.busy.start):
         return None
     span = int(metrics.busy.end[-1] - metrics.busy.start[0])
@@ -236,8 +214,7 @@ def temporal(metrics: RankMetrics) -> TemporalEntry | None:
     )
 
 
-def activity(metrics: RankMetrics) -> ActivityEntry:
-    """Return the sums of durations by activity."""
+def _activity(metrics: RankMetrics) -> ActivityEntry:
     rows, kind = metrics.trace.gpu.rows, metrics.trace.gpu.kind
     lasted = rows.end - rows.start
     waits, window = metrics.trace.waits, metrics.window
@@ -253,18 +230,17 @@ def activity(metrics: RankMetrics) -> ActivityEntry:
     )
 
 
-def synchronization(metrics: RankMetrics) -> tuple[int, bool]:
-    """Return the time of synchronization and whether the GPU's side recorded it."""
+def _synchronization(metrics: RankMetrics) -> tuple[int, Literal["gpu", "host"]]:
+    """Return the time of synchronization and which side recorded it."""
     waits = metrics.trace.waits
     if not len(waits):
-        return metrics.host_sync.total, False
+        return metrics.host_sync.total, "host"
     window = metrics.window
     spans = merged(np.maximum(waits.start, window.start), np.minimum(waits.end, window.end))
-    return spans.total, True
+    return spans.total, "gpu"
 
 
-def launches(metrics: RankMetrics) -> LaunchEntry:
-    """Return how the kernels of the window are launched."""
+def _launches(metrics: RankMetrics) -> LaunchEntry:
     kernels = metrics.in_window & (metrics.trace.gpu.kind <= Kind.COMMUNICATION)
     launch = metrics.window.launch[kernels]
     called = launch[launch >= 0]
@@ -293,8 +269,7 @@ def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None
     return round(float((np.clip(filled, 0, 1) * np.diff(times[order])).sum()) / window.length, 4)
 
 
-def steps_of(metrics: RankMetrics) -> list[StepEntry]:
-    """Return the steps in order of time."""
+def _steps(metrics: RankMetrics) -> list[StepEntry]:
     steps, window = metrics.window.steps, metrics.window
     if not len(steps):
         return []
@@ -317,8 +292,7 @@ def steps_of(metrics: RankMetrics) -> list[StepEntry]:
     ]
 
 
-def step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
-    """Return the distribution of the steps' durations; None without steps."""
+def _step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
     host = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
     gpu = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
     return None if host is None or gpu is None else StepTimes(host=host, gpu=gpu)
