@@ -7,6 +7,7 @@ breakdown, by GPU and not by stream.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from trainguard.kernels.window import Window
 
 LEAST_SHARE = 0.01
 """Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean."""
+
+
+GpuPart = Literal["idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
+"""Stretches of a `GpuTime` that a rule may explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
     """Return a document's line; places are below the listed one, ``changed_s`` is in epoch seconds."""
     status, why = _status(found)
     findings = _findings(found)
+    severities = [each for each in Severity if each.value in {one.severity for one in findings}]
     starts = [at for rank in found.ranks if 0 < (at := rank.start_unix_ns or 0) < _LATEST_NS]
     window = sum(rank.window_ns for rank in found.ranks)
     joined = 0 if found.across is None else len(found.across.lines)
@@ -140,7 +141,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
         ranks=max(len({rank.rank for rank in found.ranks if rank.rank is not None}), joined),
         gpus=sorted({_shown(gpu) for rank in found.ranks for gpu in rank.gpus if gpu})[:_MOST_NAMED],
         busy_share=round(sum(rank.busy_ns for rank in found.ranks) / window, 4) if window > 0 else None,
-        severity=max(_severities(findings), key=lambda each: each.rank, default=None),
+        severity=max(severities, key=lambda each: each.rank, default=None),
         findings=_rules(findings),
         gain_share=max((round(each.share, 4) for each in findings), default=None),
         document=_shown(document),
@@ -174,11 +175,6 @@ def _rules(findings: Sequence[_Finding]) -> list[str]:
         rule = _shown(each.id.removeprefix(FAMILY))
         gains[rule] = max(gains.get(rule, 0.0), each.share)
     return sorted(gains, key=lambda rule: (-gains[rule], rule))[:_MOST_NAMED]
-
-
-def _severities(findings: Sequence[_Finding]) -> list[Severity]:
-    words = {each.value for each in Severity}
-    return [Severity(each.severity) for each in findings if each.severity in words]
 
 
 def _shown(text: str) -> str:

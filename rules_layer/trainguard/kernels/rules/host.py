@@ -34,7 +34,7 @@ class LoaderBound(RankRule):
     symptom = DATA_WAITS
     explains = (LOW_GPUS,)
     claims = (Bucket.DATA,)
-    takes = staticmethod(lambda gpu: gpu.waits_for_loader)
+    takes = "waits_for_loader"
     summary = "Steps wait {loader_share} of their time for the data loader."
     advice = "Raise the DataLoader's num_workers and prefetch_factor, set pin_memory=True, decode less."
     clause = "steps waited for the data loader"
@@ -83,7 +83,7 @@ class LaunchBound(RankRule):
     measure = Measure("median delay from launch to start", "us")
     explains = (LOW_GPUS,)
     claims = (Bucket.HOST,)
-    takes = staticmethod(lambda gpu: gpu.waits_for_host)
+    takes = "waits_for_host"
     summary = _launch_bound_summary
     advice = "Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators."
     clause = "the host launched kernels too slowly"
@@ -140,7 +140,7 @@ class SmallKernelStorm(RankRule):
     measure = Measure("share of kernels shorter than their call")
     explains = (LOW_GPUS,)
     claims = (Bucket.HOST,)
-    takes = staticmethod(lambda gpu: gpu.waits_for_host)
+    takes = "waits_for_host"
     summary = _small_kernel_storm_summary
     advice = "Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last."
     clause = "kernels were too small and too many"

@@ -43,7 +43,7 @@ class GpuBusyLow(RankRule):
     measure = Measure("busy share of the window")
     symptom = LOW_GPUS
     claims = LOST_AT_WORK
-    takes = staticmethod(lambda gpu: gpu.idle)
+    takes = "idle"
     summary = _gpu_busy_low_summary
     advice = "Find what the GPU waits for in the other findings; then try a larger batch."
     clause = "the GPU was busy for too little of the time"

@@ -10,7 +10,7 @@ from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import percent, portion
+from trainguard.kernels.rules.text import portion, shown
 from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -22,7 +22,7 @@ class MemcpyBound(RankRule):
     title = "Copies"
     fires_when = "the GPU only copies or sets memory for {least} of the time"
     measure = Measure("share of the window with copies alone")
-    takes = staticmethod(lambda gpu: gpu.memory_alone)
+    takes = "memory_alone"
     summary = "{copy_share} of the time the GPU only copies or sets memory."
     advice = "Keep data on the GPU, join small copies, pin host memory and copy with non_blocking=True."
     clause = "the GPU only copied memory for part of the time"
@@ -96,8 +96,8 @@ def _pageable_rows(judged: Judged) -> Ints:
 
 
 def _gpu_memory_full_summary(sheet: FactSheet) -> str:
-    share = sheet["reserved_share"]
-    return f"{percent(share)} of the memory of GPU {(share.device or '').removeprefix('gpu')} was reserved."
+    gpu = (sheet["reserved_share"].device or "").removeprefix("gpu")
+    return f"{shown(sheet)['reserved_share']} of the memory of GPU {gpu} was reserved."
 
 
 class GpuMemoryFull(RankRule):

@@ -29,7 +29,7 @@ class ExposedCommunication(RankRule):
     )
     measure = Measure("exposed share of the window")
     claims = (Bucket.COMMUNICATION,)
-    takes = staticmethod(lambda gpu: gpu.communication_alone)
+    takes = "communication_alone"
     summary = (
         "{exposed_share} of the time the GPU communicates and does not compute; {overlap_share} of the "
         "communication overlaps with computation."

@@ -13,7 +13,7 @@ from trainguard.core.records import Status
 from trainguard.core.units import show_number
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
-from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Evidence, Gain, Judged, KernelFinding
 from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
@@ -136,17 +136,30 @@ class KernelRule(Rule[RuleParameters]):
             unsure = Fact(name="unsure_ranks", value=found.unsure)
             kept = bounded(found.facts, (unsure, *_of_capture(verdict)))
             return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=verdict.traces)
+        won = (
+            Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share"),
+            Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns"),
+        )
+        evidence = [
+            Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence
+        ]
         return RuleResult.of(
             text,
             Status.FIRED,
             found.kind,
-            bounded(found.facts, (*_won(found), *_where(found, verdict), *_of_capture(verdict), *_evidence(found))),
+            bounded(found.facts, (*won, *_where(found, verdict), *_of_capture(verdict), *evidence)),
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
             data_points=verdict.traces,
             score=score_of(found),
-            details={"capture": verdict.capture, "ranks": found.sure, **_proofs(found)},
+            details={
+                "capture": verdict.capture,
+                "ranks": found.sure,
+                "evidence": [msgspec.to_builtins(each) for each in found.evidence],
+                "gain_ns_per_step": found.gain_ns_per_step,
+                "gain_share": found.gain_share,
+            },
         )
 
 
@@ -207,11 +220,6 @@ def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     return facts + ([Fact(name="cut_traces", value=verdict.cut)] if verdict.cut else [])
 
 
-def _won(found: RuleVerdict) -> list[Fact]:
-    share = Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share")
-    return [share, Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns")]
-
-
 def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
     read = verdict.traces - verdict.unread
     if read < 2 or not found.ranks:
@@ -220,22 +228,10 @@ def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
     return counts + [Fact(name="rank", value=name) for name in found.ranks[:NAMED]]
 
 
-def _evidence(found: RuleVerdict) -> list[Fact]:
-    return [Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence]
-
-
 def score_of(found: RuleVerdict) -> float:
     """Return a score from 0 to 100 within the severity's level, which grows with what can be won."""
     least, most = _SCORES.get(found.severity, _CRITICAL)
     return least + (most - least) * min(max(found.gain_share, 0.0), 1.0)
-
-
-def _proofs(found: RuleVerdict) -> dict[str, object]:
-    return {
-        "evidence": [msgspec.to_builtins(each) for each in found.evidence],
-        "gain_ns_per_step": found.gain_ns_per_step,
-        "gain_share": found.gain_share,
-    }
 
 
 class RankRule(KernelRule):
@@ -243,12 +239,12 @@ class RankRule(KernelRule):
 
     is_steady: Whether it has to fire without the first and the last step, too; else its confidence is low.
     counts_for: How much of the time that it explains can be won.
-    takes: When the time of a GPU is what the rule fires for, where nothing else decides it.
+    takes: The time of a GPU that the rule fires for, where nothing else decides it.
     """
 
     is_steady: ClassVar[bool] = True
     counts_for: ClassVar[float] = 1.0
-    takes: ClassVar[Callable[[GpuTime], Spans]] = staticmethod(lambda gpu: Spans(gpu.busy.start[:0], gpu.busy.end[:0]))
+    takes: ClassVar[GpuPart | None] = None
 
     @abstractmethod
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
@@ -257,4 +253,5 @@ class RankRule(KernelRule):
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
         """Return when the time of one of the rank's GPUs is what the rule fires for."""
         del judged
-        return self.takes(gpu)
+        found: Spans = getattr(gpu, self.takes) if self.takes else Spans(gpu.busy.start[:0], gpu.busy.end[:0])
+        return found
