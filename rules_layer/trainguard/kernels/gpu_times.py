@@ -2,7 +2,7 @@
 
 A gap ends with the GPU's next row. Until the call that launched it ends, the GPU waits for the host, or for the loader
 while the host waits for data; from then on for something else. This is the split of HolisticTraceAnalysis' idle
-breakdown, by GPU and not by stream.
+breakdown, by GPU and not by stream. Each stream has its own gaps by cause, and the length of its queue of launches.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
+"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and its evidence."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""The rules over kernel profiles, and what they find on one rank."""
+"""The rules over kernel profiles, and what they find on one rank: no nanosecond counts at two findings.
+
+A GPU that waits for data is idle, too. So findings take their stretches of the GPU's time in turn, causes before
+symptoms, and each gets what no finding before it has.
+"""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,7 @@
-"""Rows of every sort in one table, each on the lane of its stream or thread."""
+"""Rows of every sort in one table, each on the lane of its stream or thread, and the choice of those that are drawn.
+
+A bounded timeline holds some rows one by one, and joins the others by lane and by cell of time.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Protobuf's wire format, read from the front in bounded memory, and the messages of OpenXLA's ``xplane.proto``."""
+"""Planes of OpenXLA's ``xplane.proto``, read from the front in bounded memory; protobuf reads their messages.
+
+Names of planes, events and stats stand behind the events, so a profile is read twice.
+"""
 
 import math
 from collections import Counter

@@ -1,4 +1,7 @@
-"""The events of one plane's lines, some at a time, with their times in nanoseconds."""
+"""Events of planes, some at a time, to rows with times in nanoseconds.
+
+A GPU has kernels, copies and sets; the host has steps, calls of the driver and operators.
+"""
 
 import math
 import re
