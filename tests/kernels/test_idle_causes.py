@@ -2,7 +2,6 @@
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, judged, read
 from trainguard.kernels.entries import GpuIdleEntry
-from trainguard.kernels.intervals import union
 from trainguard.kernels.metrics import rank_metrics
 
 US = 1_000
@@ -72,6 +71,6 @@ def test_causes_are_apart_and_all_of_the_idle_time() -> None:
         made.event("user_annotation", LOADER, number * 1_000 + 300, 150 * (number % 3))
         made.kernel(BF16_GEMM, number * 1_000 + 900, 200, launch=number * 1_000 + 400 * (number % 2))
     metrics = rank_metrics(read(made.text()))
-    (causes,) = metrics.causes
-    parts = causes.loader.total + causes.host.total + causes.other.total
-    assert parts == union(causes.loader, causes.host, causes.other).total == metrics.window.length - metrics.busy_ns
+    (gpu,) = metrics.gpus
+    parts = gpu.waits_for_loader.total + gpu.waits_for_host.total + gpu.waits_for_other.total
+    assert parts == gpu.idle.total == metrics.window.length - metrics.busy_ns

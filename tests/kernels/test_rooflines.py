@@ -8,7 +8,7 @@ from tests.support.kernel_traces import real_profile
 from trainguard.kernels.columns import Gpu
 from trainguard.kernels.costs import Cost, Inputs, cost, inputs_text, read_inputs
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.operators import Roofline, Runs, peaks_of, roofline
+from trainguard.kernels.operators import peaks_of, roofline
 
 WITH_SHAPES = ["mi300_resnet_ddp8_rank0_stack", "resnet50_workers0"]
 GEOMETRY = ["", "", "", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]
@@ -142,16 +142,14 @@ def test_a_gpu_that_is_not_in_the_table_has_no_peaks(name: str) -> None:
 def test_the_sides_of_the_knee_and_what_has_no_share() -> None:
     peaks = peaks_of(Gpu(name="Tesla V100-SXM2-16GB", memory=16 << 30, capability=(7, 0), sms=80))
     assert peaks is not None
-    runs, large = Runs(Precision.FP32), 900_000_000
+    large = 900_000_000
     product = Cost(15_700_000_000, 1_000, 1_000)
-    assert roofline(product, 2, 0.004, runs, peaks) == Roofline(0.5, "compute")
-    assert roofline(product, 2, 0.004, Runs(Precision.FP32, less_arithmetic=True), peaks) == Roofline(
-        None, "compute", "algorithm"
-    )
-    assert roofline(Cost(1, large, large), 3, 0.006, runs, peaks) == Roofline(0.5, "memory")
-    assert roofline(Cost(1, large, large), 3, 0.002, runs, peaks) == Roofline(None, "memory", "not_moved")
-    assert roofline(Cost(1, 18_000_000, 12_000_000), 1, 1.0, runs, peaks) == Roofline(None, "memory", "cache")
-    assert roofline(product, 2, 0.004, Runs(Precision.BF16), peaks) is None
+    assert roofline(product, 2, 0.004, "fp32", peaks) == (0.5, "compute", None)
+    assert roofline(product, 2, 0.004, "fp32", peaks, less=True) == (None, "compute", "algorithm")
+    assert roofline(Cost(1, large, large), 3, 0.006, "fp32", peaks) == (0.5, "memory", None)
+    assert roofline(Cost(1, large, large), 3, 0.002, "fp32", peaks) == (None, "memory", "not_moved")
+    assert roofline(Cost(1, 18_000_000, 12_000_000), 1, 1.0, "fp32", peaks) == (None, "memory", "cache")
+    assert roofline(product, 2, 0.004, "bf16", peaks) == (None, None, None)
 
 
 @pytest.mark.parametrize("name", WITH_SHAPES)

@@ -76,7 +76,7 @@ def test_communication(peer: dict[str, Any]) -> None:
     trace = real_trace(peer["trace"])
     metrics = rank_metrics(trace)
     start, end = steps_by_operator(metrics)
-    computing = union(metrics.compute, metrics.communication)
+    computing = union(*(gpu.kernels for gpu in metrics.gpus))
     communicating = union(named(trace, trace.annotations), named(trace, trace.gpu_annotations))
     parts = {
         "computation": computing.within(start, end),

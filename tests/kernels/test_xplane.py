@@ -15,9 +15,9 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels import columns
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.readers.xplane import lines
+from trainguard.kernels.readers.xplane import rows
+from trainguard.kernels.readers.xplane.planes import WHOLE, Wire
 from trainguard.kernels.readers.xplane.reader import framework_of
-from trainguard.kernels.readers.xplane.wire import WHOLE, Wire
 from trainguard.kernels.window import find_window
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
@@ -78,11 +78,11 @@ def test_tensorflow_profile_has_steps_operators_and_input() -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("batch", [200, lines.BATCH_BYTES])
+@pytest.mark.parametrize("batch", [200, rows.BATCH_BYTES])
 def test_a_written_profile_is_read_as_it_was_written(
     pack: Callable[[bytes], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "BATCH_BYTES", batch)
+    monkeypatch.setattr(rows, "BATCH_BYTES", batch)
     monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
     trace = read(pack(profile().text()))
     assert set(trace.tally) == {"events", "text_bytes"}

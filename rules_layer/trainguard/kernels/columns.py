@@ -89,12 +89,12 @@ class Names:
             found = self._numbers.setdefault(text[:LONGEST_NAME], len(self._numbers))
         return found
 
-    def of(self, values: Sequence[Any]) -> Ints:
+    def of(self, values: Sequence[Any]) -> Numbers:
         """Return the numbers of texts, or of what is shown as one."""
         try:
-            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int64, count=len(values))
+            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int32, count=len(values))
         except TypeError:  # a value that cannot be looked up
-            return np.array([self.number(value) for value in values], dtype=np.int64)
+            return np.array([self.number(value) for value in values], dtype=np.int32)
 
     def texts(self) -> list[str]:
         """Return the texts by their numbers."""
@@ -122,14 +122,7 @@ class Rows:
 
     def where(self, mask: Bools) -> "Rows":
         """Return the rows of a mask."""
-        return Rows(
-            start=self.start[mask],
-            end=self.end[mask],
-            name=self.name[mask],
-            lane=self.lane[mask],
-            correlation=self.correlation[mask],
-            operator=self.operator[mask],
-        )
+        return Rows(**{name: getattr(self, name)[mask] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +146,11 @@ class GpuRows:
         """Return the number of rows."""
         return len(self.rows)
 
+    def where(self, mask: Bools) -> "GpuRows":
+        """Return the rows of a mask."""
+        more = {name: getattr(self, name)[mask] for name in self.__slots__ if name != "rows"}
+        return GpuRows(rows=self.rows.where(mask), **more)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -168,26 +166,16 @@ class Gpu:
 class Trace:
     """One rank's trace.
 
-    Attributes
-    ----------
-    base_ns : int
-        Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
-    launches, waits : Rows
-        Calls of the CUDA or HIP runtime and driver, and synchronization as the GPU's side records it.
-    annotations, gpu_annotations : Rows
-        Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
-    operators : Rows
-        ``correlation`` holds the number of the first input type.
-    operator_inputs : int32 array
-        Of each operator, index into ``names`` of its inputs, as `inputs.inputs_text` writes them; -1 without.
-    overhead : Rows
-        The profiler's own work.
-    operator_collectives : dict of int to (int, int)
-        By external id of the calling operator: index into ``collectives``, and bytes; -1 where unknown.
-    reserved, reserved_at : dict of int to int
-        Most bytes that were reserved, by GPU, and when that was first so.
-    tally : dict of str to int
-        What could not be read, and what was repaired.
+    base_ns: Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
+    launches, waits: Calls of the CUDA or HIP runtime and driver, and synchronization as the GPU's side records it.
+    annotations, gpu_annotations: Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
+    operators: ``correlation`` holds the number of the first input type.
+    operator_inputs: int32, of each operator the index into ``names`` of its `inputs_text`; -1 without.
+    overhead: The profiler's own work.
+    operator_collectives: By external id of the calling operator: index into ``collectives``, and bytes; -1 where
+        unknown.
+    reserved, reserved_at: Most bytes that were reserved, by GPU, and when that was first so.
+    tally: What could not be read, and what was repaired.
     """
 
     name: str

@@ -8,15 +8,13 @@ those of HolisticTraceAnalysis, which joins streams by recorded events that most
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.activity import steps_on_gpu
 from trainguard.kernels.columns import Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
+from trainguard.kernels.gpu_times import KERNEL_WAIT_NS
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.streams import KERNEL_WAIT_NS
 
 MOST_ROWS = 100_000
 """Of the GPU in a step; the path of a step with more is not walked."""
@@ -37,27 +35,17 @@ def critical_paths(metrics: RankMetrics) -> list[CriticalPathEntry]:
     window = metrics.window
     found: list[tuple[int | None, int, int]] = [(None, window.start, window.end)]
     if len(window.steps):
-        start, end = steps_on_gpu(metrics)
+        start, end = metrics.steps_on_gpu()
         order = np.argsort(end - start, kind="stable")
         chosen = dict.fromkeys((int(order[(len(order) - 1) // 2]), int(order[-1])))
         found = [(int(window.steps.number[at]), int(start[at]), int(end[at])) for at in chosen]
-    paths = [(number, start, end, _Walk(metrics, start, end)) for number, start, end in found if end > start]
-    return [walk.entry(number) for number, _, _, walk in paths if 0 < len(walk) <= MOST_ROWS]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Rows of the GPU by their ends, as lists; ``before`` is the one before on the stream."""
-
-    name: list[int]
-    start: list[int]
-    end: list[int]
-    kind: list[int]
-    launched: list[int]
-    before: list[int]
+    walks = [(number, _Walk(metrics, start, end)) for number, start, end in found if end > start]
+    return [walk.entry(number) for number, walk in walks if 0 < len(walk) <= MOST_ROWS]
 
 
 class _Walk:
+    """A walk over rows of the GPU, in order of their ends; ``before`` is the one before on the stream."""
+
     def __init__(self, metrics: RankMetrics, low: int, high: int) -> None:
         rows = metrics.trace.gpu.rows
         inside = np.flatnonzero((rows.end > low) & (rows.end <= high))
@@ -80,44 +68,43 @@ class _Walk:
         )
 
     def _walk(self) -> None:
-        rows, (waits_start, waits_end) = self._rows(), self._waits()
-        at, place = self._high, len(rows.end) - 1
-        on_gpu = rows.end[-1] == self._high
-        for _ in range(2 * len(rows.end) + len(waits_end) + 2):
+        self._list_rows()
+        ends, (waits_start, waits_end) = self._ends, self._waits()
+        at, place = self._high, len(ends) - 1
+        on_gpu = ends[-1] == self._high
+        for _ in range(2 * len(ends) + len(waits_end) + 2):
             if at <= self._low:
                 return
             if on_gpu:
-                at = self._add_row(rows, place, at)
-                gate = self._gate(rows, place)
+                at = self._add_row(place, at)
+                gate = self._gate(place)
                 if gate != _UNKNOWN:
-                    at = self._add("gpu_gap", rows.end[gate], at)
+                    at = self._add("gpu_gap", ends[gate], at)
                     place = gate
                 else:
-                    launched = rows.launched[place]
+                    launched = self._launched[place]
                     at = self._add("launch", at if launched == _UNKNOWN else max(launched, self._low), at)
                     on_gpu = False
             else:
-                released, wait = self._released(rows, waits_start, waits_end, at)
+                released, wait = self._released(waits_start, waits_end, at)
                 at = self._add_host(self._low if released == _UNKNOWN else waits_end[wait], at)
                 if released != _UNKNOWN:
-                    at = self._add("synchronization", rows.end[released], at)
+                    at = self._add("synchronization", ends[released], at)
                     place, on_gpu = released, True
         self._add("unknown", self._low, at)
 
-    def _rows(self) -> _Rows:
+    def _list_rows(self) -> None:
         trace, window = self._metrics.trace, self._metrics.window
         rows, mine = trace.gpu.rows, self._places
         launch = window.launch[mine]
         starts = rows.start[mine]
         called = trace.launches.start[np.maximum(launch, 0)] if len(trace.launches) else np.zeros_like(launch)
-        return _Rows(
-            name=rows.name[mine].tolist(),
-            start=starts.tolist(),
-            end=rows.end[mine].tolist(),
-            kind=trace.gpu.kind[mine].tolist(),
-            launched=np.where(launch >= 0, np.minimum(called, starts), _UNKNOWN).tolist(),
-            before=_before(rows.lane[mine], trace.gpu.device[mine], starts, rows.end[mine]),
-        )
+        self._names = rows.name[mine].tolist()
+        self._starts: list[int] = starts.tolist()
+        self._ends: list[int] = rows.end[mine].tolist()
+        self._kinds = trace.gpu.kind[mine].tolist()
+        self._launched: list[int] = np.where(launch >= 0, np.minimum(called, starts), _UNKNOWN).tolist()
+        self._before = _before(rows.lane[mine], trace.gpu.device[mine], starts, rows.end[mine])
 
     def _waits(self) -> tuple[list[int], list[int]]:
         calls, window = self._metrics.trace.launches, self._metrics.window
@@ -129,26 +116,24 @@ class _Walk:
         chosen = chosen[np.argsort(calls.end[chosen], kind="stable")]
         return calls.start[chosen].tolist(), calls.end[chosen].tolist()
 
-    @staticmethod
-    def _gate(rows: _Rows, place: int) -> int:
+    def _gate(self, place: int) -> int:
         """Return the row of the GPU that held a row back; -1 where the host did, or nothing is known."""
-        launched, start = rows.launched[place], rows.start[place]
-        before = rows.before[place]
-        other = min(bisect_right(rows.end, start), place) - 1
+        launched, start, ends = self._launched[place], self._starts[place], self._ends
+        before = self._before[place]
+        other = min(bisect_right(ends, start), place) - 1
         if launched == _UNKNOWN:
             return other
-        if before >= 0 and rows.end[before] > launched:
-            waited = start - rows.end[before] >= KERNEL_WAIT_NS and other > before
+        if before >= 0 and ends[before] > launched:
+            waited = start - ends[before] >= KERNEL_WAIT_NS and other > before
             return other if waited else before
-        waited = start - launched >= KERNEL_WAIT_NS and other >= 0 and rows.end[other] > launched
+        waited = start - launched >= KERNEL_WAIT_NS and other >= 0 and ends[other] > launched
         return other if waited else _UNKNOWN
 
-    @staticmethod
-    def _released(rows: _Rows, starts: Sequence[int], ends: Sequence[int], at: int) -> tuple[int, int]:
+    def _released(self, starts: Sequence[int], ends: Sequence[int], at: int) -> tuple[int, int]:
         """Return the row whose end released the last wait before a time, and the wait; -1 where there is none."""
         for wait in range(bisect_right(ends, at) - 1, -1, -1):
-            row = bisect_right(rows.end, ends[wait]) - 1
-            if row >= 0 and rows.end[row] > starts[wait]:
+            row = bisect_right(self._ends, ends[wait]) - 1
+            if row >= 0 and self._ends[row] > starts[wait]:
                 return row, wait
         return _UNKNOWN, _UNKNOWN
 
@@ -158,10 +143,10 @@ class _Walk:
             self._parts[part] += end - start
         return min(start, end)
 
-    def _add_row(self, rows: _Rows, place: int, end: int) -> int:
-        start = max(rows.start[place], self._low)
-        self._kernels[rows.name[place]] += max(end - start, 0)
-        return self._add(_OF_KIND[rows.kind[place]], start, end)
+    def _add_row(self, place: int, end: int) -> int:
+        start = max(self._starts[place], self._low)
+        self._kernels[self._names[place]] += max(end - start, 0)
+        return self._add(_OF_KIND[self._kinds[place]], start, end)
 
     def _add_host(self, start: int, end: int) -> int:
         start, loader = max(start, self._low), self._metrics.loader

@@ -16,6 +16,7 @@ from trainguard.kernels.entries import (
     IdleEntry,
     KernelEntry,
     LaunchEntry,
+    MemoryEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
@@ -36,20 +37,13 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 class StepEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A step of the profiler.
 
-    Attributes
-    ----------
-    start_ns : int
-        From the start of the window.
-    duration_ns : int
-        On the host.
-    gpu_duration_ns : int
-        From the step's start, or the end of the GPU work of the step before if that is later, to the step's end, or the
-        end of its own GPU work if that is later.
-    breakdown : dict of str to int
-        ``gpu_duration_ns`` by what went on. Each moment counts once: computation before exposed communication, copies,
-        calls of the runtime, the data loader, operators on the host, and the rest. The parts add up.
-    kernels : int
-        Runs of kernels that the step launched.
+    start_ns: From the start of the window.
+    duration_ns: On the host.
+    gpu_duration_ns: From the step's start, or the end of the GPU work of the step before if that is later, to the
+        step's end, or the end of its own GPU work if that is later.
+    breakdown: ``gpu_duration_ns`` by what went on. Each moment counts once: computation before exposed communication,
+        copies, calls of the runtime, the data loader, operators on the host, and the rest. The parts add up.
+    kernels: Runs of kernels that the step launched.
     """
 
     number: int
@@ -67,43 +61,12 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Durations
 
 
-class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """All copies or settings of memory of one kind.
-
-    Attributes
-    ----------
-    bytes : int or None
-        None where the trace does not say it for all of them.
-    direction : str
-        ``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``HtoH``, ``memset`` or ``other``.
-    host_memory : {"pageable", "pinned", None}
-        What the host's side of the copy is, where the trace says it.
-    gb_per_s : float or None
-        Bytes by time, of those runs that say both, in 10^9 bytes a second.
-    """
-
-    name: str
-    count: int
-    total_ns: int
-    bytes: int | None
-    direction: str = "other"
-    host_memory: Literal["pageable", "pinned"] | None = None
-    min_ns: int = 0
-    max_ns: int = 0
-    gb_per_s: float | None = None
-
-
 class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
     """All stretches of an annotation on the host; a number at the end of a name is removed.
 
-    Attributes
-    ----------
-    host : Durations or None
-        The stretches on the host with their histogram.
-    gpu : Durations or None
-        The same on the GPU; None where they launched nothing.
-    gpu_source : {"annotation", "kernels", None}
-        Whether the GPU's side recorded the stretches, or they span the kernels that were launched within them.
+    host: The stretches on the host with their histogram.
+    gpu: The same on the GPU; None where they launched nothing.
+    gpu_source: Whether the GPU's side recorded the stretches, or they span the kernels that were launched within them.
     """
 
     name: str
@@ -120,20 +83,13 @@ class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
 class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A stream of a GPU.
 
-    Attributes
-    ----------
-    count : int
-        Rows: kernels, copies and settings of memory.
-    busy_ns : int
-        Union of its rows.
-    idle : IdleEntry
-        Its gaps by cause.
-    queue_mean, queue_max : float, int
-        Launches that wait: plus one at a launch's start, minus one at its kernel's. The mean is over time.
-    full_queue_ns : int
-        Time with 1,024 launches or more.
-    queue_series : list of int
-        The longest queue in equal parts of the window; as many as ``utilization`` has.
+    count: Rows: kernels, copies and settings of memory.
+    busy_ns: Union of its rows.
+    idle: Its gaps by cause.
+    queue_mean, queue_max: Launches that wait: plus one at a launch's start, minus one at its kernel's. The mean is over
+        time.
+    full_queue_ns: Time with 1,024 launches or more.
+    queue_series: The longest queue in equal parts of the window; as many as ``utilization`` has.
     """
 
     device: int
@@ -150,12 +106,8 @@ class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read.
 
-    Attributes
-    ----------
-    steps_lost : int
-        Steps at the end of a file that is cut off, which are not judged, as it does not hold all of their work.
-    is_whole : bool
-        False of a file that is cut off and holds no step whole: work of the GPU may be missing anywhere.
+    steps_lost: Steps at the end of a file that is cut off, which are not judged, as it does not hold all of their work.
+    is_whole: False of a file that is cut off and holds no step whole: work of the GPU may be missing anywhere.
     """
 
     missing: list[str]
@@ -168,65 +120,39 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The profile of one trace.
 
-    Attributes
-    ----------
-    rank : int or None
-        As the trace says it, else as the file's name does.
-    start_unix_ns : int or None
-        The window's start; None where the trace's clock has no known origin.
-    window_ns : int
-        From the first step's start on the host to the end of the last step and of its GPU work; without steps, from the
-        first to the last work of the GPU.
-    busy_ns : int
-        Time in which the GPU computes, communicates, copies or sets memory. Of a trace with several GPUs this and the
-        next ones, ``utilization`` and the parts of steps are the means over those that count; see `DeviceEntry`.
-    overlap_ns : int
-        Time in which it computes and communicates.
-    exposed_communication_ns, exposed_memory_ns : int
-        Time in which it only communicates; in which it only copies or sets memory.
-    launch_delay_ns : Distribution or None
-        From the end of the launching call to the kernel's start, 0 where the kernel starts earlier.
-    launch_to_start_ns : Distribution or None
-        From the start of the launching call to the kernel's start.
-    synchronization_ns : int
-        Time of synchronization, as the GPU's side recorded it, else of the host's calls: those that wait by their name,
-        and copies that end before their call does.
-    precision : dict of str to int
-        Time of the kernels that compute by precision, most first.
-    utilization : list of float
-        Busy share in equal parts of the window.
-    kernels_left_out : int
-        Kernels with the least time that ``kernels`` does not list.
-    kernels_left_out_ns, kernels_left_out_count : int
-        Their time and their runs.
-    active_share : float or None
-        Share of the parts of ``utilization`` in which the GPU does anything.
-    host_busy_ns : int
-        Time in which a recorded thread of the host runs an operator or calls the runtime; not the CPU's load.
-    host_utilization : list of float
-        The same as shares of equal parts of the window.
-    temporal : TemporalEntry or None
-        The split of HolisticTraceAnalysis; None without work of a GPU.
-    communication_kernels_ns : int
-        Sum of the kernels that communicate, which ``precision`` leaves out.
-    eligible_ns : int
-        Time of kernels that use tensor cores or could.
-    annotations_left_out, streams_left_out, collectives_left_out, operators_left_out : int
-        Entries with the least time that the lists do not hold.
-    step_times : StepTimes or None
-        None without steps.
-    steps_left_out : int
-        Steps after those that ``steps`` holds.
-    counters : list of CounterEntry
-        By GPU and name; empty where none were sampled.
-    critical_paths : list of CriticalPathEntry
-        Of a step of median length and of the slowest one; empty without work of a GPU.
-    framework : str
-        ``xla`` is JAX or TensorFlow, where the profile does not say which; ``unknown`` of an export of Nsight Systems.
-    collective_steps : list of CollectiveStepsEntry
-        The eight collectives with most time, in the first 500 steps.
-    gpu_idle : GpuIdleEntry or None
-        Why the GPU is idle; ``idle`` says it of each stream.
+    rank: As the trace says it, else as the file's name does.
+    start_unix_ns: The window's start; None where the trace's clock has no known origin.
+    window_ns: From the first step's start on the host to the end of the last step and of its GPU work; without steps,
+        from the first to the last work of the GPU.
+    busy_ns: Time in which the GPU computes, communicates, copies or sets memory. Of a trace with several GPUs this and
+        the next ones, ``utilization`` and the parts of steps are the means over those that count; see `DeviceEntry`.
+    overlap_ns: Time in which it computes and communicates.
+    exposed_communication_ns, exposed_memory_ns: Time in which it only communicates; in which it only copies or sets
+        memory.
+    launch_delay_ns: From the end of the launching call to the kernel's start, 0 where the kernel starts earlier.
+    launch_to_start_ns: From the start of the launching call to the kernel's start.
+    synchronization_ns: Time of synchronization, as the GPU's side recorded it, else of the host's calls: those that
+        wait by their name, and copies that end before their call does.
+    precision: Time of the kernels that compute by precision, most first.
+    utilization: Busy share in equal parts of the window.
+    kernels_left_out: Kernels with the least time that ``kernels`` does not list.
+    kernels_left_out_ns, kernels_left_out_count: Their time and their runs.
+    active_share: Share of the parts of ``utilization`` in which the GPU does anything.
+    host_busy_ns: Time in which a recorded thread of the host runs an operator or calls the runtime; not the CPU's load.
+    host_utilization: The same as shares of equal parts of the window.
+    temporal: The split of HolisticTraceAnalysis; None without work of a GPU.
+    communication_kernels_ns: Sum of the kernels that communicate, which ``precision`` leaves out.
+    eligible_ns: Time of kernels that use tensor cores or could.
+    annotations_left_out, streams_left_out, collectives_left_out, operators_left_out: Entries with the least time that
+        the lists do not hold.
+    step_times: None without steps.
+    steps_left_out: Steps after those that ``steps`` holds.
+    counters: By GPU and name; empty where none were sampled.
+    critical_paths: Of a step of median length and of the slowest one; empty without work of a GPU.
+    framework: ``xla`` is JAX or TensorFlow, where the profile does not say which; ``unknown`` of an export of Nsight
+        Systems.
+    collective_steps: The eight collectives with most time, in the first 500 steps.
+    gpu_idle: Why the GPU is idle; ``idle`` says it of each stream.
     """
 
     trace: str
@@ -288,16 +214,11 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The training job of a profile as SageMaker described it when the profile was made.
 
-    Attributes
-    ----------
-    status : str
-        SageMaker's word, such as ``InProgress``.
-    instance_type, instance_count : str or None, int or None
-        None of a job with groups of different instances.
-    hyperparameters : dict of str to str
-        By name, the first hundred; long values are cut, and those whose name is that of a secret are hidden.
-    hyperparameters_left_out : int
-        Those beyond.
+    status: SageMaker's word, such as ``InProgress``.
+    instance_type, instance_count: None of a job with groups of different instances.
+    hyperparameters: By name, the first hundred; long values are cut, and those whose name is that of a secret are
+        hidden.
+    hyperparameters_left_out: Those beyond.
     """
 
     arn: str
@@ -311,22 +232,13 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel profiles of a place, a trace each.
 
-    Attributes
-    ----------
-    ranks : list of RankProfile
-        By rank; traces without a rank come last.
-    unread : dict of str to str
-        Files that could not be read, and why.
-    across : AcrossRanks or None
-        The ranks beside each other; None of one trace.
-    comparison : Comparison or None
-        Another profile beside this one, where it was asked for.
-    ranks_left_out : int
-        Ranks that ``ranks`` does not list; ``across`` has them.
-    job : str or None
-        The training job, where a stack judged its traces.
-    job_facts : JobEntry or None
-        What SageMaker says about the job; None where it does not know it or did not answer.
+    ranks: By rank; traces without a rank come last.
+    unread: Files that could not be read, and why.
+    across: The ranks beside each other; None of one trace.
+    comparison: Another profile beside this one, where it was asked for.
+    ranks_left_out: Ranks that ``ranks`` does not list; ``across`` has them.
+    job: The training job, where a stack judged its traces.
+    job_facts: What SageMaker says about the job; None where it does not know it or did not answer.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION

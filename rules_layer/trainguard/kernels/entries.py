@@ -25,14 +25,9 @@ class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
 class GpuIdleEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Idle time of the GPU by cause, in nanoseconds; of several GPUs the means over those that count.
 
-    Attributes
-    ----------
-    loader_ns : int
-        The next work was not launched, as the host waited for the data loader.
-    host_ns : int
-        The next work was not launched for another reason: Python, operators, launching calls, synchronization.
-    other_ns : int
-        The next work was launched: latency, an event of another stream; or its time is unknown.
+    loader_ns: The next work was not launched, as the host waited for the data loader.
+    host_ns: The next work was not launched for another reason: Python, operators, launching calls, synchronization.
+    other_ns: The next work was launched: latency, an event of another stream; or its time is unknown.
     """
 
     loader_ns: int
@@ -43,12 +38,8 @@ class GpuIdleEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """How often durations lie in bins of equal width.
 
-    Attributes
-    ----------
-    edges_ns : list of int
-        One more than there are bins, rising; the last bin holds its upper edge, too.
-    counts : list of int
-        Durations per bin.
+    edges_ns: One more than there are bins, rising; the last bin holds its upper edge, too.
+    counts: Durations per bin.
     """
 
     edges_ns: list[int]
@@ -72,22 +63,15 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU that the trace shows work of.
 
-    Attributes
-    ----------
-    name : str
-        Empty where the trace does not describe it.
-    busy_ns, kernel_ns : int
-        Union of all its work; of its kernels alone.
-    utilization, kernel_utilization : list of float
-        The same as shares of equal parts of the window.
-    sm_efficiency : float or None
-        Time of kernels, each weighted with its blocks per multiprocessor up to 1, by the window.
-    occupancy : float or None
-        Estimated share of the warps that fit, weighted with time.
-    compute_ns, communication_ns, overlap_ns, exposed_communication_ns, memory_ns, exposed_memory_ns, idle_ns : int
-        As those of the rank, of this GPU alone.
-    counted : bool
-        Whether the rank's figures, which are means, count this GPU: its work is at least a hundredth of the busiest's.
+    name: Empty where the trace does not describe it.
+    busy_ns, kernel_ns: Union of all its work; of its kernels alone.
+    utilization, kernel_utilization: The same as shares of equal parts of the window.
+    sm_efficiency: Time of kernels, each weighted with its blocks per multiprocessor up to 1, by the window.
+    occupancy: Estimated share of the warps that fit, weighted with time.
+    compute_ns, communication_ns, overlap_ns, exposed_communication_ns, memory_ns, exposed_memory_ns, idle_ns: As those
+        of the rank, of this GPU alone.
+    counted: Whether the rank's figures, which are means, count this GPU: its work is at least a hundredth of the
+        busiest's.
     """
 
     device: int
@@ -128,18 +112,11 @@ class TemporalEntry(msgspec.Struct, frozen=True, kw_only=True):
 class LaunchEntry(msgspec.Struct, frozen=True, kw_only=True):
     """How kernels are launched.
 
-    Attributes
-    ----------
-    kernels : int
-        Runs of kernels in the window.
-    calls : int
-        Calls that launched them.
-    unlaunched : int
-        Runs without a recorded call.
-    short_kernels : int
-        Runs that are shorter than their launching call.
-    slow_calls, slow_starts : int
-        Runs whose call takes over 50 us; that start over 100 us after their call ends.
+    kernels: Runs of kernels in the window.
+    calls: Calls that launched them.
+    unlaunched: Runs without a recorded call.
+    short_kernels: Runs that are shorter than their launching call.
+    slow_calls, slow_starts: Runs whose call takes over 50 us; that start over 100 us after their call ends.
     """
 
     kernels: int
@@ -153,27 +130,16 @@ class LaunchEntry(msgspec.Struct, frozen=True, kw_only=True):
 class CollectiveEntry(Collective, frozen=True, kw_only=True):
     """All runs of one collective on one group; a run that waits for a late rank is longer and looks slower.
 
-    Attributes
-    ----------
-    name : str
-        As the trace says it, such as ``allreduce``; the kernel's name where it does not.
-    group : str
-        Name or description of the process group; empty where unknown.
-    group_size : int or None
-        Ranks in the group.
-    dtype : str
-        Type of an element; empty where unknown.
-    overlap_ns, exposed_ns : int
-        Time with, and without, computation at the same time. Runs at once count each.
-    sized_count : int
-        Runs whose size is recorded; the next three fields rest on these alone.
-    bytes : int or None
-        Sum of the runs' sizes: of a run, the larger one of input and output.
-    algorithm_gb_per_s : float or None
-        Bytes by time, in 10^9 bytes a second.
-    bus_gb_per_s : float or None
-        What the links carry for it: times 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and all-to-all, 1 for
-        broadcast, reduce and point to point; None where the group's size is unknown.
+    name: As the trace says it, such as ``allreduce``; the kernel's name where it does not.
+    group: Name or description of the process group; empty where unknown.
+    group_size: Ranks in the group.
+    dtype: Type of an element; empty where unknown.
+    overlap_ns, exposed_ns: Time with, and without, computation at the same time. Runs at once count each.
+    sized_count: Runs whose size is recorded; the next three fields rest on these alone.
+    bytes: Sum of the runs' sizes: of a run, the larger one of input and output.
+    algorithm_gb_per_s: Bytes by time, in 10^9 bytes a second.
+    bus_gb_per_s: What the links carry for it: times 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and
+        all-to-all, 1 for broadcast, reduce and point to point; None where the group's size is unknown.
     """
 
     count: int
@@ -192,20 +158,12 @@ class CollectiveEntry(Collective, frozen=True, kw_only=True):
 class CollectiveStepsEntry(Collective, frozen=True, kw_only=True):
     """One collective on one group, step by step: what ranks are compared by.
 
-    Attributes
-    ----------
-    name, group, dtype : str
-        As in `CollectiveEntry`.
-    group_size : int or None
-        Ranks in the group.
-    steps : list of int
-        Numbers of the steps that launched it.
-    counts : list of int
-        Its runs in each of them.
-    total_ns : list of int
-        The time of these runs, added up.
-    bytes : list of int
-        Their sizes, added up; -1 where the trace does not say that of each run.
+    name, group, dtype: As in `CollectiveEntry`.
+    group_size: Ranks in the group.
+    steps: Numbers of the steps that launched it.
+    counts: Its runs in each of them.
+    total_ns: The time of these runs, added up.
+    bytes: Their sizes, added up; -1 where the trace does not say that of each run.
     """
 
     steps: list[int]
@@ -217,27 +175,17 @@ class CollectiveStepsEntry(Collective, frozen=True, kw_only=True):
 class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     """All calls of an operator with the same input shapes, and the kernels that they launched.
 
-    Attributes
-    ----------
-    shapes : str
-        The inputs' dimensions as JSON; empty where the trace does not record them.
-    kernel_ns : int
-        Sum of its kernels.
-    precision : str
-        In which most of that time is.
-    flops, bytes : int or None
-        Of all calls: arithmetic from the shapes (a multiplication and an addition are two), and the least that has to
-        move to and from memory. None where no formula fits the operator.
-    tflops, gb_per_s : float or None
-        Achieved: by ``kernel_ns``.
-    roofline_share : float or None
-        Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are unknown, or
-        where ``unrated`` says why there is none.
-    bound : {"compute", "memory", None}
-        Which side of the roofline's knee it is on.
-    unrated : {"cache", "algorithm", "not_moved", None}
-        ``cache``: the GPU's cache may serve half or more of the tensors. ``algorithm``: a kernel needs less arithmetic
-        than the formula, such as Winograd's. ``not_moved``: memory cannot move ``bytes`` in this time.
+    shapes: The inputs' dimensions as JSON; empty where the trace does not record them.
+    kernel_ns: Sum of its kernels.
+    precision: In which most of that time is.
+    flops, bytes: Of all calls: arithmetic from the shapes (a multiplication and an addition are two), and the least
+        that has to move to and from memory. None where no formula fits the operator.
+    tflops, gb_per_s: Achieved: by ``kernel_ns``.
+    roofline_share: Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are
+        unknown, or where ``unrated`` says why there is none.
+    bound: Which side of the roofline's knee it is on.
+    unrated: ``cache``: the GPU's cache may serve half or more of the tensors. ``algorithm``: a kernel needs less
+        arithmetic than the formula, such as Winograd's. ``not_moved``: memory cannot move ``bytes`` in this time.
     """
 
     name: str
@@ -264,18 +212,12 @@ class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
 class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a step waits for from its start to its end, one thing after the other.
 
-    Attributes
-    ----------
-    step : int or None
-        Its number; None of a window without steps.
-    total_ns : int
-        Its length with its work on the GPU.
-    parts : dict of str to int
-        ``compute``, ``communication``, ``memory``: work of the GPU; ``gpu_gap``: between two rows of the GPU that were
-        both launched; ``launch``: from a call to its kernel; ``host``: the host works; ``data_loading``;
+    step: Its number; None of a window without steps.
+    total_ns: Its length with its work on the GPU.
+    parts: ``compute``, ``communication``, ``memory``: work of the GPU; ``gpu_gap``: between two rows of the GPU that
+        were both launched; ``launch``: from a call to its kernel; ``host``: the host works; ``data_loading``;
         ``synchronization``: from the end of the GPU's work to that of the call that waited for it. They add up.
-    kernels : list of PathKernel
-        Those with most time on the path, the first ten.
+    kernels: Those with most time on the path, the first ten.
     """
 
     step: int | None
@@ -301,24 +243,15 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of a kernel; overlapping runs count each, so totals may exceed the window.
 
-    Attributes
-    ----------
-    precision : str
-        From the name, else from the operator's first floating input; ``unknown`` where neither says it.
-    communication : bool
-        Whether it is a collective; it moves bytes, so its precision is ``unknown`` and counts in no share.
-    std_ns : int
-        Standard deviation of the population.
-    launch_calls : int
-        Calls that launched these runs; a CUDA graph launches many with one call. Runs without a recorded call: 0.
-    short_count : int
-        Runs that are shorter than their launching call.
-    operator : str
-        The operator that launched most of its time; empty where the trace does not say it.
-    occupancy : float or None
-        Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
-    blocks_per_sm : float or None
-        Thread blocks per multiprocessor, weighted with time.
+    precision: From the name, else from the operator's first floating input; ``unknown`` where neither says it.
+    communication: Whether it is a collective; it moves bytes, so its precision is ``unknown`` and counts in no share.
+    std_ns: Standard deviation of the population.
+    launch_calls: Calls that launched these runs; a CUDA graph launches many with one call. Runs without a recorded
+        call: 0.
+    short_count: Runs that are shorter than their launching call.
+    operator: The operator that launched most of its time; empty where the trace does not say it.
+    occupancy: Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
+    blocks_per_sm: Thread blocks per multiprocessor, weighted with time.
     """
 
     name: str
@@ -337,6 +270,26 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""
     occupancy: float | None = None
     blocks_per_sm: float | None = None
+
+
+class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All copies or settings of memory of one kind.
+
+    bytes: None where the trace does not say it for all of them.
+    direction: ``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``HtoH``, ``memset`` or ``other``.
+    host_memory: What the host's side of the copy is, where the trace says it.
+    gb_per_s: Bytes by time, of those runs that say both, in 10^9 bytes a second.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    bytes: int | None
+    direction: str = "other"
+    host_memory: Literal["pageable", "pinned"] | None = None
+    min_ns: int = 0
+    max_ns: int = 0
+    gb_per_s: float | None = None
 
 
 class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):

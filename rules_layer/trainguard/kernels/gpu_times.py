@@ -2,15 +2,17 @@
 
 A gap ends with the GPU's next row. Until the call that launched it ends, the GPU waits for the host, or for the loader
 while the host waits for data; from then on for something else. This is the split of HolisticTraceAnalysis' idle
-breakdown, by GPU and not by stream.
+breakdown, by GPU and not by stream. Each stream has its own gaps by cause, and the length of its queue of launches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
+from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.intervals import Spans, clipped, difference, gaps, intersection, merged, union
 from trainguard.kernels.window import Window
 
@@ -18,11 +20,16 @@ LEAST_SHARE = 0.01
 """Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean."""
 
 
+GpuPart = Literal["idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
+"""Stretches of a `GpuTime` that a rule may explain."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTime:
     """Stretches of one GPU in the window; ``counted`` says whether the rank's mean has it.
 
     ``overlap_ns`` is time in which it computes and communicates, ``exposed_memory_ns`` that with copies or sets alone.
+    ``waits_for_loader``, ``waits_for_host`` and ``waits_for_other`` are all of its idle time, by cause.
     """
 
     number: int
@@ -36,6 +43,24 @@ class GpuTime:
     busy: Spans
     overlap_ns: int
     exposed_memory_ns: int
+    waits_for_loader: Spans
+    waits_for_host: Spans
+    waits_for_other: Spans
+
+    @property
+    def idle(self) -> Spans:
+        """When it does nothing."""
+        return union(self.waits_for_loader, self.waits_for_host, self.waits_for_other)
+
+    @property
+    def communication_alone(self) -> Spans:
+        """When it communicates and does not compute."""
+        return difference(self.communication, self.compute)
+
+    @property
+    def memory_alone(self) -> Spans:
+        """When it only copies or sets memory."""
+        return difference(self.memory, self.kernels)
 
     @property
     def exposed_communication_ns(self) -> int:
@@ -43,10 +68,10 @@ class GpuTime:
         return self.communication.total - self.overlap_ns
 
 
-def gpu_times(trace: Trace, window: Window, in_window: Bools) -> list[GpuTime]:
-    """Return the GPUs with work in the window, by number."""
+def gpu_times(trace: Trace, window: Window, in_window: Bools, loading: Spans) -> list[GpuTime]:
+    """Return the GPUs with work in the window, by number; ``loading`` is when the host waits for the data loader."""
     numbers = np.unique(trace.gpu.device[in_window]).tolist()
-    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number) for number in numbers]
+    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number, loading) for number in numbers]
     most = max((each.busy.total for each in found), default=0)
     return [replace(each, counted=each.busy.total >= LEAST_SHARE * most) for each in found]
 
@@ -77,7 +102,7 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
     return parts
 
 
-def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
+def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans) -> GpuTime:
     rows, kind = trace.gpu.rows, trace.gpu.kind
 
     def spans(mask: Bools) -> Spans:
@@ -89,6 +114,13 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
     memory = union(memcpy, memset)
     kernels = union(compute, communication)
     busy = union(kernels, memory)
+    idle = gaps(busy, window.start, window.end)
+    launched, known = _launched_at(trace, window, number, idle)
+    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
+    # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
+    unknown = Spans(idle.start[~known], idle.end[~known])
+    waits_for_loader = intersection(loading, union(until_launch, unknown))
+    waits_for_host = difference(until_launch, waits_for_loader)
     return GpuTime(
         number=number,
         counted=True,
@@ -101,33 +133,10 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int) -> GpuTime:
         busy=busy,
         overlap_ns=intersection(compute, communication).total,
         exposed_memory_ns=busy.total - kernels.total,
+        waits_for_loader=waits_for_loader,
+        waits_for_host=waits_for_host,
+        waits_for_other=difference(idle, union(waits_for_loader, waits_for_host)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class IdleCauses:
-    """The gaps of one GPU by cause: together they are all of its idle time in the window."""
-
-    loader: Spans
-    host: Spans
-    other: Spans
-
-    @property
-    def idle(self) -> Spans:
-        """All of them."""
-        return union(self.loader, self.host, self.other)
-
-
-def idle_causes(trace: Trace, window: Window, gpu: GpuTime, loading: Spans) -> IdleCauses:
-    """Return the gaps of a GPU by cause; ``loading`` is when the host waits for the data loader."""
-    idle = gaps(gpu.busy, window.start, window.end)
-    launched, known = _launched_at(trace, window, gpu.number, idle)
-    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
-    # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
-    unknown = Spans(idle.start[~known], idle.end[~known])
-    loader = intersection(loading, union(until_launch, unknown))
-    host = difference(until_launch, loader)
-    return IdleCauses(loader, host, difference(idle, union(loader, host)))
 
 
 def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tuple[Ints, Bools]:
@@ -143,3 +152,97 @@ def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tupl
     nothing_follows = ~follows & bool((window.launch[mine] >= 0).any())
     ended[nothing_follows] = idle.end[nothing_follows]
     return ended, called | nothing_follows
+
+
+KERNEL_WAIT_NS = 30_000
+"""A gap of less than that between kernels that were already launched is the GPU's own."""
+
+FULL_QUEUE = 1_024
+"""So many launches wait in a stream's queue before the next one blocks the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A stream of a GPU: its number of rows in the window, and their metrics.
+
+    From each ``time`` on (int64, rising), ``length`` launches wait in its queue.
+    """
+
+    device: int
+    name: str
+    count: int
+    busy: Spans
+    idle: IdleEntry
+    time: Ints
+    length: Ints
+
+    def full(self, window: Window) -> Spans:
+        """Return when the queue is full."""
+        over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
+        return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
+
+    def mean_queue(self, window: Window) -> float:
+        """Return the mean over the window's time; 0 without time."""
+        if not len(self.time) or not window.length:
+            return 0.0
+        edges = np.clip(self.time, window.start, window.end)
+        return float((self.length[:-1] * np.diff(edges)).sum()) / window.length
+
+    def longest_queues(self, edges: Ints) -> list[int]:
+        """Return the longest queue between each edge and the next."""
+        first = np.maximum(np.searchsorted(self.time, edges[:-1], side="right") - 1, 0)
+        last = np.searchsorted(self.time, edges[1:], side="left")
+        return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]
+
+
+def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
+    """Return the streams with work in the window, the busiest first."""
+    rows = trace.gpu.rows
+    order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
+    found = []
+    changes = np.flatnonzero(np.diff(rows.lane[order]) | np.diff(trace.gpu.device[order])) + 1
+    for mine in np.split(order, changes):
+        inside = mine[in_window[mine]]
+        if len(inside):
+            time, length = _queue(trace, window, mine)
+            found.append(
+                Stream(
+                    device=int(trace.gpu.device[mine[0]]),
+                    name=trace.names[int(rows.lane[mine[0]])],
+                    count=len(inside),
+                    busy=clipped(merged(rows.start[inside], rows.end[inside]), window.start, window.end),
+                    idle=_idle(trace, window, inside),
+                    time=time,
+                    length=length,
+                )
+            )
+    return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
+
+
+def _idle(trace: Trace, window: Window, mine: Ints) -> IdleEntry:
+    """Return the gaps between a stream's rows, which are in order of their start, by cause.
+
+    The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own.
+    """
+    rows, launches = trace.gpu.rows, trace.launches
+    before = np.maximum.accumulate(rows.end[mine])[:-1]
+    gap = np.maximum(rows.start[mine][1:] - before, 0)
+    launch = window.launch[mine][1:]
+    launched = np.where(launch >= 0, launches.start[launch] if len(launches) else 0, -(1 << 62))
+    late = launched > before
+    short = ~late & (gap < KERNEL_WAIT_NS)
+    return IdleEntry(
+        host_wait_ns=int(gap[late].sum()),
+        kernel_wait_ns=int(gap[short].sum()),
+        other_ns=int(gap[~late & ~short].sum()),
+    )
+
+
+def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Ints]:
+    """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
+    known = mine[window.launch[mine] >= 0]
+    calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
+    times = np.concatenate((trace.launches.start[calls], trace.gpu.rows.start[known][first]))
+    change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
+    order = np.lexsort((change, times))
+    return times[order], np.cumsum(change[order])

@@ -21,20 +21,15 @@ Status = Literal["judged", "judged in part", "not judged", "unreadable"]
 class ListedProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A ``kernels.json``, or a folder of traces that none of those names.
 
-    Attributes
-    ----------
-    name : str
-        The folder that the traces are in; the file's name of a single trace.
-    place, document, page : str
-        Paths below the listed place, which is ``.``.
-    status, why : str
-        ``judged in part`` where traces are cut off or unread, or ranks have none; ``why`` is empty where all is judged.
-    framework : str
-        As in ``kernels.json``; several are separated by commas.
-    recorded_at, changed_at : str or None
-        When the first window starts, ISO 8601, None without times; when the newest file was written.
-    findings, gain_share : list of str, float or None
-        Rules that fire, those with the most to win first, and the largest share of the time that one can win.
+    name: The folder that the traces are in; the file's name of a single trace.
+    place, document, page: Paths below the listed place, which is ``.``.
+    status, why: ``judged in part`` where traces are cut off or unread, or ranks have none; ``why`` is empty where all
+        is judged.
+    framework: As in ``kernels.json``; several are separated by commas.
+    recorded_at, changed_at: When the first window starts, ISO 8601, None without times; when the newest file was
+        written.
+    findings, gain_share: Rules that fire, those with the most to win first, and the largest share of the time that one
+        can win.
     """
 
     name: str
@@ -73,14 +68,14 @@ _MOST_NAMED = 20
 _LATEST_NS = 1 << 62
 
 
-class _Gain(msgspec.Struct):
-    share: float = 0.0
-
-
 class _Finding(msgspec.Struct):
     id: str
     severity: str = ""
-    gain: _Gain = msgspec.field(default_factory=_Gain)
+    gain: dict[str, float] = {}
+
+    @property
+    def share(self) -> float:
+        return self.gain.get("share", 0.0)
 
 
 class _Quality(msgspec.Struct):
@@ -99,14 +94,10 @@ class _Rank(msgspec.Struct):
     quality: _Quality = msgspec.field(default_factory=_Quality)
 
 
-class _Line(msgspec.Struct):
-    trace: str = ""
-
-
 class _Across(msgspec.Struct):
     missing_count: int = 0
     findings: list[_Finding] = []
-    lines: list[_Line] = []
+    lines: list[_Rank] = []
 
 
 class Listed(msgspec.Struct):
@@ -133,6 +124,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
     """Return a document's line; places are below the listed one, ``changed_s`` is in epoch seconds."""
     status, why = _status(found)
     findings = _findings(found)
+    severities = [each for each in Severity if each.value in {one.severity for one in findings}]
     starts = [at for rank in found.ranks if 0 < (at := rank.start_unix_ns or 0) < _LATEST_NS]
     window = sum(rank.window_ns for rank in found.ranks)
     joined = 0 if found.across is None else len(found.across.lines)
@@ -149,9 +141,9 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
         ranks=max(len({rank.rank for rank in found.ranks if rank.rank is not None}), joined),
         gpus=sorted({_shown(gpu) for rank in found.ranks for gpu in rank.gpus if gpu})[:_MOST_NAMED],
         busy_share=round(sum(rank.busy_ns for rank in found.ranks) / window, 4) if window > 0 else None,
-        severity=max(_severities(findings), key=lambda each: each.rank, default=None),
+        severity=max(severities, key=lambda each: each.rank, default=None),
         findings=_rules(findings),
-        gain_share=max((round(each.gain.share, 4) for each in findings), default=None),
+        gain_share=max((round(each.share, 4) for each in findings), default=None),
         document=_shown(document),
         page=None if page is None else _shown(page),
     )
@@ -181,13 +173,8 @@ def _rules(findings: Sequence[_Finding]) -> list[str]:
     gains: dict[str, float] = {}
     for each in findings:
         rule = _shown(each.id.removeprefix(FAMILY))
-        gains[rule] = max(gains.get(rule, 0.0), each.gain.share)
+        gains[rule] = max(gains.get(rule, 0.0), each.share)
     return sorted(gains, key=lambda rule: (-gains[rule], rule))[:_MOST_NAMED]
-
-
-def _severities(findings: Sequence[_Finding]) -> list[Severity]:
-    words = {each.value for each in Severity}
-    return [Severity(each.severity) for each in findings if each.severity in words]
 
 
 def _shown(text: str) -> str:

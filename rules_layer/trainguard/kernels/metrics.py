@@ -1,15 +1,14 @@
 """One rank's metrics: pure functions over the columns of a trace, in whole nanoseconds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.gpu_times import GpuTime, IdleCauses, gpu_times, idle_causes, mean_ns
+from trainguard.kernels.gpu_times import GpuTime, Stream, breakdown, gpu_times, mean_ns, streams_of
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
-from trainguard.kernels.streams import Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
@@ -40,18 +39,22 @@ class Delays:
 class RankMetrics:
     """A rank's metrics for rules and document; every stretch is clipped to the window.
 
-    Stretches are those of any GPU; properties in nanoseconds are means over the GPUs that count. ``loading`` is
-    ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
+    Stretches are those of any GPU; what is in nanoseconds is the mean over the GPUs that count; see `GpuTime`.
+    ``loading`` is ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
     """
 
     trace: Trace
     window: Window
     in_window: Bools
-    compute: Spans
-    communication: Spans
-    memory: Spans
     busy: Spans
     gpus: Sequence[GpuTime]
+    compute_ns: int
+    memory_ns: int
+    overlap_ns: int
+    exposed_communication_ns: int
+    exposed_memory_ns: int
+    loader_idle_ns: int
+    host_idle_ns: int
     delays: Delays
     streams: Sequence[Stream]
     waiting_calls: Bools
@@ -60,7 +63,6 @@ class RankMetrics:
     sync_idle_ns: int
     loader: Spans
     loading: Spans
-    causes: Sequence[IdleCauses]
     operator: Ints
     operator_id: Ints
 
@@ -76,7 +78,7 @@ class RankMetrics:
     @property
     def full_queue_ns(self) -> int:
         """Time in which the queue of a stream is full."""
-        return union(*(stream.queue.full(self.window) for stream in self.streams)).total if self.streams else 0
+        return union(*(stream.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
     def counted(self) -> int:
@@ -84,49 +86,14 @@ class RankMetrics:
         return max(sum(gpu.counted for gpu in self.gpus), 1)
 
     @property
-    def compute_ns(self) -> int:
-        """Time in which a GPU computes."""
-        return mean_ns(self.gpus, lambda gpu: gpu.compute.total)
-
-    @property
     def communication_ns(self) -> int:
         """Time in which a GPU communicates: overlapping and exposed."""
         return self.overlap_ns + self.exposed_communication_ns
 
     @property
-    def memory_ns(self) -> int:
-        """Time in which a GPU copies or sets memory."""
-        return mean_ns(self.gpus, lambda gpu: gpu.memory.total)
-
-    @property
     def busy_ns(self) -> int:
         """Time in which a GPU does anything: it computes, or only communicates, or only copies or sets memory."""
         return self.compute_ns + self.exposed_communication_ns + self.exposed_memory_ns
-
-    @property
-    def overlap_ns(self) -> int:
-        """Time in which a GPU computes and communicates."""
-        return mean_ns(self.gpus, lambda gpu: gpu.overlap_ns)
-
-    @property
-    def exposed_communication_ns(self) -> int:
-        """Time in which a GPU communicates and does not compute."""
-        return mean_ns(self.gpus, lambda gpu: gpu.exposed_communication_ns)
-
-    @property
-    def exposed_memory_ns(self) -> int:
-        """Time in which a GPU only copies or sets memory."""
-        return mean_ns(self.gpus, lambda gpu: gpu.exposed_memory_ns)
-
-    @property
-    def loader_idle_ns(self) -> int:
-        """Time in which a GPU is idle because the host waits for the data loader."""
-        return self._mean_idle(lambda causes: causes.loader)
-
-    @property
-    def host_idle_ns(self) -> int:
-        """Time in which a GPU is idle because the host has not launched its next work, and does not wait for data."""
-        return self._mean_idle(lambda causes: causes.host)
 
     def share(self, part_ns: float) -> float:
         """Return a part of the window as a share; 0 for a window of no length."""
@@ -142,6 +109,26 @@ class RankMetrics:
         if not counted:
             yield dict.fromkeys(GPU_PARTS, self.busy) | host
 
+    def step_parts(self, start: Ints, end: Ints) -> dict[str, Ints]:
+        """Return the time of each class in stretches, and of none: the mean over GPUs, rounded down."""
+        found = [breakdown(classes, start, end) for classes in self.classes()]
+        parts: dict[str, Ints] = {
+            name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found)
+            for name in found[0]
+        }
+        parts["other"] = end - start - sum(parts.values())
+        return parts
+
+    def steps_on_gpu(self) -> tuple[Ints, Ints]:
+        """Return from where to where each step is with its work on the GPU."""
+        steps, window = self.window.steps, self.window
+        last = np.full(len(steps), np.iinfo(np.int64).min)
+        launched = window.step >= 0
+        np.maximum.at(last, window.step[launched], self.trace.gpu.rows.end[launched])
+        before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
+        start = np.maximum(steps.start, before)
+        return start, np.maximum(np.maximum(steps.end, last), start)
+
     def loader_alone(self) -> Spans:
         """Return when the host loads data, calls nothing of the runtime, and no GPU is busy."""
         return difference(self.loading, self.busy)
@@ -153,9 +140,6 @@ class RankMetrics:
     def within(self, window: Window) -> "RankMetrics":
         """Return the metrics of the same trace in another window with the same launches."""
         return _metrics(self.trace, window, (self.operator, self.operator_id))
-
-    def _mean_idle(self, part: Callable[[IdleCauses], Spans]) -> int:
-        return sum(part(each).total for each in self.causes) // len(self.causes) if self.causes else 0
 
     def _calls(self) -> Spans:
         return _spans(self.trace.launches, self.window)
@@ -173,22 +157,25 @@ def rank_metrics(trace: Trace) -> RankMetrics:
 def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> RankMetrics:
     rows = trace.gpu.rows
     in_window = (rows.end > window.start) & (rows.start < window.end)
-    gpus = gpu_times(trace, window, in_window)
     waiting = _waiting_calls(trace, window)
     sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
     loader = _named(trace, _LOADERS, window)
-    busy = _of_any(gpus, lambda gpu: gpu.busy)
     loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
+    gpus = gpu_times(trace, window, in_window, loading)
     reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
     return RankMetrics(
         trace=trace,
         window=window,
         in_window=in_window,
-        compute=_of_any(gpus, lambda gpu: gpu.compute),
-        communication=_of_any(gpus, lambda gpu: gpu.communication),
-        memory=_of_any(gpus, lambda gpu: gpu.memory),
-        busy=busy,
+        busy=gpus[0].busy if len(gpus) == 1 else union(*(gpu.busy for gpu in gpus)),
         gpus=gpus,
+        compute_ns=mean_ns(gpus, lambda gpu: gpu.compute.total),
+        memory_ns=mean_ns(gpus, lambda gpu: gpu.memory.total),
+        overlap_ns=mean_ns(gpus, lambda gpu: gpu.overlap_ns),
+        exposed_communication_ns=mean_ns(gpus, lambda gpu: gpu.exposed_communication_ns),
+        exposed_memory_ns=mean_ns(gpus, lambda gpu: gpu.exposed_memory_ns),
+        loader_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_loader.total),
+        host_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_host.total),
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
         waiting_calls=waiting,
@@ -197,14 +184,9 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
         loader=loader,
         loading=loading,
-        causes=[idle_causes(trace, window, gpu, loading) for gpu in gpus if gpu.counted],
         operator=launched_by[0],
         operator_id=launched_by[1],
     )
-
-
-def _of_any(gpus: Sequence[GpuTime], part: Callable[[GpuTime], Spans]) -> Spans:
-    return part(gpus[0]) if len(gpus) == 1 else union(*(part(gpu) for gpu in gpus))
 
 
 def _spans(rows: Rows, window: Window) -> Spans:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,8 +12,8 @@ from trainguard.kernels.columns import Gpu, Kind
 from trainguard.kernels.costs import Cost, cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.kernel_table import KernelTable
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.work import KernelLine
 
 AS_OF = "2026-11-23"
 
@@ -77,24 +76,10 @@ CACHED = 2
 
 _LESS_ARITHMETIC = re.compile(r"winograd|fft", re.IGNORECASE)
 
-Unrated = Literal["cache", "algorithm", "not_moved"]
+Rating = tuple[float | None, Literal["compute", "memory"] | None, Literal["cache", "algorithm", "not_moved"] | None]
+"""``roofline_share``, ``bound`` and ``unrated`` of an `OperatorEntry`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """The achieved share of what a GPU could do, and the side of the knee; else why there is no share."""
-
-    share: float | None
-    bound: Literal["compute", "memory"]
-    unrated: Unrated | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """Kernels of an operator: the precision of most of their time, and whether any computes less than its formula."""
-
-    precision: Precision
-    less_arithmetic: bool = False
+_UNKNOWN: Rating = (None, None, None)
 
 
 def peaks_entry(gpus: Sequence[Gpu]) -> PeaksEntry | None:
@@ -102,7 +87,7 @@ def peaks_entry(gpus: Sequence[Gpu]) -> PeaksEntry | None:
     return peaks_of(gpus[0]) if len({gpu.name for gpu in gpus}) == 1 else None
 
 
-def operators_of(metrics: RankMetrics, table: KernelTable, most: int) -> tuple[list[OperatorEntry], int]:
+def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine], most: int) -> tuple[list[OperatorEntry], int]:
     """Return the operators that launched kernels that compute, most time first, and how many more there are."""
     trace = metrics.trace
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind == Kind.COMPUTE) & (metrics.operator >= 0))
@@ -115,7 +100,7 @@ def operators_of(metrics: RankMetrics, table: KernelTable, most: int) -> tuple[l
     keys, first, group = np.unique(key, return_index=True, return_inverse=True)
     time = np.bincount(group, weights=lasted).astype(np.int64)
     order = np.lexsort((keys, -time))[:most]
-    precisions = {line.name: line.says.precision for line in table.lines}
+    precisions = {line.name: line.precision for line in kernels}
     peaks = peaks_entry(trace.gpus)
     found = []
     for place in order.tolist():
@@ -129,33 +114,33 @@ def operators_of(metrics: RankMetrics, table: KernelTable, most: int) -> tuple[l
                 _inputs_text(trace.names, int(trace.operator_inputs[caller])),
                 count=len(np.unique(operator[mine])),
                 kernel_ns=int(time[place]),
-                runs=Runs(
-                    precisions[longest],
-                    any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
-                ),
+                precision=precisions[longest],
+                less=any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
                 peaks=peaks,
             )
         )
     return found, len(keys) - len(order)
 
 
-def roofline(once: Cost, calls: int, seconds: float, runs: Runs, peaks: PeaksEntry) -> Roofline | None:
-    """Return the roofline of calls of one cost in so many seconds; None without a peak of the precision.
+def roofline(
+    once: Cost, calls: int, seconds: float, precision: str, peaks: PeaksEntry, *, less: bool = False
+) -> Rating:
+    """Return the rating of calls of one cost in so many seconds.
 
     There is no share where the cost is not the GPU's work: a cache may have served the tensors, the algorithm computes
-    less, or memory cannot move so much, as with inputs that `expand` repeats.
+    less than the formula (``less``), or memory cannot move so much, as with inputs that `expand` repeats.
     """
-    peak = peaks.tflops.get(runs.precision)
+    peak = peaks.tflops.get(precision)
     if peak is None or not once.bytes or not seconds:
-        return None
+        return _UNKNOWN
     by_compute = once.flops * calls / (peak * 1e12)
     by_memory = once.bytes * calls / (peaks.memory_gb_per_s * 1e9)
     share = max(by_compute, by_memory) / seconds
     if by_compute >= by_memory:
-        return Roofline(None, "compute", "algorithm") if runs.less_arithmetic else Roofline(share, "compute")
+        return (None, "compute", "algorithm") if less else (round(share, 4), "compute", None)
     if once.held <= CACHED * peaks.cache_mb * 1e6:
-        return Roofline(None, "memory", "cache")
-    return Roofline(None, "memory", "not_moved") if share > 1 else Roofline(share, "memory")
+        return None, "memory", "cache"
+    return (None, "memory", "not_moved") if share > 1 else (round(share, 4), "memory", None)
 
 
 def _inputs_text(names: list[str], number: int) -> str:
@@ -163,23 +148,25 @@ def _inputs_text(names: list[str], number: int) -> str:
 
 
 def _entry(
-    name: str, recorded: str, *, count: int, kernel_ns: int, runs: Runs, peaks: PeaksEntry | None
+    name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, less: bool, peaks: PeaksEntry | None
 ) -> OperatorEntry:
     inputs = read_inputs(recorded) if recorded else None
     once = cost(name, inputs) if inputs is not None else None
     flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
-    roof = None if once is None or peaks is None else roofline(once, count, kernel_ns / 1e9, runs, peaks)
+    share, bound, unrated = _UNKNOWN
+    if once is not None and peaks is not None:
+        share, bound, unrated = roofline(once, count, kernel_ns / 1e9, precision, peaks, less=less)
     return OperatorEntry(
         name=one_line(name),
         shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
         count=count,
         kernel_ns=kernel_ns,
-        precision=runs.precision.value,
+        precision=precision,
         flops=flops,
         bytes=moved,
         tflops=None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
         gb_per_s=None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
-        roofline_share=None if roof is None or roof.share is None else round(roof.share, 4),
-        bound=None if roof is None else roof.bound,
-        unrated=None if roof is None else roof.unrated,
+        roofline_share=share,
+        bound=bound,
+        unrated=unrated,
     )

@@ -1,36 +1,32 @@
 """A trace to its part of the document: metrics, kernels, steps, findings, quality."""
 
 import re
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
 
-from trainguard.kernels.activity import (
-    activity,
-    device_entries,
-    edges_of,
-    gpu_idle,
-    launches,
-    mean_shares,
-    shares,
-    step_times,
-    steps_of,
-    streams_entries,
-    synchronization,
-    temporal,
-)
 from trainguard.kernels.annotations import annotations_of
-from trainguard.kernels.collectives import collective_steps_of, collectives_of
-from trainguard.kernels.columns import Ints, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
-from trainguard.kernels.document import Distribution, Quality, RankProfile
-from trainguard.kernels.kernel_table import kernel_table
-from trainguard.kernels.memory_operations import memory_operations
-from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
+from trainguard.kernels.durations import durations, exact_sum
+from trainguard.kernels.entries import (
+    ActivityEntry,
+    DeviceEntry,
+    GpuIdleEntry,
+    LaunchEntry,
+    TemporalEntry,
+)
+from trainguard.kernels.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.metrics import RankMetrics, rank_metrics
 from trainguard.kernels.operators import operators_of, peaks_entry
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.of_rank import findings_of
+from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
+from trainguard.kernels.window import Window
+from trainguard.kernels.work import collective_steps_of, collectives_of, kernel_lines, memory_operations, weighted
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200
@@ -45,17 +41,15 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 def rank_profile(trace: Trace) -> RankProfile:
     """Return the profile of a trace."""
     metrics = rank_metrics(trace)
-    judged = Judged(metrics, kernel_table(metrics))
-    return _with_details(_overview(judged), judged)
-
-
-def _overview(judged: Judged) -> RankProfile:
-    trace, metrics, table = judged.trace, judged.metrics, judged.table
+    judged = Judged(metrics, kernel_lines(metrics))
+    kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
     begins = metrics.window.start + trace.base_ns
-    sync, source = synchronization(metrics)
-    edges = edges_of(metrics.window)
-    steps = steps_of(metrics)
-    host_busy = metrics.host_busy()
+    synchronization_ns, source = _synchronization(metrics)
+    edges = _edges(metrics.window)
+    utilization = _mean_shares(metrics.gpus, edges)
+    steps, host_busy = _steps(metrics), metrics.host_busy()
+    annotations, collectives = annotations_of(trace, metrics.window), collectives_of(metrics)
+    operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -72,19 +66,45 @@ def _overview(judged: Judged) -> RankProfile:
         exposed_memory_ns=metrics.exposed_memory_ns,
         launch_delay_ns=_distribution(metrics.delays.after_call),
         launch_to_start_ns=_distribution(metrics.delays.after_start),
-        synchronization_ns=sync,
-        synchronization_source="gpu" if source else "host",
+        synchronization_ns=synchronization_ns,
+        synchronization_source=source,
         idle=metrics.idle,
-        gpu_idle=gpu_idle(metrics),
-        precision={precision.value: total for precision, total in table.by_precision().items()},
-        tensor_core_ns=table.tensor_core_ns,
-        utilization=mean_shares(metrics.gpus, edges),
+        gpu_idle=GpuIdleEntry(
+            loader_ns=metrics.loader_idle_ns,
+            host_ns=metrics.host_idle_ns,
+            other_ns=metrics.window.length - metrics.busy_ns - metrics.loader_idle_ns - metrics.host_idle_ns,
+        ),
+        precision=judged.by_precision(),
+        tensor_core_ns=judged.tensor_core_ns,
+        eligible_ns=judged.eligible_ns,
+        utilization=utilization,
+        active_share=round(sum(part > 0 for part in utilization) / len(utilization), 4) if utilization else None,
+        temporal=_temporal(metrics),
+        activity=_activity(metrics),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
-        kernels=[line.entry() for line in table.lines[:MOST_KERNELS]],
-        kernels_left_out=max(len(table.lines) - MOST_KERNELS, 0),
+        step_times=_step_times(steps),
+        kernels=[line.entry() for line in kernels],
+        kernels_left_out=len(rest),
+        kernels_left_out_ns=sum(line.total_ns for line in rest),
+        kernels_left_out_count=sum(line.count for line in rest),
+        communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
+        launches=_launches(metrics),
         memory_operations=memory_operations(metrics),
-        annotations=[],
+        annotations=annotations[:MOST_ANNOTATIONS],
+        annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
+        collectives=collectives[:MOST_COLLECTIVES],
+        collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
+        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
+        devices=_devices(metrics),
+        streams=_streams(metrics),
+        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
+        operators=operators,
+        operators_left_out=operators_left_out,
+        peaks=peaks_entry(trace.gpus),
+        critical_paths=critical_paths(metrics),
+        host_busy_ns=host_busy.total,
+        host_utilization=_shares(host_busy, edges),
         findings=findings_of(judged),
         quality=Quality(
             missing=[fault.words for fault in missing(judged)],
@@ -94,40 +114,7 @@ def _overview(judged: Judged) -> RankProfile:
             is_whole=metrics.window.is_whole,
         ),
         counters=trace.counters,
-        step_times=step_times(steps),
-        host_busy_ns=host_busy.total,
-        host_utilization=shares(host_busy, edges),
         framework=trace.framework.value,
-    )
-
-
-def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
-    metrics, table = judged.metrics, judged.table
-    annotations, collectives = annotations_of(judged.trace, judged.window), collectives_of(metrics)
-    operators, operators_left_out = operators_of(metrics, table, MOST_OPERATORS)
-    rest, parts = table.lines[MOST_KERNELS:], profile.utilization
-    return replace(
-        profile,
-        kernels_left_out_ns=sum(line.total_ns for line in rest),
-        kernels_left_out_count=sum(line.count for line in rest),
-        active_share=round(sum(part > 0 for part in parts) / len(parts), 4) if parts else None,
-        temporal=temporal(metrics),
-        activity=activity(metrics),
-        communication_kernels_ns=sum(line.total_ns for line in table.lines if line.communication),
-        eligible_ns=table.eligible_ns,
-        launches=launches(metrics),
-        devices=device_entries(metrics),
-        streams=streams_entries(metrics, MOST_STREAMS),
-        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
-        annotations=annotations[:MOST_ANNOTATIONS],
-        annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
-        collectives=collectives[:MOST_COLLECTIVES],
-        collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
-        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
-        operators=operators,
-        operators_left_out=operators_left_out,
-        peaks=peaks_entry(judged.trace.gpus),
-        critical_paths=critical_paths(metrics),
     )
 
 
@@ -142,3 +129,170 @@ def _distribution(values: Ints) -> Distribution | None:
     if not len(values):
         return None
     return Distribution(median=round(float(np.median(values))), p90=round(float(np.percentile(values, 90))))
+
+
+BUCKETS = 100
+SLOW_CALL_NS, SLOW_START_NS = 50_000, 100_000
+
+
+def _edges(window: Window) -> Ints:
+    """Return the edges of equal parts of a window; none of a window too short for them."""
+    if window.length < BUCKETS:
+        return np.empty(0, dtype=np.int64)
+    parts = np.arange(BUCKETS + 1, dtype=np.int64)
+    # Whole numbers alone: a double does not hold the nanoseconds of the epoch.
+    return window.start + window.length // BUCKETS * parts + window.length % BUCKETS * parts // BUCKETS
+
+
+def _shares(spans: Spans, edges: Ints) -> list[float]:
+    if not len(edges):
+        return []
+    return [round(float(share), 4) for share in spans.within(edges[:-1], edges[1:]) / np.diff(edges)]
+
+
+def _mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
+    return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
+
+
+def _streams(metrics: RankMetrics) -> list[StreamEntry]:
+    window, edges = metrics.window, _edges(metrics.window)
+    return [
+        StreamEntry(
+            device=stream.device,
+            stream=stream.name,
+            count=stream.count,
+            busy_ns=stream.busy.total,
+            idle=stream.idle,
+            queue_mean=round(stream.mean_queue(window), 3),
+            queue_max=max(stream.longest_queues(np.array([window.start, window.end]))),
+            full_queue_ns=stream.full(window).total,
+            queue_series=stream.longest_queues(edges),
+        )
+        for stream in metrics.streams[:MOST_STREAMS]
+    ]
+
+
+def _devices(metrics: RankMetrics) -> list[DeviceEntry]:
+    edges, trace, window = _edges(metrics.window), metrics.trace, metrics.window
+    found = []
+    for each in metrics.gpus:
+        kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
+        lasted = trace.gpu.rows.end[kernels] - trace.gpu.rows.start[kernels]
+        occupied = weighted(trace.gpu.occupancy[kernels], lasted)
+        found.append(
+            DeviceEntry(
+                device=each.number,
+                name=trace.gpus[each.number].name if 0 <= each.number < len(trace.gpus) else "",
+                busy_ns=each.busy.total,
+                kernel_ns=each.kernels.total,
+                utilization=_shares(each.busy, edges),
+                kernel_utilization=_shares(each.kernels, edges),
+                sm_efficiency=_sm_efficiency(trace, window, kernels),
+                occupancy=None if occupied is None else round(occupied / 100, 4),
+                compute_ns=each.compute.total,
+                communication_ns=each.communication.total,
+                overlap_ns=each.overlap_ns,
+                exposed_communication_ns=each.exposed_communication_ns,
+                memory_ns=each.memory.total,
+                exposed_memory_ns=each.exposed_memory_ns,
+                idle_ns=window.length - each.busy.total,
+                counted=each.counted,
+            )
+        )
+    return found
+
+
+def _temporal(metrics: RankMetrics) -> TemporalEntry | None:
+    if not len(metrics.busy.start):
+        return None
+    span = int(metrics.busy.end[-1] - metrics.busy.start[0])
+    return TemporalEntry(
+        span_ns=span,
+        idle_ns=span - metrics.busy_ns,
+        compute_ns=metrics.compute_ns,
+        non_compute_ns=metrics.busy_ns - metrics.compute_ns,
+    )
+
+
+def _activity(metrics: RankMetrics) -> ActivityEntry:
+    rows, kind = metrics.trace.gpu.rows, metrics.trace.gpu.kind
+    lasted = rows.end - rows.start
+    waits, window = metrics.trace.waits, metrics.window
+    if len(waits):
+        mine = (waits.end > window.start) & (waits.start < window.end)
+        synchronized = exact_sum((waits.end - waits.start)[mine])
+    else:
+        synchronized = metrics.host_sync.total
+    return ActivityEntry(
+        kernel_ns=exact_sum(lasted[metrics.in_window & (kind <= Kind.COMMUNICATION)]),
+        memory_ns=exact_sum(lasted[metrics.in_window & (kind >= Kind.MEMCPY)]),
+        synchronization_ns=synchronized,
+    )
+
+
+def _synchronization(metrics: RankMetrics) -> tuple[int, Literal["gpu", "host"]]:
+    """Return the time of synchronization and which side recorded it."""
+    waits = metrics.trace.waits
+    if not len(waits):
+        return metrics.host_sync.total, "host"
+    window = metrics.window
+    spans = merged(np.maximum(waits.start, window.start), np.minimum(waits.end, window.end))
+    return spans.total, "gpu"
+
+
+def _launches(metrics: RankMetrics) -> LaunchEntry:
+    kernels = metrics.in_window & (metrics.trace.gpu.kind <= Kind.COMMUNICATION)
+    launch = metrics.window.launch[kernels]
+    called = launch[launch >= 0]
+    took = metrics.trace.launches.end[called] - metrics.trace.launches.start[called]
+    return LaunchEntry(
+        kernels=int(kernels.sum()),
+        calls=len(np.unique(called)),
+        unlaunched=int((launch < 0).sum()),
+        short_kernels=int(metrics.delays.short.sum()),
+        slow_calls=int((took > SLOW_CALL_NS).sum()),
+        slow_starts=int((metrics.delays.after_call > SLOW_START_NS).sum()),
+    )
+
+
+def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None:
+    """Return the share of multiprocessors with a block, over the window: blocks of kernels at once add up, up to 1."""
+    known = kernels & ~np.isnan(trace.gpu.blocks_per_sm)
+    if not known.any() or not window.length:
+        return None
+    start = np.maximum(trace.gpu.rows.start[known], window.start)
+    end = np.maximum(np.minimum(trace.gpu.rows.end[known], window.end), start)
+    blocks = np.minimum(trace.gpu.blocks_per_sm[known], 1.0)
+    times = np.concatenate((start, end))
+    order = np.argsort(times, kind="stable")
+    filled = np.cumsum(np.concatenate((blocks, -blocks))[order])[:-1]
+    return round(float((np.clip(filled, 0, 1) * np.diff(times[order])).sum()) / window.length, 4)
+
+
+def _steps(metrics: RankMetrics) -> list[StepEntry]:
+    steps, window = metrics.window.steps, metrics.window
+    if not len(steps):
+        return []
+    gpu = metrics.trace.gpu
+    start, end = metrics.steps_on_gpu()
+    parts = metrics.step_parts(start, end)
+    kernels = np.bincount(
+        window.step[(window.step >= 0) & (gpu.kind <= Kind.COMMUNICATION)], minlength=len(steps)
+    ).tolist()
+    return [
+        StepEntry(
+            number=int(steps.number[place]),
+            start_ns=int(steps.start[place]) - window.start,
+            duration_ns=int(steps.end[place] - steps.start[place]),
+            gpu_duration_ns=int(end[place] - start[place]),
+            breakdown={name: int(values[place]) for name, values in parts.items()},
+            kernels=kernels[place],
+        )
+        for place in range(len(steps))
+    ]
+
+
+def _step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
+    host = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
+    gpu = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
+    return None if host is None or gpu is None else StepTimes(host=host, gpu=gpu)

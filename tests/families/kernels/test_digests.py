@@ -142,7 +142,7 @@ def test_brief_profile_averages_over_all_steps() -> None:
 
 def digested(world: MemoryWorld, item: TraceItem = ITEM) -> BriefDigest:
     digest_trace(world.objects, item, nullcontext())
-    return decode_brief(KEY, world.objects.get(BUCKET, item.place.brief, 10**8))
+    return decode_brief(KEY, world.objects.get(BUCKET, item.digest("brief"), 10**8))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,8 @@ def test_unavailable_s3_writes_no_digest() -> None:
 
 
 def test_etag_or_timeline_changes_the_digest_name() -> None:
-    assert len({ITEM.place, with_fields(ITEM, etag="f").place, with_fields(ITEM, rows=2_000).place}) == 3
+    items = (ITEM, with_fields(ITEM, etag="f"), with_fields(ITEM, rows=2_000))
+    assert len({each.digest("brief") for each in items} | {each.digest("full") for each in items}) == 6
 
 
 def test_timeout_names_the_trace_and_later_work_goes_on() -> None:

@@ -141,15 +141,15 @@ def test_traces_in_a_crowded_job_folder_are_found() -> None:
     wanted = [f"{ROOT.folder}rank{rank}/n.pt.trace.json" for rank in range(3)] + [f"{ROOT.folder}zz.pt.trace.json"]
     for key in wanted:
         objects.put("b", key, b"", "")
-    found = listed_folder(objects, "b", ROOT.folder)
-    assert [each.key for each in found.objects] == wanted
-    assert not found.is_cut
+    found, is_cut = listed_folder(objects, "b", ROOT.folder)
+    assert [each.key for each in found] == wanted
+    assert not is_cut
     assert objects.looked_at < 1_100
 
 
 def test_truncated_listing_is_reported() -> None:
-    found = listed_folder(Endless(), "b", ROOT.folder)
-    assert (len(found.objects), found.is_cut) == (MOST_LISTED, True)
+    found, is_cut = listed_folder(Endless(), "b", ROOT.folder)
+    assert (len(found), is_cut) == (MOST_LISTED, True)
 
 
 def test_each_window_of_four_ranks_is_a_capture() -> None:

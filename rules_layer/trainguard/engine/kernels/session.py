@@ -21,8 +21,9 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
-from trainguard.kernels.rules.rule import CaptureRuleParameters, KernelRule
+from trainguard.kernels.rules.rule import KernelRule
 from trainguard.pricing.cost import Account
+from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import decode_state
 
@@ -116,7 +117,7 @@ class CaptureStream:
     def _run(self, watermark_s: float) -> list[Fire]:
         return self._rules.run(None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s)
 
-    def _judge(self, rule: KernelRule, state: Any, parameters: CaptureRuleParameters) -> RuleResult:
+    def _judge(self, rule: KernelRule, state: Any, parameters: RuleParameters) -> RuleResult:
         del state, parameters
         return rule.judge(self.state.verdict)
 
@@ -213,10 +214,10 @@ class CaptureSession(Session[CaptureStream]):
     def _listed(self) -> list[Capture]:
         found: list[Capture] = []
         for folder in self.stream.state.folders:
-            listed = listed_folder(self._source.objects, self._source.bucket, folder)
-            if listed.is_cut:
+            listed, is_cut = listed_folder(self._source.objects, self._source.bucket, folder)
+            if is_cut:
                 self.counters["folders_cut_off"] = 1
-            found += captures_of(self._source.root, folder, listed.objects)
+            found += captures_of(self._source.root, folder, listed)
         return sorted(found, key=lambda each: (each.at, each.name))
 
     def _due(self, captures: Sequence[Capture]) -> list[Capture]:

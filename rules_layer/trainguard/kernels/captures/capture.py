@@ -14,7 +14,7 @@ from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.rules.finding import FEW_STEPS, KernelFinding
-from trainguard.kernels.rules.late_rank import beside_late_rank
+from trainguard.kernels.rules.ranks import beside_late_rank
 
 MOST_RULES = 64
 EVIDENCE = 3

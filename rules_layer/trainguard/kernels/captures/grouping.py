@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -19,23 +19,18 @@ PASSED_OVER = 1_000
 _LAST = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFolder:
-    """What a folder holds for its captures; ``is_cut`` says that there are more objects than are looked at."""
+def listed_folder(objects: ProfileObjects, bucket: str, folder: str) -> tuple[list[ListedObject], bool]:
+    """Return what a folder, which ends in a slash, holds for its captures, and whether more than is looked at.
 
-    objects: list[ListedObject]
-    is_cut: bool
-
-
-def listed_folder(objects: ProfileObjects, bucket: str, folder: str) -> ListedFolder:
-    """List a folder, which ends in a slash, without those in it of other captures; raises PortUnavailableError."""
+    Folders in it of other captures are left out. Raises PortUnavailableError.
+    """
     found: list[ListedObject] = []
     looked_at, after = 0, ""
     while True:
         passed, inside = 0, ""
         for each in objects.list(bucket, folder, after):
             if looked_at == MOST_LISTED:
-                return ListedFolder(found, is_cut=True)
+                return found, True
             looked_at += 1
             part, slash, _ = each.key.removeprefix(folder).partition("/")
             if not slash or not is_shared(part):
@@ -47,7 +42,7 @@ def listed_folder(objects: ProfileObjects, bucket: str, folder: str) -> ListedFo
                 after = behind
                 break
         else:
-            return ListedFolder(found, is_cut=False)
+            return found, False
 
 
 WINDOW_S = 300.0
@@ -104,21 +99,6 @@ class Capture:
         return max(each.modified_at for each in self.traces)
 
 
-@dataclass
-class _Open:
-    first_at: float
-    traces: list[TraceObject] = field(default_factory=list)
-    writers: set[str] = field(default_factory=set)
-    left_out: int = 0
-
-    def add(self, trace: TraceObject) -> None:
-        self.writers.add(trace.writer)
-        if len(self.traces) < MOST_TRACES:
-            self.traces.append(trace)
-        else:
-            self.left_out += 1
-
-
 def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
     """Return the captures of a folder (`TraceKey.folder`) of a job, oldest first.
 
@@ -126,19 +106,19 @@ def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) 
     has none of its writer, and that is later than the writer's last one; where there is none, it begins another.
     """
     traces = [trace for each in listed if (trace := _trace(root, folder, each)) is not None]
-    found: list[_Open] = []
+    found: list[list[TraceObject]] = []
     last: dict[str, int] = {}
     begin = 0
     for trace in sorted(traces, key=lambda each: (each.at, each.key)):
-        while begin < len(found) and found[begin].first_at < trace.at - WINDOW_S:
+        while begin < len(found) and found[begin][0].at < trace.at - WINDOW_S:
             begin += 1
         place = max(begin, last.get(trace.writer, -1) + 1)
         if place >= len(found):
-            found.append(_Open(trace.at))
+            found.append([])
             place = len(found) - 1
-        found[place].add(trace)
+        found[place].append(trace)
         last[trace.writer] = place
-    return [Capture(folder, each.traces, each.left_out) for each in found]
+    return [Capture(folder, each[:MOST_TRACES], max(len(each) - MOST_TRACES, 0)) for each in found]
 
 
 def _trace(root: ProfileRoot, folder: str, listed: ListedObject) -> TraceObject | None:

@@ -137,19 +137,9 @@ def capture_folder(root: ProfileRoot, capture: str) -> str:
     return f"{root.report}{FOLDER}{capture}/"
 
 
-@dataclass(frozen=True, slots=True)
-class DigestPlace:
-    """The keys of a trace's digests: other ones for another trace, size of the timeline, or version of the form."""
-
-    brief: str
-    full: str
-
-
-def digest_place(root: ProfileRoot, key: str, etag: str, rows: int, form: int) -> DigestPlace:
-    """Return where the digests of a trace lie."""
-    name = hashlib.sha256(f"{key}\n{etag}\n{rows}\n{form}".encode()).hexdigest()[:32]
-    folder = f"{root.report}{DIGESTS}"
-    return DigestPlace(f"{folder}{name}-brief.json", f"{folder}{name}-full.json")
+def digest_key(root: ProfileRoot, trace: str, form: str) -> str:
+    """Return where a digest lies; ``trace`` is all that it depends on."""
+    return f"{root.report}{DIGESTS}{hashlib.sha256(trace.encode()).hexdigest()[:32]}-{form}.json"
 
 
 def run_folder(root: ProfileRoot, run: str) -> str:

@@ -26,20 +26,12 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fires on a capture: the numbers are those of the rank where the most can be won.
 
-    Attributes
-    ----------
-    severity : Severity
-        The severest of the ranks on which it fires with normal confidence; of all where there is none.
-    kind : str
-        Of `trainguard.kernels.rules.text.Saying`.
-    facts : list of Fact
-        What the finding of that rank rests on.
-    sure, unsure : int
-        On how many ranks it fires with normal, and with low confidence.
-    ranks : list of str
-        The first ones that have it.
-    gain_ns_per_step, gain_share : int, float
-        The most that can be won of a step of what no other rule explains; its share.
+    severity: The severest of the ranks on which it fires with normal confidence; of all where there is none.
+    kind: Of `trainguard.kernels.rules.text.Saying`.
+    facts: What the finding of that rank rests on.
+    sure, unsure: On how many ranks it fires with normal, and with low confidence.
+    ranks: The first ones that have it.
+    gain_ns_per_step, gain_share: The most that can be won of a step of what no other rule explains; its share.
     """
 
     rule: str
@@ -59,24 +51,15 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one capture.
 
-    Attributes
-    ----------
-    run, at : str, float
-        The execution that judged it, and when its last trace was written, epoch seconds.
-    judged, unread, cut : int
-        Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose file ends early.
-    unread_why : dict of str to str
-        The first unread traces and why.
-    steps, step_ns : int, int or None
-        Most steps of a rank; median over ranks of the mean step.
-    busy_share : float or None
-        The GPUs' busy share over all windows; None without work of a GPU.
-    rules : list of RuleVerdict
-        By explained time, then by severity; those of low confidence last.
-    framework : str
-        As in ``kernels.json``; several are separated by commas.
-    shares : StepShares or None
-        Of the steps of judged ranks; None without any.
+    run, at: The execution that judged it, and when its last trace was written, epoch seconds.
+    judged, unread, cut: Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose
+        file ends early.
+    unread_why: The first unread traces and why.
+    steps, step_ns: Most steps of a rank; median over ranks of the mean step.
+    busy_share: The GPUs' busy share over all windows; None without work of a GPU.
+    rules: By explained time, then by severity; those of low confidence last.
+    framework: As in ``kernels.json``; several are separated by commas.
+    shares: Of the steps of judged ranks; None without any.
     """
 
     format: int = FORMAT

@@ -11,21 +11,13 @@ from trainguard.kernels.rules.finding import KernelFinding
 class RankLine(msgspec.Struct, frozen=True, kw_only=True):
     """One rank beside the others; times are means of a step, in nanoseconds.
 
-    Attributes
-    ----------
-    like : int
-        Ranks with the same number run the same kernels on the same GPU, and are compared with each other alone.
-    step_ns : int
-        As ``gpu_duration_ns`` of its steps.
-    compute_ns, communication_ns, exposed_communication_ns : int
-        Computation; collectives; collectives without computation.
-    wait_ns : int or None
-        How much longer its collectives last than those of the rank that comes last into them; None where no collective
-        is comparable.
-    last_steps : int
-        Steps in which it comes last into the chosen collective.
-    waits_ns : list of int
-        How long it waits in each of ``AcrossRanks.steps``; empty of a rank that is not compared.
+    like: Ranks with the same number run the same kernels on the same GPU, and are compared with each other alone.
+    step_ns: As ``gpu_duration_ns`` of its steps.
+    compute_ns, communication_ns, exposed_communication_ns: Computation; collectives; collectives without computation.
+    wait_ns: How much longer its collectives last than those of the rank that comes last into them; None where no
+        collective is comparable.
+    last_steps: Steps in which it comes last into the chosen collective.
+    waits_ns: How long it waits in each of ``AcrossRanks.steps``; empty of a rank that is not compared.
     """
 
     rank: int | None
@@ -44,18 +36,11 @@ class RankLine(msgspec.Struct, frozen=True, kw_only=True):
 class TransferEntry(Collective, frozen=True, kw_only=True):
     """A collective on several ranks, its time without the wait for the rank that comes last into it.
 
-    Attributes
-    ----------
-    ranks, steps : int
-        How many are compared.
-    transfer_ns : int
-        Time on the rank that came last, of all steps: at most so long does the transfer take.
-    wait_ns : int
-        How much longer it takes on the mean rank.
-    bytes : int or None
-        What a rank sends or gets in these steps; None where a trace does not say it.
-    algorithm_gb_per_s, bus_gb_per_s : float or None
-        At least so fast; see `CollectiveEntry`.
+    ranks, steps: How many are compared.
+    transfer_ns: Time on the rank that came last, of all steps: at most so long does the transfer take.
+    wait_ns: How much longer it takes on the mean rank.
+    bytes: What a rank sends or gets in these steps; None where a trace does not say it.
+    algorithm_gb_per_s, bus_gb_per_s: At least so fast; see `CollectiveEntry`.
     """
 
     ranks: int
@@ -70,26 +55,15 @@ class TransferEntry(Collective, frozen=True, kw_only=True):
 class AcrossRanks(msgspec.Struct, frozen=True, kw_only=True):
     """The ranks of a job beside each other.
 
-    Attributes
-    ----------
-    world_size : int or None
-        Ranks of the job, as the traces say it.
-    missing : list of int
-        Ranks of the job without a trace, the first hundred; ``missing_count`` counts all.
-    collective : str
-        The collective by which ranks are compared: the one whose time differs most; empty where there is none.
-    compared_steps : int
-        Steps that all compared ranks recorded with the same runs of it.
-    steps : list of int
-        Their numbers, the first fifty.
-    transfers : list of TransferEntry
-        Collectives that several like ranks ran, most time first, up to fifty.
-    lines : list of RankLine
-        By rank.
-    findings : list of KernelFinding
-        What fires across ranks.
-    notes : list of str
-        What could not be compared, and why.
+    world_size: Ranks of the job, as the traces say it.
+    missing: Ranks of the job without a trace, the first hundred; ``missing_count`` counts all.
+    collective: The collective by which ranks are compared: the one whose time differs most; empty where there is none.
+    compared_steps: Steps that all compared ranks recorded with the same runs of it.
+    steps: Their numbers, the first fifty.
+    transfers: Collectives that several like ranks ran, most time first, up to fifty.
+    lines: By rank.
+    findings: What fires across ranks.
+    notes: What could not be compared, and why.
     """
 
     world_size: int | None
@@ -138,16 +112,11 @@ class StepChange(msgspec.Struct, frozen=True, kw_only=True):
 class RankComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One rank in both profiles.
 
-    Attributes
-    ----------
-    per : {"step", "window"}
-        What times are of: the mean step, or the window where a profile has no steps.
-    step : StepChange or None
-        None without steps in both.
-    kernels, operators : list of ChangedEntry
-        Largest change first; what changes by less than 1 % of a step is ``same``.
-    kernels_left_out, operators_left_out : int
-        Entries that the lists do not hold; ``kernels_left_out_ns`` is the change of those kernels together.
+    per: What times are of: the mean step, or the window where a profile has no steps.
+    step: None without steps in both.
+    kernels, operators: Largest change first; what changes by less than 1 % of a step is ``same``.
+    kernels_left_out, operators_left_out: Entries that the lists do not hold; ``kernels_left_out_ns`` is the change of
+        those kernels together.
     """
 
     before_trace: str

@@ -17,8 +17,7 @@ from trainguard.kernels.ranks.waiting import (
     widest,
 )
 from trainguard.kernels.rules.finding import in_order, weighed
-from trainguard.kernels.rules.late_rank import LateRank
-from trainguard.kernels.rules.slow_rank import SlowRank
+from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.words import are, have
 
 MOST_MISSING = 100

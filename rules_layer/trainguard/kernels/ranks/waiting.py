@@ -6,24 +6,18 @@ once: the last to come has the shortest kernel, and every other one waits as muc
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.collectives import bus_factor
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CollectiveStepsEntry
 from trainguard.kernels.ranks.entries import TransferEntry
+from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000
 """So long after its first trace a window's others begin, as those of a capture in the stack."""
-
-
-@dataclass
-class _Window:
-    first_ns: int
-    places: dict[int, int] = field(default_factory=dict)
 
 
 def compared_places(ranks: Sequence[RankProfile]) -> list[int]:
@@ -32,22 +26,22 @@ def compared_places(ranks: Sequence[RankProfile]) -> list[int]:
     named = [place for place in whole if ranks[place].rank is not None]
     if len({ranks[place].rank for place in named}) == len(named):
         return whole
-    chosen = max(_windows(ranks, named), key=lambda window: len(window.places))
-    return sorted({*chosen.places.values(), *(place for place in whole if ranks[place].rank is None)})
+    chosen = max(_windows(ranks, named), key=len)
+    return sorted({*chosen, *(place for place in whole if ranks[place].rank is None)})
 
 
-def _windows(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[_Window]:
+def _windows(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[list[int]]:
     """Return the windows in order of time: a trace joins the first open one that is behind its rank's last."""
-    windows: list[_Window] = []
+    windows: list[list[int]] = []
     last: dict[int, int] = {}
     for place in sorted(places, key=lambda each: (_start(ranks[each]), ranks[each].trace)):
         rank, start = ranks[place].rank or 0, _start(ranks[place])
         number = last.get(rank, -1) + 1
-        while number < len(windows) and windows[number].first_ns < start - WINDOW_NS:
+        while number < len(windows) and _start(ranks[windows[number][0]]) < start - WINDOW_NS:
             number += 1
         if number == len(windows):
-            windows.append(_Window(start))
-        windows[number].places[rank] = place
+            windows.append([])
+        windows[number].append(place)
         last[rank] = number
     return windows
 

@@ -3,7 +3,6 @@
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,39 +74,13 @@ def ints(values: list[Any]) -> Ints:
     return found if found.ndim == 1 else np.array([whole(value) for value in values], dtype=np.int64)
 
 
-MOST_TRACKS = 1_000
+def unknown(count: int) -> Ints:
+    """Return the numbers of rows whose trace says none: -1."""
+    return np.full(count, _UNKNOWN, dtype=np.int64)
 
+
+MOST_COUNTERS = 1_000
 _LARGEST = float(1 << 63)
-
-
-class CounterSums:
-    """Adds up samples of hardware counters by GPU and counter: there can be more of them than of kernels."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[int, str], tuple[int, float, float, float]] = {}
-
-    def add(self, gpu: int, name: str, values: Floats) -> int:
-        """Add samples; return how many were not kept: what no counter reaches, and tracks over `MOST_TRACKS`."""
-        kept = values[np.abs(values) < _LARGEST]
-        key = (gpu, name[:LONGEST_NAME])
-        if not len(kept) or (key not in self._sums and len(self._sums) >= MOST_TRACKS):
-            return len(values)
-        samples, total, least, most = self._sums.get(key, (0, 0.0, np.inf, -np.inf))
-        self._sums[key] = (
-            samples + len(kept),
-            total + float(kept.sum()),
-            min(least, float(kept.min())),
-            max(most, float(kept.max())),
-        )
-        return len(values) - len(kept)
-
-    def tracks(self) -> list[CounterEntry]:
-        """Return the counters, by GPU and name."""
-        return [
-            CounterEntry(gpu=gpu, name=one_line(name), samples=samples, mean=total / samples, min=least, max=most)
-            for (gpu, name), (samples, total, least, most) in sorted(self._sums.items())
-        ]
-
 
 _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
 """The columns of `Rows`, 40 bytes a row."""
@@ -115,31 +88,6 @@ _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation":
 _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
 _DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
 SORTS = ("gpu", "launches", "waits", "annotations", "gpu_annotations", "operators", "overhead")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Rows to add: nanoseconds, numbers of names and lanes, and -1 where a join is not known."""
-
-    start: Ints
-    end: Ints
-    name: Ints
-    lane: Ints
-    correlation: Ints
-    operator: Ints
-    inputs: Ints | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuColumns:
-    """What rows of a GPU have beside `Columns`; see `GpuRows`."""
-
-    kind: Ints
-    device: Ints
-    size: Ints
-    blocks_per_sm: Floats
-    occupancy: Floats
-    collective: Ints | None = None
 
 
 class TraceBuilder:
@@ -157,19 +105,19 @@ class TraceBuilder:
         self._called: dict[int, tuple[int, int]] = {}
         self._reserved: dict[int, int] = {}
         self._reserved_at: dict[int, int] = {}
-        self._counters = CounterSums()
+        self._counters: dict[tuple[int, str], tuple[int, float, float, float]] = {}
 
-    def add(self, sort: str, columns: Columns) -> None:
-        """Add rows of one of `SORTS`; raises KernelTraceError for more rows or names than a trace has."""
-        self._count += len(columns.start)
+    def add(self, sort: str, rows: Rows, inputs: Ints | None = None) -> None:
+        """Add rows of one of `SORTS`, operators with their inputs; KernelTraceError for more than a trace has."""
+        self._count += len(rows)
         if self._count > MOST_ROWS:
             raise KernelTraceError(self._name, f"over {MOST_ROWS:,} rows, expected a trace of some steps")
         if self.names.size > MOST_NAME_BYTES:
             raise KernelTraceError(self._name, f"names of over {MOST_NAME_BYTES:,} bytes, expected less")
         for name, held in self._rows[sort].items():
-            held.frombytes(getattr(columns, name).astype(_DTYPES[held.typecode], copy=False).tobytes())
+            held.frombytes(getattr(rows, name).astype(_DTYPES[held.typecode], copy=False).tobytes())
         if sort == "operators":
-            self._inputs.frombytes(_or_unknown(columns.inputs, len(columns.start)).astype(np.int32).tobytes())
+            self._inputs.frombytes((unknown(len(rows)) if inputs is None else inputs).astype(np.int32).tobytes())
 
     def collective(self, found: Collective) -> int:
         """Return the number of a sort of collective; -1 for one more than a trace has."""
@@ -182,12 +130,11 @@ class TraceBuilder:
         if operator >= 0 and len(self._called) < MOST_COLLECTIVE_CALLS:
             self._called[operator] = (self.collective(found), size)
 
-    def add_gpu(self, columns: Columns, more: GpuColumns) -> None:
+    def add_gpu(self, gpu: GpuRows) -> None:
         """Add what ran on GPUs."""
-        self.add("gpu", columns)
+        self.add("gpu", gpu.rows)
         for name, held in self._gpu.items():
-            values = getattr(more, name)
-            held.frombytes(_or_unknown(values, len(columns.start)).tobytes())
+            held.frombytes(getattr(gpu, name).tobytes())
 
     def reserve(self, device: int, size: int, at: int) -> None:
         """Note how many bytes of a GPU were reserved at a time, in nanoseconds of the trace's clock."""
@@ -195,8 +142,20 @@ class TraceBuilder:
             self._reserved[device], self._reserved_at[device] = size, at
 
     def count(self, gpu: int, name: str, values: Floats) -> None:
-        """Add samples of a hardware counter."""
-        self._tally["bad_samples"] += self._counters.add(gpu, name, values)
+        """Add up samples of a hardware counter: there can be more of them than of kernels."""
+        kept = values[np.abs(values) < _LARGEST]
+        key = (gpu, name[:LONGEST_NAME])
+        if key not in self._counters and len(self._counters) >= MOST_COUNTERS:
+            kept = kept[:0]
+        self._tally["bad_samples"] += len(values) - len(kept)
+        if len(kept):
+            samples, total, least, most = self._counters.get(key, (0, 0.0, np.inf, -np.inf))
+            self._counters[key] = (
+                samples + len(kept),
+                total + float(kept.sum()),
+                min(least, float(kept.min())),
+                max(most, float(kept.max())),
+            )
 
     def build(
         self,
@@ -224,7 +183,10 @@ class TraceBuilder:
             reserved=self._reserved,
             reserved_at=self._reserved_at,
             tally={what: count for what, count in sorted(self._tally.items()) if count},
-            counters=self._counters.tracks(),
+            counters=[
+                CounterEntry(gpu=number, name=one_line(name), samples=count, mean=total / count, min=least, max=most)
+                for (number, name), (count, total, least, most) in sorted(self._counters.items())
+            ],
             collectives=list(self._collectives),
             operator_collectives=self._called,
             operator_inputs=_array(self._inputs),
@@ -235,7 +197,3 @@ class TraceBuilder:
 def _array(values: "array[Any]") -> Any:
     kind = _DTYPES[values.typecode]
     return np.frombuffer(values, dtype=kind) if values else np.empty(0, dtype=kind)
-
-
-def _or_unknown(values: Any, length: int) -> Any:
-    return np.full(length, -1, dtype=np.int64) if values is None else values

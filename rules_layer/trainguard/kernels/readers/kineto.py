@@ -6,18 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
-from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
+from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, GpuRows, Ints, Kind, Rows, Trace
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
 from trainguard.kernels.readers.names import direction, memcpy_name, memset_name
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
 from trainguard.kernels.readers.unpacking import text_chunks
@@ -143,47 +142,53 @@ class _Sorter:
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
-        columns = Columns(
+        rows = Rows(
             start=starts,
             end=starts + nanoseconds(dur),
             name=names.of([_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]),
             lane=names.of(lanes),
-            correlation=names.of(["" if each.input_types is NOTHING else _first_float(each) for each in args])
+            correlation=names.of([_first_float(each) for each in args]).astype(np.int64)
             if sort == "operators"
             else ints([each.correlation for each in args]),
             operator=ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
-            inputs=self._inputs(args) if sort == "operators" else None,
         )
         if sort == "gpu":
-            more = _gpu_columns(events, args, _gpus(self._metadata.deviceProperties))
-            self._builder.add_gpu(columns, self._with_collectives(more, args))
+            self._builder.add_gpu(self._gpu_rows(rows, events, args))
+        elif sort == "operators":
+            self._builder.add(sort, rows, self._inputs(args))
+            for place, each in enumerate(args):
+                if each.collective is not None:
+                    self._builder.call(int(rows.operator[place]), _collective(each), _payload(each))
         else:
-            self._builder.add(sort, columns)
-        if sort == "operators":
-            self._add_calls(columns.operator, args)
-
-    def _add_calls(self, operators: Ints, args: list[Args]) -> None:
-        for place in [place for place, each in enumerate(args) if each.collective is not None]:
-            self._builder.call(int(operators[place]), _collective(args[place]), _payload(args[place]))
+            self._builder.add(sort, rows)
 
     def _inputs(self, args: list[Args]) -> Ints:
         shaped = [place for place, each in enumerate(args) if each.input_dims is not NOTHING]
-        numbers = np.full(len(args), -1, dtype=np.int64)
+        numbers = unknown(len(args))
         texts = [_inputs_text(args[place]) for place in shaped]
         found = self._builder.names.of(texts)
         found[np.array([not text for text in texts], dtype=np.bool_)] = -1
         numbers[shaped] = found
         return numbers
 
-    def _with_collectives(self, columns: GpuColumns, args: list[Args]) -> GpuColumns:
-        communicating = np.flatnonzero(columns.kind == Kind.COMMUNICATION)
-        size, sort = columns.size, np.full(len(args), -1, dtype=np.int64)
-        for place in communicating.tolist():
+    def _gpu_rows(self, rows: Rows, events: list[Event], args: list[Args]) -> GpuRows:
+        gpus, device = _gpus(self._metadata.deviceProperties), ints([each.device for each in args])
+        kind, size = ints([_kind(event) for event in events]), ints([each.bytes for each in args])
+        collective = unknown(len(args))
+        for place in np.flatnonzero(kind == Kind.COMMUNICATION).tolist():
             each = args[place]
             if each.collective is not None:
-                sort[place] = self._builder.collective(_collective(each))
+                collective[place] = self._builder.collective(_collective(each))
                 size[place] = _payload(each)
-        return replace(columns, size=size, collective=sort)
+        return GpuRows(
+            rows=rows,
+            kind=kind,
+            device=device,
+            size=size,
+            blocks_per_sm=floats([_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]),
+            occupancy=floats([each.occupancy for each in args]),
+            collective=collective,
+        )
 
     def _add_reserved(self, event: Event) -> None:
         args = event.args or NO_ARGS
@@ -200,22 +205,11 @@ class _Sorter:
 
 
 def _first_float(args: Args) -> str:
-    return first_float(bytes(args.input_types))
+    return "" if args.input_types is NOTHING else first_float(bytes(args.input_types))
 
 
 def _inputs_text(args: Args) -> str:
     return inputs_text(bytes(args.input_dims), bytes(args.input_types), bytes(args.input_values))
-
-
-def _gpu_columns(events: list[Event], args: list[Args], gpus: list[Gpu]) -> GpuColumns:
-    device = ints([each.device for each in args])
-    return GpuColumns(
-        kind=ints([_kind(event) for event in events]),
-        device=device,
-        size=ints([each.bytes for each in args]),
-        blocks_per_sm=floats([_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]),
-        occupancy=floats([each.occupancy for each in args]),
-    )
 
 
 def _collective(args: Args) -> Collective:

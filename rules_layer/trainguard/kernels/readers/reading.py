@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -26,14 +25,6 @@ _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x
 """A plane with its number, if it is not 0, and its name."""
 
 
-class Format(StrEnum):
-    """Formats of traces."""
-
-    CHROME = "chrome"
-    XLA = "xla"
-    NSIGHT = "nsight"
-
-
 def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
     """Read a trace of any format.
 
@@ -41,27 +32,20 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
     disk; an SQLite export without is copied to a temporary file. Raises KernelTraceError when it is no trace, or
     unreadable.
     """
-    found = _format(name, open_stream)
-    if found is Format.XLA:
-        return read_xplane(name, open_stream)
-    if found is Format.NSIGHT:
-        return read_nsight(name, file) if file and _is_database(file) else _copied(name, open_stream)
-    with open_stream() as stream:
-        return read_trace(name, stream)
-
-
-def _format(name: str, open_stream: Callable[[], ByteStream]) -> Format:
     if name.endswith(REPORT_ENDINGS):
         reason = "it is a report of Nsight Systems, expected its export: nsys export --type sqlite"
         raise KernelTraceError(name, reason)
     if name.endswith(_XLA_ENDINGS):
-        return Format.XLA
+        return read_xplane(name, open_stream)
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
     if first.startswith(MAGIC):
-        return Format.NSIGHT
+        return read_nsight(name, file) if file and _is_database(file) else _copied(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
-    return Format.XLA if not is_text and _SPACE.match(first) else Format.CHROME
+    if not is_text and _SPACE.match(first):
+        return read_xplane(name, open_stream)
+    with open_stream() as stream:
+        return read_trace(name, stream)
 
 
 def _is_database(file: Path) -> bool:

@@ -145,8 +145,6 @@ class Metadata(msgspec.Struct):
     deviceProperties: Any = None  # noqa: N815
     distributedInfo: Any = None  # noqa: N815
     baseTimeNanoseconds: Any = None  # noqa: N815
-    record_shapes: Any = None
-    with_stack: Any = None
 
 
 class _Tail(Metadata):

@@ -1,1 +1,1 @@
-"""The rules over kernel profiles, a module a rule: its thresholds, its judgement, its words, and what it claims."""
+"""The rules over kernel profiles, a class a rule: its thresholds, its judgement, its words, and what it claims."""

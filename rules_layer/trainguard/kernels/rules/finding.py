@@ -1,21 +1,23 @@
-"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
+"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and its evidence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.columns import Ints, Trace
+from trainguard.core.text import one_line
+from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.gpu_times import GpuTime, IdleCauses
-from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
-from trainguard.kernels.kernel_table import KernelLine, KernelTable
+from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
+from trainguard.kernels.work import KernelLine
 
 SHOWN = 5
 FAMILY = "kernels/"
@@ -27,20 +29,13 @@ SMALL_GAIN = 0.01
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a finding rests on.
 
-    Attributes
-    ----------
-    what : str
-        A kernel, a call, or a stretch of time.
-    duration_ns : int
-        How long it took, added up over ``count`` times.
-    count : int
-        How often it occurred.
-    start_ns : int or None
-        Where it is one stretch: its start, from the start of the window.
-    step : int or None
-        The number of the step in which it lies, or in which the longest one of several lies.
-    longest_start_ns, longest_ns : int or None
-        Where it is several runs: the longest one's start, from the start of the window, and its length.
+    what: A kernel, a call, or a stretch of time.
+    duration_ns: How long it took, added up over ``count`` times.
+    count: How often it occurred.
+    start_ns: Where it is one stretch: its start, from the start of the window.
+    step: The number of the step in which it lies, or in which the longest one of several lies.
+    longest_start_ns, longest_ns: Where it is several runs: the longest one's start, from the start of the window, and
+        its length.
     """
 
     what: str
@@ -62,21 +57,14 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fires on a rank.
 
-    Attributes
-    ----------
-    id : str
-        The rule, ``kernels/<Rule>``.
-    value, threshold : float
-        What was measured and what the rule allows, in the unit that ``summary`` names.
-    kind : str
-        What was found: of the rule's sayings.
-    facts : list of Fact
-        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
-    gain : Gain
-        The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+    id: The rule, ``kernels/<Rule>``.
+    value, threshold: What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind: What was found: of the rule's sayings.
+    facts: What it rests on; ``summary`` and ``recommendation`` are made of these alone.
+    gain: The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
         finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
-    confidence : {"normal", "low"}
-        Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
+    confidence: Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut
+        off.
     """
 
     id: str
@@ -94,10 +82,10 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A rank's metrics and its kernels, for rules."""
+    """A rank's metrics and its kernels, most time first, for rules."""
 
     metrics: RankMetrics
-    table: KernelTable
+    kernels: Sequence[KernelLine]
 
     @property
     def trace(self) -> Trace:
@@ -113,6 +101,33 @@ class Judged:
     def has_gpu(self) -> bool:
         """Whether any work of a GPU was recorded in the window."""
         return bool(self.metrics.in_window.any())
+
+    @property
+    def compute(self) -> list[KernelLine]:
+        """The kernels without communication."""
+        return [line for line in self.kernels if not line.communication]
+
+    @property
+    def compute_ns(self) -> int:
+        """Time of all kernels that compute, overlapping ones counted each."""
+        return sum(line.total_ns for line in self.compute)
+
+    @property
+    def tensor_core_ns(self) -> int:
+        """Time of kernels that use tensor cores."""
+        return sum(line.total_ns for line in self.compute if line.tensor_core)
+
+    @property
+    def eligible_ns(self) -> int:
+        """Time of kernels that use tensor cores or could."""
+        return sum(line.total_ns for line in self.compute if line.eligible)
+
+    def by_precision(self) -> dict[str, int]:
+        """Return the time of what computes by precision, most first."""
+        sums: dict[str, int] = {}
+        for line in self.compute:
+            sums[line.precision] = sums.get(line.precision, 0) + line.total_ns
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
     @property
     def steps(self) -> int:
@@ -157,6 +172,13 @@ class Judged:
         step = int(self.window.step[row])
         return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
 
+    def when(self, rows: Ints, gpu: GpuTime) -> Spans:
+        """Return when GPU rows run on one GPU."""
+        columns = self.trace.gpu
+        mine = rows[columns.device[rows] == gpu.number]
+        spans = merged(columns.rows.start[mine], columns.rows.end[mine])
+        return clipped(spans, self.window.start, self.window.end)
+
     def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
         """Return the first kernels of a table's lines as evidence."""
         return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
@@ -166,31 +188,6 @@ class Judged:
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedGpu:
-    """One GPU of a rank that is judged."""
-
-    judged: Judged
-    time: GpuTime
-    causes: IdleCauses
-
-    @property
-    def communication_alone(self) -> Spans:
-        """When it communicates and does not compute."""
-        return difference(self.time.communication, self.time.compute)
-
-    @property
-    def copies_alone(self) -> Spans:
-        """When it only copies or sets memory."""
-        return difference(self.time.memory, union(self.time.compute, self.time.communication))
-
-    def runs(self, rows: Ints) -> Spans:
-        """Return when rows run on it."""
-        columns, window = self.judged.trace.gpu, self.judged.window
-        mine = rows[columns.device[rows] == self.time.number]
-        return clipped(merged(columns.rows.start[mine], columns.rows.end[mine]), window.start, window.end)
 
 
 def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
@@ -229,3 +226,86 @@ def percent(share: float) -> str:
 def rank_name(rank: int | None, trace: str) -> str:
     """Return how a rank is called at the beginning of a sentence."""
     return trace if rank is None else f"Rank {rank}"
+
+
+def longest(judged: Judged, what: str, found: Spans) -> list[Evidence]:
+    """Return the longest stretches under one name."""
+    return [judged.stretch(what, start, end) for start, end in _ordered(found)]
+
+
+def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
+    """Return the longest gaps, with what the host did in each."""
+    evidence = []
+    for start, end in _ordered(found):
+        host = work_under(judged.trace, start, end)
+        said = f"GPU idle, host {host}" if host else "GPU idle, host in nothing that was recorded"
+        evidence.append(judged.stretch(said, start, end))
+    return evidence
+
+
+def _ordered(found: Spans) -> list[tuple[int, int]]:
+    order = np.argsort(found.start - found.end, kind="stable")[:SHOWN]
+    return [(int(found.start[place]), int(found.end[place])) for place in order]
+
+
+def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
+    """Return the GPU's rows of a mask, those of a name together, with their bandwidth."""
+    gpu = judged.trace.gpu
+    found = []
+    for name in np.unique(gpu.rows.name[mask]):
+        mine = mask & (gpu.rows.name == name)
+        size = int(np.maximum(gpu.size[mine], 0).sum())
+        lasted = int((gpu.rows.end[mine] - gpu.rows.start[mine]).sum())
+        rate = f", {size:,} bytes, {size / lasted:.2f} GB/s" if size and lasted else ""
+        found.append(judged.runs(judged.trace.names[int(name)] + rate, np.flatnonzero(mine)))
+    return sorted(found, key=lambda each: -each.duration_ns)[:SHOWN]
+
+
+def rows_of(lines: Sequence[KernelLine]) -> Ints:
+    """Return the GPU's rows of a table's lines."""
+    return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
+
+
+LOOKED_AT = 8
+_STEP = "ProfilerStep"
+COVERED = 0.5
+"""An operator that covers so much of a stretch explains it; the innermost one explains it best."""
+
+
+def work_under(trace: Trace, start: int, end: int) -> str:
+    """Name the innermost of what covers half of a stretch on the host, else of what took longest; empty without any."""
+    best, covered = "", 0
+    innermost: int | None = None
+    for rows in (trace.operators, trace.annotations, trace.launches):
+        for place, overlap in _candidates(rows, start, end):
+            name, lasted = trace.names[int(rows.name[place])], int(rows.end[place] - rows.start[place])
+            if name.startswith(_STEP):
+                continue
+            inside = overlap >= COVERED * (end - start)
+            if inside and (innermost is None or lasted < innermost):
+                best, innermost = name, lasted
+            elif innermost is None and overlap > covered:
+                best, covered = name, overlap
+    if not best:
+        return ""
+    return f"{'longest' if innermost is None else 'mostly'} in {one_line(best)}"
+
+
+def caller_of(trace: Trace, call: int) -> str:
+    """Return the innermost operator of the same thread around a call; empty where there is none."""
+    operators, launches = trace.operators, trace.launches
+    around = (operators.lane == launches.lane[call]) & (operators.start <= launches.start[call])
+    found = np.flatnonzero(around & (operators.end >= launches.end[call]))
+    if not len(found):
+        return ""
+    return one_line(trace.names[int(operators.name[found[np.argmax(operators.start[found])]])])
+
+
+def _candidates(rows: Rows, start: int, end: int) -> Iterator[tuple[int, int]]:
+    met = np.flatnonzero((rows.start < end) & (rows.end > start) & (rows.end > rows.start))
+    began, ended = rows.start[met], rows.end[met]
+    overlap = np.minimum(ended, end) - np.maximum(began, start)
+    wide = np.flatnonzero(overlap >= COVERED * (end - start))
+    shortest = wide[np.argsort((ended - began)[wide], kind="stable")[:LOOKED_AT]]
+    chosen = np.concatenate((shortest, np.argsort(-overlap, kind="stable")[:LOOKED_AT]))
+    yield from zip(met[chosen].tolist(), overlap[chosen].tolist(), strict=True)

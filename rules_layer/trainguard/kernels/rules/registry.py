@@ -1,29 +1,27 @@
-"""The rules over kernel profiles."""
+"""The rules over kernel profiles, and what they find on one rank: no nanosecond counts at two findings.
 
-from collections.abc import Mapping
+A GPU that waits for data is idle, too. So findings take their stretches of the GPU's time in turn, causes before
+symptoms, and each gets what no finding before it has.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
 
 from trainguard.kernels.captures.verdict import RuleVerdict
-from trainguard.kernels.rules.exposed_communication import ExposedCommunication
-from trainguard.kernels.rules.gpu_busy_low import GpuBusyLow
-from trainguard.kernels.rules.gpu_gap import GpuGap
-from trainguard.kernels.rules.gpu_memory_full import GpuMemoryFull
-from trainguard.kernels.rules.late_rank import LateRank
-from trainguard.kernels.rules.launch_bound import LaunchBound
-from trainguard.kernels.rules.loader_bound import LoaderBound
-from trainguard.kernels.rules.low_precision_unused import LowPrecisionUnused
-from trainguard.kernels.rules.memcpy_bound import MemcpyBound
-from trainguard.kernels.rules.pageable_copy import PageableCopy
-from trainguard.kernels.rules.queue_full import QueueFull
+from trainguard.kernels.intervals import Spans, difference, union
+from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
+from trainguard.kernels.rules.finding import Judged, KernelFinding, at_most_medium, in_order, weighed
+from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
+from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
+from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
+from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
+from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.rules.rule import KernelRule, RankRule
-from trainguard.kernels.rules.slow_rank import SlowRank
-from trainguard.kernels.rules.sm_underfilled import SmUnderfilled
-from trainguard.kernels.rules.small_kernel_storm import SmallKernelStorm
-from trainguard.kernels.rules.sync_stall import SyncStall
-from trainguard.kernels.rules.tensor_cores_idle import TensorCoresIdle
 from trainguard.kernels.rules.text import words
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.rules.trace_step_outlier import TraceStepOutlier
-from trainguard.kernels.rules.wrong_parallel import WrongParallel
+from trainguard.kernels.window import inner
+from trainguard.kernels.work import kernel_lines
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
 
@@ -82,3 +80,55 @@ SETTINGS_SPECS: Mapping[str, SettingsSpec] = {}
 def words_of(found: RuleVerdict) -> tuple[str, str]:
     """Return the finding's words and its advice; importing this module gives the words of all rules."""
     return words(found.kind, found.facts)
+
+
+def findings_of(judged: Judged) -> list[KernelFinding]:
+    """Return what fires on a rank: what explains most of the time comes first, then by severity."""
+    fired = {rule: finding for rule in CAUSES_FIRST if (finding := rule.judge_rank(judged)) is not None}
+    unsure = _unsteady(judged, fired)
+    found = {rule: _unsure(weighed(finding)) if rule in unsure else weighed(finding) for rule, finding in fired.items()}
+    return in_order(_explained(judged, found))
+
+
+def _unsteady(judged: Judged, fired: Iterable[RankRule]) -> set[RankRule]:
+    """Return the rules that fire because of the first or the last step, or by rows that may be missing."""
+    window = inner(judged.trace, judged.window)
+    if window is None or judged.trace.is_cut:
+        return set(fired)
+    stale = {rule for rule in fired if rule.is_steady}
+    if not stale:
+        return set()
+    metrics = judged.metrics.within(window)
+    within = Judged(metrics, kernel_lines(metrics))
+    return {rule for rule in stale if rule.judge_rank(within) is None}
+
+
+def _unsure(finding: KernelFinding) -> KernelFinding:
+    """Return a finding from too few steps or from a part of the rows: of medium severity at most."""
+    return replace(finding, confidence="low", severity=at_most_medium(finding.severity))
+
+
+def _explained(judged: Judged, found: Mapping[RankRule, KernelFinding]) -> list[KernelFinding]:
+    """Return findings with their own gains; one of low confidence takes only what no sure one explains."""
+    order = sorted(found, key=lambda rule: found[rule].confidence == "low")
+    totals = _totals(judged, order)
+    return [
+        replace(each, gain=min(each.gain, judged.gain(totals[rule]), key=lambda gain: gain.ns_per_step))
+        for rule, each in found.items()
+    ]
+
+
+def _totals(judged: Judged, order: Iterable[RankRule]) -> dict[RankRule, float]:
+    """Return nanoseconds of the window by rule, which take them in order: the mean over the GPUs that count."""
+    totals = dict.fromkeys(order, 0.0)
+    counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
+    for gpu in counted:
+        taken = Spans(gpu.busy.start[:0], gpu.busy.end[:0])
+        for rule in totals:
+            own = difference(rule.stretches(judged, gpu), taken)
+            taken = union(taken, own)
+            totals[rule] += own.total * rule.counts_for / len(counted)
+        for rule in totals:
+            if isinstance(rule, TraceStepOutlier):
+                totals[rule] += rule.beyond(judged, taken) / len(counted)
+    return totals

@@ -1,30 +1,25 @@
 """The protocol of rules over kernel profiles; in a job one fires where it holds on a rank with normal confidence."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from inspect import get_annotations
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
+from trainguard.core.units import show_number
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.intervals import Spans
-from trainguard.kernels.rules.finding import (
-    FAMILY,
-    FEW_STEPS,
-    Evidence,
-    Gain,
-    Judged,
-    JudgedGpu,
-    KernelFinding,
-)
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Evidence, Gain, Judged, KernelFinding
 from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
-from trainguard.kernels.rules.thresholds import shown_thresholds
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 from trainguard.rules.spec import RuleSpec, Symptom
 
 FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
@@ -38,35 +33,47 @@ _SCORES = {Severity.LOW: (0.0, 9.9), Severity.MEDIUM: (10.0, 24.9), Severity.HIG
 _CRITICAL = (50.0, 100.0)
 
 
-class CaptureRuleParameters(RuleParameters, frozen=True, kw_only=True):
-    """The rules have no parameters of their own."""
+Share = Annotated[float, "share"]
+Nanoseconds = Annotated[int, "ns"]
+Number = Annotated[float, "number"]
+"""Types of thresholds with their units; a number is how many, or how many times as much."""
 
 
-class KernelRule(Rule[CaptureRuleParameters]):
+def shown_thresholds(rule: type) -> dict[str, str]:
+    """Return the thresholds of a rule's class as people read them, by name: ``70 %``, ``10 us``, ``1,024``."""
+    units = {name: getattr(kind, "__metadata__", ()) for name, kind in get_annotations(rule).items()}
+    return {name: _shown(getattr(rule, name), unit[0]) for name, unit in units.items() if unit}
+
+
+def _shown(value: Any, unit: str) -> str:
+    if unit == "share":
+        return f"{show_number(100 * value)} %"
+    if unit == "ns":
+        return f"{show_number(value / 1e6)} ms" if value >= 1_000_000 else f"{show_number(value / 1e3)} us"
+    return show_number(value)
+
+
+class KernelRule(Rule[RuleParameters]):
     """A rule over kernel profiles; its class has its thresholds, and all that is said about it, as attributes.
 
-    A threshold is an attribute with a type of `trainguard.kernels.rules.thresholds`.
+    A threshold is an attribute with the type `Share`, `Nanoseconds` or `Number`.
 
-    Attributes
-    ----------
-    title : str
-        Of its section in a report.
-    fires_when : str
-        Its line in the documentation, a template of its thresholds by their names.
-    measure : Measure
-        What ``KernelFinding.value`` is.
-    says : tuple of Saying
-        Its kinds of findings.
-    looks_at, informs_only, symptom, explains, claims
-        As in `RuleSpec`. ``claims`` are the parts of the ledger that a finding explains: a trace divides what
-        utilization leaves open.
+    title: Of its section in a report.
+    fires_when: Its line in the documentation, a template of its thresholds by their names.
+    measure: What ``KernelFinding.value`` is.
+    summary, advice, clause: Its words; see `Saying`.
+    says: Its kinds of findings, where it has several, or one that is not called as the rule is.
+    looks_at, informs_only, symptom, explains, claims: As in `RuleSpec`. ``claims`` are the parts of the ledger that a
+        finding explains: a trace divides what utilization leaves open.
     """
 
-    parameters_type = CaptureRuleParameters
     title: ClassVar[str] = ""
     fires_when: ClassVar[str]
     measure: ClassVar[Measure]
-    says: ClassVar[tuple[Saying, ...]]
+    summary: ClassVar[str | Callable[[FactSheet], str]]
+    advice: ClassVar[str]
+    clause: ClassVar[str] = ""
+    says: ClassVar[tuple[Saying, ...]] = ()
     looks_at: ClassVar[str] = "the kernel traces of the newest capture, rank by rank"
     informs_only: ClassVar[bool] = False
     symptom: ClassVar[Symptom | None] = None
@@ -77,6 +84,9 @@ class KernelRule(Rule[CaptureRuleParameters]):
         """Make the spec of what the class says, and let its kinds of findings be worded."""
         if cls.title:
             cls.spec = _spec_of(cls)
+            if not cls.says:
+                kind = re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).lower()
+                cls.says = (Saying(kind, cls.summary, cls.advice, cls.clause),)
             SAYINGS.update({saying.kind: saying for saying in cls.says})
         super().__init_subclass__(**kwargs)
 
@@ -109,10 +119,8 @@ class KernelRule(Rule[CaptureRuleParameters]):
             confidence=confidence,
         )
 
-    def clear_after_s(self, parameters: CaptureRuleParameters, interval_s: float) -> float:
-        """Return 0: the first capture without the condition ends an episode."""
-        del parameters, interval_s
-        return 0.0
+    clear_s = 0.0
+    """The first capture without the condition ends an episode."""
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
         """Say what the newest capture means for the rule."""
@@ -128,17 +136,30 @@ class KernelRule(Rule[CaptureRuleParameters]):
             unsure = Fact(name="unsure_ranks", value=found.unsure)
             kept = bounded(found.facts, (unsure, *_of_capture(verdict)))
             return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=verdict.traces)
+        won = (
+            Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share"),
+            Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns"),
+        )
+        evidence = [
+            Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence
+        ]
         return RuleResult.of(
             text,
             Status.FIRED,
             found.kind,
-            bounded(found.facts, (*_won(found), *_where(found, verdict), *_of_capture(verdict), *_evidence(found))),
+            bounded(found.facts, (*won, *_where(found, verdict), *_of_capture(verdict), *evidence)),
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
             data_points=verdict.traces,
             score=score_of(found),
-            details={"capture": verdict.capture, "ranks": found.sure, **_proofs(found)},
+            details={
+                "capture": verdict.capture,
+                "ranks": found.sure,
+                "evidence": [msgspec.to_builtins(each) for each in found.evidence],
+                "gain_ns_per_step": found.gain_ns_per_step,
+                "gain_share": found.gain_share,
+            },
         )
 
 
@@ -199,11 +220,6 @@ def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     return facts + ([Fact(name="cut_traces", value=verdict.cut)] if verdict.cut else [])
 
 
-def _won(found: RuleVerdict) -> list[Fact]:
-    share = Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share")
-    return [share, Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns")]
-
-
 def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
     read = verdict.traces - verdict.unread
     if read < 2 or not found.ranks:
@@ -212,42 +228,30 @@ def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
     return counts + [Fact(name="rank", value=name) for name in found.ranks[:NAMED]]
 
 
-def _evidence(found: RuleVerdict) -> list[Fact]:
-    return [Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence]
-
-
 def score_of(found: RuleVerdict) -> float:
     """Return a score from 0 to 100 within the severity's level, which grows with what can be won."""
     least, most = _SCORES.get(found.severity, _CRITICAL)
     return least + (most - least) * min(max(found.gain_share, 0.0), 1.0)
 
 
-def _proofs(found: RuleVerdict) -> dict[str, object]:
-    return {
-        "evidence": [msgspec.to_builtins(each) for each in found.evidence],
-        "gain_ns_per_step": found.gain_ns_per_step,
-        "gain_share": found.gain_share,
-    }
-
-
 class RankRule(KernelRule):
     """A rule over one rank's trace.
 
-    Attributes
-    ----------
-    is_steady : bool
-        Whether it has to fire without the first and the last step, too; else its confidence is low.
-    counts_for : float
-        How much of the time that it explains can be won.
+    is_steady: Whether it has to fire without the first and the last step, too; else its confidence is low.
+    counts_for: How much of the time that it explains can be won.
+    takes: The time of a GPU that the rule fires for, where nothing else decides it.
     """
 
     is_steady: ClassVar[bool] = True
     counts_for: ClassVar[float] = 1.0
+    takes: ClassVar[GpuPart | None] = None
 
     @abstractmethod
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         """Return what is found on a rank; its gain is the most that can be won if it is the only finding."""
 
-    def stretches(self, gpu: JudgedGpu) -> Spans:
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
         """Return when the time of one of the rank's GPUs is what the rule fires for."""
-        return Spans(gpu.time.busy.start[:0], gpu.time.busy.end[:0])
+        del judged
+        found: Spans = getattr(gpu, self.takes) if self.takes else Spans(gpu.busy.start[:0], gpu.busy.end[:0])
+        return found

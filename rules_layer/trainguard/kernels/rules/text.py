@@ -8,6 +8,7 @@ from typing import Any
 from trainguard.core.finding import Fact
 from trainguard.core.statuses import Status
 from trainguard.core.units import counted
+from trainguard.kernels.rules.finding import percent
 from trainguard.rules.rule_result import FactSheet, Words
 
 SHARE, MILLISECONDS, MICROSECONDS = "share", "ms", "us"
@@ -46,6 +47,12 @@ def portion(name: str, value: float, threshold: float | None = None, device: str
     return Fact(name=name, value=round(value, 4), unit=SHARE, threshold=threshold, device=device)
 
 
+def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) -> Fact:
+    """Return a duration as a fact."""
+    threshold = None if threshold_ns is None else round(threshold_ns / 1e6, 3)
+    return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
+
+
 def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
     """Return the finding and the advice, in sentences."""
     saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
@@ -56,12 +63,9 @@ def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
 
 def shown(sheet: FactSheet) -> Mapping[str, Any]:
     """Return facts by name as a template takes them: shares as percentages, others as they are."""
-    return {fact.name: percent(fact) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)}
-
-
-def percent(share: Fact) -> str:
-    """Return a fact's share for people."""
-    return f"{100 * float(share.value):.1f} %"
+    return {
+        fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)
+    }
 
 
 def text(sheet: FactSheet) -> Words:

@@ -6,9 +6,8 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Framework, Kind
 from trainguard.kernels.intervals import clipped, merged
 from trainguard.kernels.rules.finding import FEW_STEPS, Evidence, Judged, KernelFinding, percent
-from trainguard.kernels.rules.rule import RankRule
+from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.rules.thresholds import Share
 from trainguard.rules.rule_result import FactSheet, Measure
 
 EPOCH_LEAST_NS = 10**18
@@ -57,7 +56,7 @@ DAMAGES = {
 }
 
 
-def _summary(sheet: FactSheet) -> str:
+def _trace_quality_summary(sheet: FactSheet) -> str:
     named = [str(fact.value) for fact in sheet.all("fault")]
     more = int(sheet.number("faults")) - len(named)
     return f"The trace shows less than it could: {'; '.join(named)}" + (f"; {more:,} more." if more else ".")
@@ -74,7 +73,7 @@ class TraceQuality(RankRule):
     measure = Measure("faults")
     informs_only = True
     is_steady = False
-    says = (Saying("trace_quality", _summary, advice="Nothing needs to be done."),)
+    says = (Saying("trace_quality", _trace_quality_summary, advice="Nothing needs to be done."),)
 
     unlaunched: Share = 0.05
     overhead: Share = 0.05

@@ -8,8 +8,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Floats, Ints, Trace
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.timeline.choice import chosen_rows
-from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort
+from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort, chosen_rows
 from trainguard.kernels.window import Window, find_window
 
 MOST_ROWS = 100_000
@@ -40,18 +39,13 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Timeline:
     """The bounded timeline of a trace.
 
-    Attributes
-    ----------
-    start_unix_ns, lead_ns : int
-        The window's start since the epoch, if the clock has that; how long before it the first launch of its work is.
-    lanes : list of LaneKey
-        GPUs' streams first, then threads.
-    rows : RowTable
-        By lane, an index into ``lanes``, then by start; times from the window's start.
-    level, launch, size : int64[N]
-        How many rows of its lane a row is inside of or beside; the row of its launch; bytes; -1 where unknown.
-    detail : list of tuple of int
-        Stretches from the window's start in which each row of the trace is a row.
+    start_unix_ns, lead_ns: The window's start since the epoch, if the clock has that; how long before it the first
+        launch of its work is.
+    lanes: GPUs' streams first, then threads.
+    rows: By lane, an index into ``lanes``, then by start; times from the window's start.
+    level, launch, size: int64[N]: how many rows of its lane a row is inside of or beside; the row of its launch; bytes;
+        -1 where unknown.
+    detail: Stretches from the window's start in which each row of the trace is a row.
     """
 
     trace: str
@@ -86,8 +80,8 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
             yield replace(rows, lane=moved).where((rows.end >= first) & (rows.start <= window.end) & (moved >= 0))
 
     drawn = int(number[kept].sum())
-    chosen = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
-    table = chosen.rows.where(np.lexsort((-chosen.rows.end, chosen.rows.start, chosen.rows.lane)))
+    table, detail = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
+    table = table.where(np.lexsort((-table.end, table.start, table.lane)))
     level = levels(table)
     shown = level < DEEPEST
     deep = int(table.count[~shown].sum())
@@ -105,7 +99,7 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
         launch=_launches(table, window),
         size=_sizes(table, trace),
         names=trace.names,
-        detail=[(start - window.start, end - window.start) for start, end in chosen.detail],
+        detail=[(start - window.start, end - window.start) for start, end in detail],
         left_out=LeftOut(
             outside=len(found) - inside,
             lanes=int((number > 0).sum()) - len(kept),

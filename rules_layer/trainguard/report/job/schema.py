@@ -17,7 +17,10 @@ IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
 OMITTING = frozenset(each.__name__ for each in (Fact, Progress) if each.__struct_config__.omit_defaults)
 
 _REFERENCE = "#/$defs/{name}"
-_FIELDS = re.compile(r"^    (?P<names>\w[\w, ]*) : .*\n(?P<text>(?:        .*\n?)+)", re.MULTILINE)
+_FIELDS = re.compile(
+    r"^    (?P<names>\w+(?:, \w+)*)(?: : .*\n        |: )(?P<text>.*\n(?:        .*\n?)*)", re.MULTILINE
+)
+"""A field of a docstring: ``name: text``, or ``name : type`` with the text on the next line."""
 
 
 def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = IDENTITY) -> dict[str, Any]:
@@ -44,12 +47,13 @@ def encode_schema(schema: dict[str, Any]) -> bytes:
 
 
 def _describe_fields(described: dict[str, Any]) -> None:
-    text = described.get("description", "")
-    summary, _, attributes = text.partition("Attributes\n")
-    for match in _FIELDS.finditer(f"{attributes}\n"):
+    text, properties = f"{described.get('description', '')}\n", described["properties"]
+    found = [match for match in _FIELDS.finditer(text) if {*match["names"].split(", ")} & properties.keys()]
+    summary, _, _ = text[: found[0].start() if found else None].partition("Attributes\n")
+    for match in found:
         for name in match["names"].split(", "):
-            if name in described["properties"]:
-                described["properties"][name]["description"] = " ".join(match["text"].split())
+            if name in properties:
+                properties[name]["description"] = " ".join(match["text"].split())
     described["description"] = " ".join(summary.split())
 
 

@@ -23,9 +23,9 @@ def digest_trace(objects: ProfileObjects, item: TraceItem, limits: AbstractConte
     """
     full, fault = _read(objects, item, limits)
     if full is not None:
-        objects.put(item.bucket, item.place.full, _encoded(full), DIGEST_TYPE)
+        objects.put(item.bucket, item.digest("full"), _encoded(full), DIGEST_TYPE)
     kept = BriefDigest(profile=None if full is None else brief(full.profile), fault=fault)
-    objects.put(item.bucket, item.place.brief, msgspec.json.encode(kept), DIGEST_TYPE)
+    objects.put(item.bucket, item.digest("brief"), msgspec.json.encode(kept), DIGEST_TYPE)
     return fault
 
 

@@ -98,7 +98,7 @@ class CaptureJoiner:
         return sorted(found, key=lambda each: rank_place(each.profile)), unread
 
     def _brief(self, item: TraceItem) -> RankProfile | str:
-        key = item.place.brief
+        key = item.digest("brief")
         try:
             digest = decode_brief(key, self._objects.get(item.bucket, key, MOST_BRIEF_BYTES))
         except ObjectMissingError:
@@ -135,7 +135,7 @@ class CaptureJoiner:
 
     def _full(self, item: TraceItem) -> tuple[RankProfile, Timeline | None] | None:
         """Return a rank with its timeline; None where only its brief digest can be read."""
-        key = item.place.full
+        key = item.digest("full")
         try:
             digest = decode_full(key, self._objects.get(item.bucket, key, MOST_FULL_BYTES))
             return digest.profile, None if digest.timeline is None else restored(key, digest.timeline)

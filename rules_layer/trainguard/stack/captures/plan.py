@@ -1,12 +1,14 @@
 """The traces of a capture as S3 lists them now, and those of them without a digest."""
 
+from typing import Literal
+
 import msgspec
 
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
 from trainguard.kernels.captures.digest import FORMAT
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import DIGESTS, DigestPlace, capture_folder, digest_place, run_folder
+from trainguard.kernels.captures.keys import DIGESTS, capture_folder, digest_key, run_folder
 from trainguard.kernels.timeline.build import MOST_RANKS, MOST_ROWS
 
 INLINE_ITEMS = 40
@@ -49,10 +51,10 @@ class TraceItem(msgspec.Struct, frozen=True, kw_only=True):
     etag: str
     rows: int
 
-    @property
-    def place(self) -> DigestPlace:
-        """Where its digests lie."""
-        return digest_place(ProfileRoot.of_job(self.prefix, self.job), self.key, self.etag, self.rows, FORMAT)
+    def digest(self, form: Literal["brief", "full"]) -> str:
+        """Return the key of one of its digests: another one for another trace, limit, or version of the form."""
+        trace = f"{self.key}\n{self.etag}\n{self.rows}\n{FORMAT}"
+        return digest_key(ProfileRoot.of_job(self.prefix, self.job), trace, form)
 
 
 class PlannedTraces(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
     )
     objects.put(call.bucket, place + TRACES, msgspec.json.encode(planned), LISTS_TYPE)
     digests = {each.key for each in objects.list(call.bucket, call.root.report + DIGESTS, "")}
-    missing = [item for item in items if item.place.brief not in digests]
+    missing = [item for item in items if item.digest("brief") not in digests]
     objects.put(call.bucket, place + ITEMS, msgspec.json.encode(missing), LISTS_TYPE)
     few = missing if len(missing) <= INLINE_ITEMS else []
     return PlannedCapture(bucket=call.bucket, key=place + ITEMS, count=len(missing), items=few)
@@ -94,7 +96,7 @@ def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
 
 def _capture(objects: ProfileObjects, call: CaptureCall) -> Capture | None:
     """Return the capture as it is now; None where its traces are gone."""
-    listed = listed_folder(objects, call.bucket, call.folder).objects
+    listed, _ = listed_folder(objects, call.bucket, call.folder)
     return next((each for each in captures_of(call.root, call.folder, listed) if each.name == call.capture), None)
 
 

@@ -9,9 +9,21 @@ from typing import Any
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Kind, Trace
+from trainguard.kernels.columns import (
+    LATEST_NS,
+    LONGEST_NS,
+    Bools,
+    Floats,
+    Gpu,
+    GpuRows,
+    Ints,
+    Kind,
+    Numbers,
+    Rows,
+    Trace,
+)
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import Columns, GpuColumns, TraceBuilder, floats, ints, whole
+from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
 from trainguard.kernels.readers.names import call_name, direction, memcpy_name, memset_name
 from trainguard.kernels.readers.nsight.database import Export, text_of
 
@@ -120,15 +132,14 @@ class _ExportReader:
         for *work, demangled, short, x, y, z in self._export.rows(KERNELS, (*_WORK, *more)):
             names = [self._export.text(a) or self._export.text(b) for a, b in zip(demangled, short, strict=True)]
             kinds = [Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE for name in names]
-            sizes = np.full(len(names), -1, dtype=np.int64)
-            self._add_work(work, names, ints(kinds), sizes, _blocks(x, y, z))
+            self._add_work(work, names, ints(kinds), unknown(len(names)), _blocks(x, y, z))
 
     def _read_graphs(self) -> None:
         """Add CUDA graphs that were traced as a whole: one row each, without their kernels."""
         for *work, graphs in self._export.rows(GRAPHS, (*_WORK, "graphId")):
             names = [f"CUDA graph {whole(graph)}" for graph in graphs]
             self._tally["whole_graphs"] += len(names)
-            self._add_work(work, names, np.full(len(names), Kind.COMPUTE, dtype=np.int64), _unknown(names), None)
+            self._add_work(work, names, np.full(len(names), Kind.COMPUTE, dtype=np.int64), unknown(len(names)), None)
 
     def _read_copies(self) -> None:
         more = ("bytes", "copyKind", "srcKind", "dstKind")
@@ -154,24 +165,24 @@ class _ExportReader:
         filled = np.full(len(names), np.nan)
         if blocks is not None:
             np.divide(blocks, mine, out=filled, where=(mine > 0) & (blocks > 0))
-        good = self._good(start, end)
-        self._builder.add_gpu(
-            Columns(
-                start=start[good],
-                end=end[good],
-                name=self._builder.names.of(names)[good],
-                lane=self._lanes(self._processes.numbers(process), stream)[good],
-                correlation=self._processes.correlations(process, correlation)[good],
-                operator=_unknown(names)[good],
-            ),
-            GpuColumns(
-                kind=kind[good],
-                device=device[good],
-                size=size[good],
-                blocks_per_sm=filled[good],
-                occupancy=np.full(int(good.sum()), np.nan),
-            ),
+        rows = Rows(
+            start=start,
+            end=end,
+            name=self._builder.names.of(names),
+            lane=self._lanes(self._processes.numbers(process), stream),
+            correlation=self._processes.correlations(process, correlation),
+            operator=unknown(len(names)),
         )
+        gpu = GpuRows(
+            rows=rows,
+            kind=kind,
+            device=device,
+            size=size,
+            blocks_per_sm=filled,
+            occupancy=np.full(len(names), np.nan),
+            collective=unknown(len(names)),
+        )
+        self._builder.add_gpu(gpu.where(self._good(start, end)))
 
     def _read_calls(self) -> None:
         wanted = ("start", "end", "globalTid", "correlationId", "nameId")
@@ -204,7 +215,7 @@ class _ExportReader:
     def _read_overhead(self) -> None:
         for start, end, thread, name in self._export.rows(OVERHEAD, ("start", "end", "globalTid", "nameId")):
             shown = [self._export.text(each) for each in name]
-            self._add("overhead", start, end, thread, shown, _unknown(shown))
+            self._add("overhead", start, end, thread, shown, unknown(len(shown)))
 
     def _read_counters(self) -> None:
         """Add what the hardware counted; the low half of a type is the GPU's number."""
@@ -233,17 +244,15 @@ class _ExportReader:
         kept = np.ones(len(names), dtype=bool) if chosen is None else chosen
         good = kept.copy()
         good[kept] = self._good(begins[kept], ends[kept])
-        self._builder.add(
-            sort,
-            Columns(
-                start=begins[good],
-                end=ends[good],
-                name=self._builder.names.of(names)[good],
-                lane=self._builder.names.of(ints(lane).tolist())[good],
-                correlation=correlation[good],
-                operator=_unknown(names)[good],
-            ),
+        rows = Rows(
+            start=begins,
+            end=ends,
+            name=self._builder.names.of(names),
+            lane=self._builder.names.of(ints(lane).tolist()),
+            correlation=correlation,
+            operator=unknown(len(names)),
         )
+        self._builder.add(sort, rows.where(good))
 
     def _good(self, start: Ints, end: Ints) -> Bools:
         self._tally["events"] += len(start)
@@ -251,7 +260,7 @@ class _ExportReader:
         self._tally["bad_times"] += int((~found).sum())
         return found
 
-    def _lanes(self, process: Ints, stream: Ints) -> Ints:
+    def _lanes(self, process: Ints, stream: Ints) -> Numbers:
         pairs = zip(process.tolist(), stream.tolist(), strict=True)
         return self._builder.names.of([f"{each}:{lane}" if each else str(lane) for each, lane in pairs])
 
@@ -268,10 +277,6 @@ def _blocks(*sides: list[Any]) -> Floats:
 def _step_name(text: str) -> str:
     step = _STEP.fullmatch(text)
     return f"ProfilerStep#{int(step[1])}" if step else text
-
-
-def _unknown(rows: Sequence[object]) -> Ints:
-    return np.full(len(rows), -1, dtype=np.int64)
 
 
 def _base_ns(export: Export) -> int:

@@ -8,10 +8,8 @@ from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import Framework, Gpu, Trace
 from trainguard.kernels.readers.builder import TraceBuilder, whole
 from trainguard.kernels.readers.unpacking import text_chunks
-from trainguard.kernels.readers.xplane.lines import batches
-from trainguard.kernels.readers.xplane.planes import GPU, TASK, Plane, each_plane, read_planes
-from trainguard.kernels.readers.xplane.rows import GpuPlane, HostPlane
-from trainguard.kernels.readers.xplane.wire import LENGTH, PLANE_LINE, Wire
+from trainguard.kernels.readers.xplane.planes import GPU, LENGTH, PLANE_LINE, TASK, Plane, Wire, each_plane, read_planes
+from trainguard.kernels.readers.xplane.rows import GpuPlane, HostPlane, batches
 
 _EPOCH_LEAST_NS = 10**18
 _MOST_GPUS = 1_024
@@ -32,12 +30,13 @@ def read_xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
     tally: Counter[str] = Counter()
     builder = TraceBuilder(name, tally)
     gpus: dict[int, Gpu] = {}
-    clock = _Clock()
+    latest_ns = 0
     left = iter(planes)
     with open_stream() as stream:
         wire = Wire(text_chunks(name, stream, tally))
 
         def take(end: float) -> None:
+            nonlocal latest_ns
             plane = next(left, Plane())
             if not plane.has_events:
                 return
@@ -47,14 +46,14 @@ def read_xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
             for number, kind, length in wire.fields(end):
                 if number == PLANE_LINE and kind == LENGTH:
                     for batch in batches(wire, wire.position + length, plane, tally):
-                        clock.see(batch.start.max(initial=0))
+                        latest_ns = max(latest_ns, int(batch.start.max(initial=0)))
                         rows.add(batch)
 
         each_plane(wire, tally, take)
     if not tally["events"] and (tally["cut_off"] or tally["unreadable_parts"] or tally["unreadable_events"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a profile of XLA (xplane.pb)")
     framework = framework_of(builder.names.texts())
-    return builder.build(base_ns=clock.base_ns(planes), gpus=_gpus(gpus), framework=framework)
+    return builder.build(base_ns=_base_ns(planes, latest_ns), gpus=_gpus(gpus), framework=framework)
 
 
 def framework_of(names: Iterable[str]) -> Framework:
@@ -63,21 +62,11 @@ def framework_of(names: Iterable[str]) -> Framework:
     return found.pop() if len(found) == 1 else Framework.XLA
 
 
-class _Clock:
-    """Whether times are of the epoch, as old profiles have them, or from the profile's start."""
-
-    def __init__(self) -> None:
-        self._latest = 0
-
-    def see(self, time_ns: int) -> None:
-        self._latest = max(self._latest, int(time_ns))
-
-    def base_ns(self, planes: list[Plane]) -> int:
-        """Return what makes a time one of the epoch; 0 where it is one, or none can be made."""
-        if self._latest >= _EPOCH_LEAST_NS:
-            return 0
-        starts = [whole(plane.stats.get("profile_start_time")) for plane in planes if plane.name == TASK]
-        return max([0, *starts])
+def _base_ns(planes: list[Plane], latest_ns: int) -> int:
+    """Return what makes a time one of the epoch; 0 where it is one, as in old profiles, or none can be made."""
+    if latest_ns >= _EPOCH_LEAST_NS:
+        return 0
+    return max([0, *(whole(plane.stats.get("profile_start_time")) for plane in planes if plane.name == TASK)])
 
 
 def _gpus(found: dict[int, Gpu]) -> list[Gpu]:

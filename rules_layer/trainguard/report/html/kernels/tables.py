@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from markupsafe import Markup
 
-from trainguard.kernels.document import MemoryEntry, RankProfile
-from trainguard.kernels.entries import KernelEntry, OperatorEntry, PeaksEntry
+from trainguard.kernels.document import RankProfile
+from trainguard.kernels.entries import KernelEntry, MemoryEntry, OperatorEntry, PeaksEntry
 from trainguard.kernels.words import counted
 from trainguard.render.blocks import Block, Cell, Column, Figure, Figures, Note, Table
 from trainguard.render.names import shown_name

@@ -10,7 +10,7 @@ from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.rules.finding import FAMILY, Evidence, KernelFinding
-from trainguard.kernels.rules.late_rank import beside_late_rank
+from trainguard.kernels.rules.ranks import beside_late_rank
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
 from trainguard.kernels.words import are, counted

@@ -1,6 +1,6 @@
-"""One rank comes late into collectives, and the others wait for it."""
+"""One rank comes late into collectives, or computes more slowly than others."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,19 +9,70 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
 from trainguard.kernels.ranks.waiting import Waiting
-from trainguard.kernels.rules.exposed_communication import ExposedCommunication
-from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, rank_name
-from trainguard.kernels.rules.rule import ACROSS, KernelRule
-from trainguard.kernels.rules.slow_rank import SlowRank
-from trainguard.kernels.rules.text import Saying, portion, shown
-from trainguard.kernels.rules.thresholds import Number, Share
+from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, capped, rank_name
+from trainguard.kernels.rules.parallel import ExposedCommunication
+from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
+from trainguard.kernels.rules.text import portion, shown
 from trainguard.kernels.words import counted
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
 
 
-def _summary(sheet: FactSheet) -> str:
+def _slow_rank_summary(sheet: FactSheet) -> str:
+    longer = f"computes {sheet.number('compute_ratio'):.2f} times as long as"
+    others = counted(int(sheet.number("like_ranks")), "like rank")
+    return f"{sheet.name('slow_rank')} {longer} the median of {others}."
+
+
+class SlowRank(KernelRule):
+    """Fires for each rank that computes longer than the other ranks that are like it."""
+
+    title = "A slow rank"
+    looks_at = ACROSS
+    fires_when = "a rank computes {times} times as long as the median of the other like ranks, and is not the late one"
+    measure = Measure("times the median of like ranks")
+    claims = (Bucket.PEERS,)
+    summary = _slow_rank_summary
+    advice = (
+        "Balance the work between the ranks, and look at this rank's GPU: clocks, temperature, other programs on it."
+    )
+    clause = "a rank computed more slowly than others"
+
+    times: Number = 1.1
+    times_high: Number = 1.5
+
+    def judge_ranks(self, lines: Sequence[RankLine]) -> Iterator[tuple[int, KernelFinding]]:
+        """Yield the place of each slow rank, and what is found of it."""
+        for place, line in enumerate(lines):
+            others = [each.compute_ns for at, each in enumerate(lines) if at != place and each.like == line.like]
+            median = float(np.median(others)) if others else 0.0
+            if not median or line.compute_ns < self.times * median:
+                continue
+            name, ratio, more = rank_name(line.rank, line.trace), line.compute_ns / median, line.compute_ns - median
+            share = more / line.step_ns if line.step_ns else 0.0
+            yield (
+                place,
+                self.found(
+                    [
+                        Fact(name="compute_ratio", value=round(ratio, 3), threshold=self.times),
+                        Fact(name="slow_rank", value=name),
+                        Fact(name="like_ranks", value=len(others)),
+                    ],
+                    severity=capped(Severity.HIGH if ratio >= self.times_high else Severity.MEDIUM, line.steps),
+                    evidence=[
+                        Evidence(
+                            what=f"{name}, computation of a step",
+                            duration_ns=line.compute_ns,
+                        )
+                    ],
+                    gain=Gain(ns_per_step=round(more), share=round(share, 4)),
+                    confidence="normal" if line.steps >= FEW_STEPS else "low",
+                ),
+            )
+
+
+def _late_rank_summary(sheet: FactSheet) -> str:
     ratio, slower = sheet.number("compute_ratio"), sheet["compute_ratio"].threshold or LateRank.compute
     if ratio >= slower:
         cause = f"It computes {ratio:.2f} times as long as the others"
@@ -51,15 +102,12 @@ class LateRank(KernelRule):
     measure = Measure("lateness as a share of a step")
     explains = (LOW_GPUS,)
     claims = (Bucket.PEERS,)
-    says = (
-        Saying(
-            "late_rank",
-            _summary,
-            advice="Balance the data and the layers between the ranks, and look at this rank's node: clocks, "
-            "temperature, its data loader, other programs.",
-            clause="one rank came late into collectives",
-        ),
+    summary = _late_rank_summary
+    advice = (
+        "Balance the data and the layers between the ranks, and look at this rank's node: clocks, "
+        "temperature, its data loader, other programs."
     )
+    clause = "one rank came late into collectives"
 
     steps: Share = 0.5
     lateness: Share = 0.05

@@ -1,0 +1,143 @@
+"""Kernels compute on the slow units of the GPU, or do not fill it."""
+
+import re
+
+from trainguard.core.finding import Severity
+from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.intervals import Spans
+from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.rules.finding import Judged, KernelFinding, rows_of
+from trainguard.kernels.rules.rule import RankRule, Share
+from trainguard.kernels.rules.text import portion
+from trainguard.kernels.work import KernelLine
+from trainguard.rules.rule_result import Measure
+
+VOLTA = (7, 0)
+
+
+class TensorCoresIdle(RankRule):
+    """Fires where a GPU has tensor cores, and too little of the time that could be on them is."""
+
+    title = "Tensor cores"
+    fires_when = "under {enough} of the time of matrix, convolution and attention kernels is on tensor cores"
+    measure = Measure("share of that time on tensor cores")
+    # Kernels that compute do not go away: on tensor cores they still run.
+    counts_for = 0.5
+    summary = "{tensor_core_share} of the time of matrix, convolution and attention kernels is on tensor cores."
+    advice = "Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8."
+    clause = "tensor cores were not used"
+
+    enough: Share = 0.5
+    eligible: Share = 0.1
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where kernels that could use tensor cores are a part of the computation, and do not use them."""
+        if judged.capability < VOLTA or not judged.compute_ns or judged.eligible_ns < self.eligible * judged.compute_ns:
+            return None
+        used = judged.tensor_core_ns / judged.eligible_ns
+        if used >= self.enough:
+            return None
+        rest = _outside_tensor_cores(judged)
+        idle = sum(line.total_ns for line in rest)
+        return self.found(
+            [portion("tensor_core_share", used, self.enough)],
+            severity=Severity.MEDIUM if used == 0 else Severity.LOW,
+            evidence=judged.lines(rest),
+            gain=judged.gain(min(idle / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return when kernels run that could use tensor cores, and do not."""
+        return judged.when(rows_of(_outside_tensor_cores(judged)), gpu)
+
+
+def _outside_tensor_cores(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.compute if line.eligible and not line.tensor_core]
+
+
+AMPERE = (8, 0)
+AMD = re.compile(r"AMD|Instinct|Radeon", re.IGNORECASE)
+_AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
+"""ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them."""
+
+
+class LowPrecisionUnused(RankRule):
+    """Fires where a GPU computes in BF16 and TF32, and most of the time is in FP32."""
+
+    title = "Precision"
+    fires_when = "over {most} of the computing time is in FP32, on a GPU that has BF16 and TF32"
+    measure = Measure("share of computing time in FP32")
+    # Kernels that compute do not go away: in a lower precision they still run.
+    counts_for = 0.5
+    summary = "{fp32_share} of the time of kernels that compute is in FP32."
+    advice = "Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32."
+    clause = "most of the computation was in FP32"
+
+    most: Share = 0.5
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where a lower precision is there, and most of the computation does not use it."""
+        if not _has_bf16(judged) or not judged.compute_ns:
+            return None
+        in_fp32 = judged.by_precision().get(Precision.FP32, 0)
+        share = in_fp32 / judged.compute_ns
+        if share <= self.most:
+            return None
+        return self.found(
+            [portion("fp32_share", share, self.most)],
+            severity=Severity.MEDIUM,
+            evidence=judged.lines(_in_fp32(judged)),
+            gain=judged.gain(min(in_fp32 / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return when kernels run in FP32."""
+        return judged.when(rows_of(_in_fp32(judged)), gpu)
+
+
+def _in_fp32(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.compute if line.precision == Precision.FP32]
+
+
+def _has_bf16(judged: Judged) -> bool:
+    """Whether a GPU computes in BF16; of NVIDIA by its capability, of AMD by its name."""
+    amd = [gpu for gpu in judged.trace.gpus if AMD.search(gpu.name)]
+    if amd:
+        return any(_AMD_BF16.search(gpu.name) for gpu in amd)
+    return judged.capability >= AMPERE
+
+
+class SmUnderfilled(RankRule):
+    """Fires where an NVIDIA GPU computes in kernels with under a block a multiprocessor."""
+
+    title = "Underfilled multiprocessors"
+    fires_when = "{least} of the computing time is in kernels with less than one block a multiprocessor"
+    measure = Measure("share of computing time in such kernels")
+    # Kernels that compute do not go away: in larger ones they still run.
+    counts_for = 0.5
+    summary = "{underfilled_share} of the computing time is in kernels with less than one block per multiprocessor."
+    advice = "Give each kernel more work: a larger batch, fused operators."
+    clause = "kernels did not fill the GPU"
+
+    least: Share = 0.2
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where such kernels are a part of the computation."""
+        if any(AMD.search(gpu.name) for gpu in judged.trace.gpus):
+            return None
+        underfilled = sum(line.underfilled_ns for line in judged.compute)
+        share = underfilled / judged.compute_ns if judged.compute_ns else 0.0
+        if share < self.least:
+            return None
+        lines = sorted(judged.compute, key=lambda line: -line.underfilled_ns)
+        return self.found(
+            [portion("underfilled_share", share, self.least)],
+            severity=Severity.LOW,
+            evidence=judged.lines(line for line in lines if line.underfilled_ns),
+            gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return when such kernels run."""
+        rows = rows_of(judged.compute)
+        return judged.when(rows[judged.trace.gpu.blocks_per_sm[rows] < 1], gpu)

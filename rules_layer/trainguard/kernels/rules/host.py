@@ -1,0 +1,258 @@
+"""The host holds the GPU up: data, launches, synchronization."""
+
+import numpy as np
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Kind
+from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
+from trainguard.kernels.intervals import Spans, intersection
+from trainguard.kernels.metrics import SYNC_REACH_NS
+from trainguard.kernels.rules.finding import (
+    SHOWN,
+    Evidence,
+    Judged,
+    KernelFinding,
+    caller_of,
+    longest,
+    longest_gaps,
+    severity,
+)
+from trainguard.kernels.rules.idle import GpuBusyLow
+from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
+from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.rule_result import FactSheet, Measure
+from trainguard.rules.spec import DATA_WAITS, LOW_GPUS
+
+
+class LoaderBound(RankRule):
+    """Fires where the host waits for a batch with nothing on the GPU."""
+
+    title = "Waiting for the data loader"
+    fires_when = "steps wait over {most} of their time for the data loader"
+    measure = Measure("share of steps in the data loader")
+    symptom = DATA_WAITS
+    explains = (LOW_GPUS,)
+    claims = (Bucket.DATA,)
+    takes = "waits_for_loader"
+    summary = "Steps wait {loader_share} of their time for the data loader."
+    advice = "Raise the DataLoader's num_workers and prefetch_factor, set pin_memory=True, decode less."
+    clause = "steps waited for the data loader"
+
+    most: Share = 0.05
+    high: Share = 0.2
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where the wait is more than a part of the window."""
+        waiting = judged.metrics.loader_alone()
+        share = judged.metrics.share(waiting.total)
+        if share <= self.most:
+            return None
+        return self.found(
+            [portion("loader_share", share, self.most)],
+            severity=severity(share, self.most, self.high),
+            evidence=longest(judged, "data loader, GPU idle", waiting),
+            gain=judged.gain(waiting.total),
+        )
+
+
+SHOWN_WAIT = 0.01
+
+
+def _launch_bound_summary(sheet: FactSheet) -> str:
+    said = shown(sheet)
+    beside = " beside the wait for data" if "waits_for_data_share" in said else ""
+    return (
+        f"The GPU waits for launches: kernels start {sheet.number('launch_delay'):.1f} us after their launch at the "
+        f"median, {sheet.number('queued_launches'):.1f} launches wait on average, and the host causes "
+        f"{said['host_share']} of the idle time{beside}."
+    )
+
+
+class LaunchBound(RankRule):
+    """Fires where the GPU is often idle, mostly because the host launches too late, and no queue forms.
+
+    A host that waits for data launches nothing: that time is the loader's, and counts nowhere here.
+    """
+
+    title = "Launches that come too late"
+    fires_when = (
+        "busy under {enough}, {host_share} of the idle time is the host's, and kernels start within {delay_ns} of "
+        "their launch; the wait for data counts as neither busy nor idle"
+    )
+    measure = Measure("median delay from launch to start", "us")
+    explains = (LOW_GPUS,)
+    claims = (Bucket.HOST,)
+    takes = "waits_for_host"
+    summary = _launch_bound_summary
+    advice = "Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators."
+    clause = "the host launched kernels too slowly"
+
+    enough: Share = GpuBusyLow.enough
+    medium: Share = GpuBusyLow.medium
+    host_share: Share = 0.5
+    delay_ns: Nanoseconds = 10_000
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where the GPU waits for launches."""
+        metrics = judged.metrics
+        window_ns = judged.window.length - metrics.loader_idle_ns
+        busy = metrics.busy_ns / window_ns if window_ns else 1.0
+        idle = window_ns - metrics.busy_ns
+        late = metrics.host_idle_ns / idle if idle else 0.0
+        delays = metrics.delays.after_call
+        if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= self.delay_ns:
+            return None
+        waits = metrics.share(metrics.loader_idle_ns)
+        queue = sum(stream.mean_queue(judged.window) for stream in metrics.streams)
+        return self.found(
+            [
+                Fact(
+                    name="launch_delay",
+                    value=round(float(np.median(delays)) / 1e3, 3),
+                    unit=MICROSECONDS,
+                    threshold=self.delay_ns / 1e3,
+                ),
+                Fact(name="queued_launches", value=round(float(queue), 3)),
+                portion("host_share", late, self.host_share),
+                *([portion("waits_for_data_share", waits)] if waits >= SHOWN_WAIT else []),
+            ],
+            severity=severity(metrics.share(idle), 1 - self.enough, 1 - self.medium),
+            evidence=longest_gaps(judged, judged.gaps),
+            gain=judged.gain(metrics.host_idle_ns),
+        )
+
+
+def _small_kernel_storm_summary(sheet: FactSheet) -> str:
+    each = "" if sheet.number("gpus") == 1 else " on each GPU"
+    kernels = f"{sheet.number('kernels_per_step'):,.0f} kernels a step{each}"
+    return f"{kernels}; {shown(sheet)['short_share']} of the launching calls take longer than their work."
+
+
+class SmallKernelStorm(RankRule):
+    """Fires where steps have hundreds of kernels, most of them shorter than the call that launches them."""
+
+    title = "Small kernels"
+    fires_when = (
+        "there are {kernels_per_step} kernels a step, {short_share} of them shorter than their launching call, and the "
+        "GPU is busy under {enough} of the time beside the wait for data"
+    )
+    measure = Measure("share of kernels shorter than their call")
+    explains = (LOW_GPUS,)
+    claims = (Bucket.HOST,)
+    takes = "waits_for_host"
+    summary = _small_kernel_storm_summary
+    advice = "Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last."
+    clause = "kernels were too small and too many"
+
+    kernels_per_step: Number = 300
+    short_share: Share = 0.5
+    enough: Share = 0.9
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where a GPU that is not always busy runs many kernels in short calls."""
+        metrics = judged.metrics
+        window_ns = judged.window.length - metrics.loader_idle_ns
+        busy = metrics.busy_ns / window_ns if window_ns else 1.0
+        runs = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
+        kernels = runs / judged.steps / metrics.counted
+        short = metrics.delays.short_calls
+        share = float(short.mean()) if len(short) else 0.0
+        if kernels < self.kernels_per_step or share < self.short_share or busy >= self.enough:
+            return None
+        lines = sorted(judged.compute, key=lambda line: -line.short_count)
+        return self.found(
+            [
+                portion("short_share", share, self.short_share),
+                Fact(name="kernels_per_step", value=round(kernels, 1), threshold=self.kernels_per_step),
+                Fact(name="gpus", value=metrics.counted),
+            ],
+            severity=Severity.MEDIUM,
+            evidence=judged.lines(lines),
+            gain=judged.gain(window_ns - metrics.busy_ns),
+        )
+
+
+class SyncStall(RankRule):
+    """Fires where the host waits for the GPU, and the GPU is idle in the wait or right after it."""
+
+    title = "Synchronization"
+    fires_when = (
+        "the host waits for the GPU {waiting} of the time, and the GPU is idle in the wait or right after it for {idle}"
+    )
+    measure = Measure("share of the window in synchronization")
+    explains = (LOW_GPUS,)
+    claims = (Bucket.HOST,)
+    summary = (
+        "The host waits {waiting_share} of the time for the GPU, which is idle {idle_share} of the time in or "
+        "within {after_wait:g} ms after these calls."
+    )
+    advice = "Remove .item(), .cpu() and print of tensors from the step, copy with non_blocking=True."
+    clause = "synchronization held the host up"
+
+    waiting: Share = 0.1
+    idle: Share = 0.05
+    idle_high: Share = 0.2
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where the host waits, and the GPU has nothing to do because of it."""
+        metrics = judged.metrics
+        waiting, idle = metrics.share(metrics.host_sync.total), metrics.share(metrics.sync_idle_ns)
+        if waiting < self.waiting or idle < self.idle:
+            return None
+        return self.found(
+            [
+                portion("waiting_share", waiting, self.waiting),
+                portion("idle_share", idle, self.idle),
+                Fact(name="after_wait", value=SYNC_REACH_NS // 1_000_000, unit=MILLISECONDS),
+            ],
+            severity=severity(idle, self.idle, self.idle_high),
+            evidence=_waits(judged),
+            gain=judged.gain(metrics.sync_idle_ns),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return when the GPU is idle in a wait of the host, or right after."""
+        return intersection(gpu.waits_for_host, judged.metrics.sync_reach)
+
+
+def _waits(judged: Judged) -> list[Evidence]:
+    launches, trace = judged.trace.launches, judged.trace
+    waits = np.flatnonzero(judged.metrics.waiting_calls)
+    evidence = []
+    for place in waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist():
+        caller = caller_of(trace, place)
+        what = trace.names[int(launches.name[place])] + (f" of {caller}" if caller else "")
+        evidence.append(judged.stretch(what, int(launches.start[place]), int(launches.end[place])))
+    return evidence
+
+
+class QueueFull(RankRule):
+    """Says that a stream's queue of launches is full."""
+
+    title = "Full queues"
+    fires_when = "never: it says that {launches} launches wait in a stream's queue for {most} of the time"
+    measure = Measure("share of the window with a full queue")
+    informs_only = True
+    is_steady = False
+    claims = (Bucket.HOST,)
+    summary = "{full_queue_share} of the time {queued_launches:,} launches wait for the GPU."
+    advice = "Nothing is wrong: the host is far ahead, so a synchronizing call costs little here."
+
+    launches: Number = FULL_QUEUE
+    most: Share = 0.05
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Say that the queue is full for a part of the window."""
+        share = judged.metrics.share(judged.metrics.full_queue_ns)
+        if share <= self.most:
+            return None
+        return self.found(
+            [
+                portion("full_queue_share", share, self.most),
+                Fact(name="queued_launches", value=FULL_QUEUE),
+            ],
+            severity=Severity.LOW,
+            evidence=[Evidence(what=f"queue of {FULL_QUEUE:,} launches", duration_ns=judged.metrics.full_queue_ns)],
+            gain=judged.gain(0),
+        )

@@ -1,0 +1,222 @@
+"""The GPU is idle, whatever the reason, or single steps are slow."""
+
+import numpy as np
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.intervals import Spans, intersection
+from trainguard.kernels.rules.finding import (
+    SHOWN,
+    Evidence,
+    Judged,
+    KernelFinding,
+    longest_gaps,
+    percent,
+    severity,
+    work_under,
+)
+from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
+from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
+from trainguard.kernels.words import times
+from trainguard.ledger.bucket import LOST_AT_WORK
+from trainguard.rules.rule_result import FactSheet, Measure
+from trainguard.rules.spec import LOW_GPUS
+
+PARTS = 30
+
+
+def _gpu_busy_low_summary(sheet: FactSheet) -> str:
+    gpus, least, said = int(sheet.number("gpus")), sheet.get("least_busy_share"), shown(sheet)
+    who = "The GPU is" if gpus == 1 else f"The {gpus:,} GPUs are on average"
+    each = ""
+    if least is not None:
+        each = f", GPU {(least.device or '').removeprefix('gpu')} {said['least_busy_share']}"
+    return f"{who} busy {said['busy_share']} of the time{each}."
+
+
+class GpuBusyLow(RankRule):
+    """Fires where the GPU is idle for much of the window."""
+
+    title = "GPU busy"
+    fires_when = "the GPU is busy less than {enough} of the window; it matters more below {medium}"
+    measure = Measure("busy share of the window")
+    symptom = LOW_GPUS
+    claims = LOST_AT_WORK
+    takes = "idle"
+    summary = _gpu_busy_low_summary
+    advice = "Find what the GPU waits for in the other findings; then try a larger batch."
+    clause = "the GPU was busy for too little of the time"
+
+    enough: Share = 0.7
+    medium: Share = 0.5
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where the GPU is busy too little; of several GPUs the mean."""
+        busy = judged.metrics.share(judged.metrics.busy_ns)
+        if not judged.has_gpu or busy >= self.enough:
+            return None
+        return self.found(
+            [
+                portion("busy_share", busy, self.medium if busy < self.medium else self.enough),
+                Fact(name="gpus", value=judged.metrics.counted),
+                *_least_busy(judged),
+            ],
+            severity=Severity.MEDIUM if busy < self.medium else Severity.LOW,
+            evidence=_worst_parts(judged),
+            gain=judged.gain(judged.window.length - judged.metrics.busy_ns),
+        )
+
+
+def _least_busy(judged: Judged) -> list[Fact]:
+    counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
+    if len(counted) < 2:
+        return []
+    least = min(counted, key=lambda gpu: gpu.busy.total)
+    return [portion("least_busy_share", judged.metrics.share(least.busy.total), device=f"gpu{least.number}")]
+
+
+def _worst_parts(judged: Judged) -> list[Evidence]:
+    parts = np.arange(PARTS + 1, dtype=np.int64)
+    edges = judged.window.start + judged.window.length // PARTS * parts
+    edges[-1] = judged.window.end
+    lasted = np.diff(edges)
+    if not lasted.all():
+        return []
+    shares = busy_shares(judged.metrics.gpus, edges)
+    evidence = []
+    for place in np.argsort(shares, kind="stable")[:SHOWN].tolist():
+        start, end = int(edges[place]), int(edges[place + 1])
+        host = work_under(judged.trace, start, end)
+        said = f"GPU busy {percent(float(shares[place]))} here" + (f", host {host}" if host else "")
+        evidence.append(judged.stretch(said, start, end))
+    return evidence
+
+
+def _gpu_gap_summary(sheet: FactSheet) -> str:
+    longest = f"up to {sheet.number('longest_gap'):,.1f} ms"
+    return f"The GPU is idle at a stretch {times(int(sheet.number('gaps')))}, {longest}."
+
+
+class GpuGap(RankRule):
+    """Fires where no GPU of a rank does anything for long."""
+
+    title = "Gaps of the GPU"
+    fires_when = "the GPU is idle at a stretch for {long_ns}, or for over {of_step} of the median step"
+    measure = Measure("longest gap", "ms")
+    symptom = LOW_GPUS
+    claims = LOST_AT_WORK
+    summary = _gpu_gap_summary
+    advice = "Look at what the host does in these gaps: checkpoints, logging, evaluation, data loading."
+    clause = "the GPU was idle at a stretch"
+
+    long_ns: Nanoseconds = 500_000_000
+    of_step: Share = 0.1
+    medium: Share = 0.1
+    high: Share = 0.3
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where there are long gaps; the more of the window they are, the more it matters."""
+        long = self._long_gaps(judged)
+        if not judged.has_gpu or not len(long.start):
+            return None
+        return self.found(
+            [
+                milliseconds("longest_gap", int((long.end - long.start).max()), self._limit_ns(judged)),
+                Fact(name="gaps", value=len(long.start)),
+            ],
+            severity=severity(judged.metrics.share(long.total), self.medium, self.high),
+            evidence=longest_gaps(judged, long),
+            gain=judged.gain(long.total),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return the long gaps."""
+        return intersection(gpu.idle, self._long_gaps(judged))
+
+    def _long_gaps(self, judged: Judged) -> Spans:
+        found, limit = judged.gaps, self._limit_ns(judged)
+        lasted = found.end - found.start
+        over = (lasted >= self.long_ns) | (lasted > limit)
+        return Spans(found.start[over], found.end[over])
+
+    def _limit_ns(self, judged: Judged) -> float:
+        steps = judged.window.steps
+        of_step = self.of_step * float(np.median(steps.end - steps.start)) if len(steps) else self.long_ns
+        return min(float(self.long_ns), of_step)
+
+
+ROBUST_SIGMA = 1.4826
+"""Standard deviations of a normal distribution in its median absolute deviation."""
+
+
+def _trace_step_outlier_summary(sheet: FactSheet) -> str:
+    steps = f"{sheet['slow_steps'].value} of {sheet['steps'].value} steps"
+    return f"{steps} take over {sheet['slowest_step'].threshold:,.1f} ms; median {sheet.number('median_step'):,.1f}."
+
+
+class TraceStepOutlier(RankRule):
+    """Fires where one of many steps is far over the median."""
+
+    title = "Slow steps of a trace"
+    fires_when = "of {steps} steps or more, one is over the median by {sigmas} robust sigmas and {of_median} of it"
+    measure = Measure("slowest step", "ms")
+    is_steady = False
+    says = (
+        Saying(
+            "slow_steps",
+            _trace_step_outlier_summary,
+            advice="Compare these steps with a usual one: checkpoints, logging, loader restarts, other ranks.",
+            clause="single steps were slow",
+        ),
+    )
+
+    steps: Number = 10
+    sigmas: Number = 5
+    of_median: Share = 0.1
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where there are steps enough to say what is usual, and one is slow."""
+        steps = judged.window.steps
+        if len(steps) < self.steps:
+            return None
+        lasted = steps.end - steps.start
+        slow, median = self._slow_steps(lasted)
+        if not len(slow):
+            return None
+        parts = judged.metrics.step_parts(steps.start, steps.end)
+        worst = slow[np.argsort(-lasted[slow], kind="stable")]
+        return self.found(
+            [
+                milliseconds("slowest_step", int(lasted.max()), self._limit(lasted)),
+                milliseconds("median_step", median),
+                Fact(name="slow_steps", value=len(slow)),
+                Fact(name="steps", value=len(steps)),
+            ],
+            severity=Severity.MEDIUM,
+            evidence=[_slow_step(judged, parts, int(at)) for at in worst[:SHOWN]],
+            gain=judged.gain(float((lasted[slow] - median).sum())),
+        )
+
+    def beyond(self, judged: Judged, taken: Spans) -> float:
+        """Return by how many nanoseconds slow steps exceed the median beyond what other findings have of them."""
+        steps = judged.window.steps
+        slow, median = self._slow_steps(steps.end - steps.start)
+        start, end = steps.start[slow], steps.end[slow]
+        return float(np.maximum(end - start - median - taken.within(start, end), 0.0).sum())
+
+    def _slow_steps(self, lasted: Ints) -> tuple[Ints, float]:
+        return np.flatnonzero(lasted > self._limit(lasted)), float(np.median(lasted))
+
+    def _limit(self, lasted: Ints) -> float:
+        median = float(np.median(lasted))
+        sigma = ROBUST_SIGMA * float(np.median(np.abs(lasted - median)))
+        return max(median + self.sigmas * sigma, (1 + self.of_median) * median)
+
+
+def _slow_step(judged: Judged, parts: dict[str, Ints], at: int) -> Evidence:
+    steps = judged.window.steps
+    grown = {name: float(values[at] - np.median(values)) for name, values in parts.items()}
+    most = max(grown, key=lambda name: grown[name])
+    what = f"slow step, {most} {grown[most] / 1e6:+,.1f} ms over its median"
+    return judged.stretch(what, int(steps.start[at]), int(steps.end[at]))

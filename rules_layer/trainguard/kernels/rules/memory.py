@@ -1,0 +1,141 @@
+"""Copies take the GPU's time, or its memory is nearly full."""
+
+import re
+
+import numpy as np
+
+from trainguard.core.finding import Severity
+from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.gpu_times import GpuTime
+from trainguard.kernels.intervals import Spans, intersection
+from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, by_name, severity
+from trainguard.kernels.rules.rule import RankRule, Share
+from trainguard.kernels.rules.text import portion, shown
+from trainguard.kernels.work import kind_of
+from trainguard.ledger.bucket import Bucket
+from trainguard.rules.rule_result import FactSheet, Measure
+
+
+class MemcpyBound(RankRule):
+    """Fires where copies and sets of memory run beside nothing else."""
+
+    title = "Copies"
+    fires_when = "the GPU only copies or sets memory for {least} of the time"
+    measure = Measure("share of the window with copies alone")
+    takes = "memory_alone"
+    summary = "{copy_share} of the time the GPU only copies or sets memory."
+    advice = "Keep data on the GPU, join small copies, pin host memory and copy with non_blocking=True."
+    clause = "the GPU only copied memory for part of the time"
+
+    least: Share = 0.1
+    high: Share = 0.25
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where copies alone take a part of the window."""
+        share = judged.metrics.share(judged.metrics.exposed_memory_ns)
+        if share < self.least:
+            return None
+        return self.found(
+            [portion("copy_share", share, self.least)],
+            severity=severity(share, self.least, self.high),
+            evidence=by_name(judged, judged.metrics.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)),
+            gain=judged.gain(judged.metrics.exposed_memory_ns),
+        )
+
+
+_ASYNCHRONOUS = re.compile(r"(cuda|hip|cu)Memcpy\w*Async")
+
+
+class PageableCopy(RankRule):
+    """Fires where asynchronous copies are from or to pageable host memory.
+
+    CUDA copies such memory through a buffer of its own, so that the call waits; a call that is meant to wait is another
+    matter.
+    """
+
+    title = "Copies from pageable memory"
+    fires_when = "copies from or to pageable memory take {least} of the time"
+    measure = Measure("share of the window in such copies")
+    claims = (Bucket.HOST,)
+    summary = "Asynchronous copies from or to pageable memory take {pageable_share} of the time."
+    advice = "Set pin_memory=True in the DataLoader, and copy with non_blocking=True."
+    clause = "copies used pageable memory"
+
+    least: Share = 0.01
+    medium: Share = 0.1
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire where such copies take a part of the window; of several GPUs the mean."""
+        rows = judged.trace.gpu.rows
+        mask = np.zeros(len(rows), dtype=np.bool_)
+        mask[_pageable_rows(judged)] = True
+        lasted = int((rows.end[mask] - rows.start[mask]).sum()) // judged.metrics.counted
+        share = judged.metrics.share(lasted)
+        if share < self.least:
+            return None
+        return self.found(
+            [portion("pageable_share", share, self.least)],
+            severity=Severity.LOW if share < self.medium else Severity.MEDIUM,
+            evidence=by_name(judged, mask),
+            gain=judged.gain(lasted),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        """Return when the GPU only makes such copies."""
+        return intersection(gpu.memory_alone, judged.when(_pageable_rows(judged), gpu))
+
+
+def _pageable_rows(judged: Judged) -> Ints:
+    trace, rows = judged.trace, judged.trace.gpu.rows
+    pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
+    asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
+    mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
+    copies = np.flatnonzero(mask & (judged.window.launch >= 0))
+    calls = trace.launches.name[judged.window.launch[copies]]
+    return copies[np.isin(calls, asynchronous)]
+
+
+def _gpu_memory_full_summary(sheet: FactSheet) -> str:
+    gpu = (sheet["reserved_share"].device or "").removeprefix("gpu")
+    return f"{shown(sheet)['reserved_share']} of the memory of GPU {gpu} was reserved."
+
+
+class GpuMemoryFull(RankRule):
+    """Fires where little of a GPU's memory was left."""
+
+    title = "GPU memory"
+    fires_when = "over {most} of a GPU's memory was reserved; needs profile_memory=True"
+    measure = Measure("reserved share of the memory")
+    is_steady = False
+    summary = _gpu_memory_full_summary
+    advice = "Leave room before the job runs out of memory: activation checkpointing, a smaller batch."
+    clause = "a GPU's memory was nearly full"
+
+    most: Share = 0.9
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        """Fire for the GPU with most of its memory reserved."""
+        trace = judged.trace
+        shares = {
+            device: most / trace.gpus[device].memory
+            for device, most in trace.reserved.items()
+            if 0 <= device < len(trace.gpus) and trace.gpus[device].memory
+        }
+        worst = max(shares, key=lambda device: shares[device], default=None)
+        if worst is None or shares[worst] <= self.most:
+            return None
+        return self.found(
+            [portion("reserved_share", shares[worst], self.most, device=f"gpu{worst}")],
+            severity=Severity.MEDIUM,
+            evidence=[_most_reserved(judged, worst)],
+            gain=judged.gain(0),
+        )
+
+
+def _most_reserved(judged: Judged, device: int) -> Evidence:
+    """Return the peak of a GPU's memory with its time, where that is in the window."""
+    at, window = judged.trace.reserved_at.get(device), judged.window
+    what = f"GPU {device}, {judged.trace.reserved[device]:,} bytes reserved"
+    if at is None or not window.start <= at <= window.end:
+        return Evidence(what=what, duration_ns=0)
+    return judged.stretch(what, at, at)

@@ -1,0 +1,254 @@
+"""The GPU's work in a rank's window by name: kernels, operations on memory, collectives."""
+
+import re
+
+import numpy as np
+from msgspec.structs import asdict
+
+from trainguard.kernels.columns import Bools, Floats, Ints, Kind
+from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.entries import Collective, CollectiveEntry, CollectiveStepsEntry, KernelEntry, MemoryEntry
+from trainguard.kernels.kernel_names import KernelName, Precision, classify
+from trainguard.kernels.metrics import RankMetrics
+
+_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
+"""A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy."""
+
+
+class KernelLine(KernelEntry, frozen=True, kw_only=True):
+    """All runs of one kernel in the window; ``rows`` are the GPU's, ``eligible`` says that it could use tensor cores.
+
+    ``underfilled_ns`` is the time of runs with less than one block per multiprocessor.
+    """
+
+    eligible: bool
+    underfilled_ns: int
+    rows: Ints
+
+    def entry(self) -> KernelEntry:
+        """Return the part of it that the document has."""
+        return KernelEntry(**{name: getattr(self, name) for name in KernelEntry.__struct_fields__})
+
+
+def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
+    """Return the kernels of a rank's window, most time first."""
+    trace = metrics.trace
+    chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
+    chosen = chosen[np.argsort(trace.gpu.rows.name[chosen], kind="stable")]
+    names, first = np.unique(trace.gpu.rows.name[chosen], return_index=True)
+    lines = [
+        _line(metrics, trace.names[int(name)], rows)
+        for name, rows in zip(names, np.split(chosen, first[1:])[: len(names)], strict=True)
+    ]
+    return sorted(lines, key=lambda line: (-line.total_ns, line.name))
+
+
+def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
+    gpu = metrics.trace.gpu
+    lasted = gpu.rows.end[rows] - gpu.rows.start[rows]
+    total = exact_sum(lasted)
+    communication = bool(gpu.kind[rows[0]] == Kind.COMMUNICATION)
+    occupied = weighted(gpu.occupancy[rows], lasted)
+    blocks = weighted(gpu.blocks_per_sm[rows], lasted)
+    says = _MOVES_BYTES if communication else _says(metrics, name, rows)
+    return KernelLine(
+        name=name,
+        precision=says.precision.value,
+        tensor_core=says.tensor_core,
+        eligible=says.eligible,
+        communication=communication,
+        count=len(rows),
+        total_ns=total,
+        mean_ns=round(total / len(rows)),
+        min_ns=int(lasted.min()),
+        max_ns=int(lasted.max()),
+        p99_ns=round(float(np.percentile(lasted, 99))),
+        std_ns=round(float(lasted.std())),
+        launch_calls=len(np.unique(_known(metrics.window.launch[rows]))),
+        short_count=_short(metrics, rows, lasted),
+        operator=_operator(metrics, rows, lasted),
+        occupancy=None if occupied is None else round(occupied / 100, 4),
+        blocks_per_sm=None if blocks is None else round(blocks, 4),
+        underfilled_ns=exact_sum(lasted[gpu.blocks_per_sm[rows] < 1]),
+        rows=rows,
+    )
+
+
+def _says(metrics: RankMetrics, name: str, rows: Ints) -> KernelName:
+    """Return what the name says, else what the first operator with a floating input does."""
+    says = classify(name)
+    if says.precision is not Precision.UNKNOWN:
+        return says
+    trace = metrics.trace
+    typed = trace.operators.correlation[_known(metrics.operator[rows])]
+    return next((classify(name, text) for each in typed.tolist() if (text := trace.names[each])), says)
+
+
+def _operator(metrics: RankMetrics, rows: Ints, lasted: Ints) -> str:
+    launched = metrics.operator[rows] >= 0
+    if not launched.any():
+        return ""
+    names, place = np.unique(metrics.trace.operators.name[metrics.operator[rows][launched]], return_inverse=True)
+    most = np.bincount(place, weights=lasted[launched]).argmax()
+    return metrics.trace.names[int(names[most])]
+
+
+def _short(metrics: RankMetrics, rows: Ints, lasted: Ints) -> int:
+    launch = metrics.window.launch[rows]
+    calls = metrics.trace.launches
+    called = calls.end[_known(launch)] - calls.start[_known(launch)]
+    return int((lasted[launch >= 0] < called).sum())
+
+
+def _known(places: Ints) -> Ints:
+    return places[places >= 0]
+
+
+def weighted(values: Floats, weights: Ints) -> float | None:
+    """Return the mean of values that are known, weighted; None where none is or none has a weight."""
+    known = ~np.isnan(values)
+    total = int(weights[known].sum())
+    return float((values[known] * weights[known]).sum()) / total if total else None
+
+
+_COPY = re.compile(r"Mem(?:cpy|ory) (HtoD|DtoH|DtoD|PtoP|HtoH)\b(?: \((\w+) -> (\w+)\))?")
+_AMD_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)")
+
+
+def memory_operations(metrics: RankMetrics) -> list[MemoryEntry]:
+    """Return the operations on memory in the window by name, most time first."""
+    gpu = metrics.trace.gpu
+    chosen = np.flatnonzero(metrics.in_window & (gpu.kind >= Kind.MEMCPY))
+    found = []
+    for name in np.unique(gpu.rows.name[chosen]).tolist():
+        mine = chosen[gpu.rows.name[chosen] == name]
+        lasted, sizes = gpu.rows.end[mine] - gpu.rows.start[mine], gpu.size[mine]
+        timed = (sizes >= 0) & (lasted > 0)
+        text = metrics.trace.names[name]
+        direction, host = kind_of(text)
+        found.append(
+            MemoryEntry(
+                name=text,
+                count=len(mine),
+                total_ns=exact_sum(lasted),
+                bytes=sum(sizes.tolist()) if (sizes >= 0).all() else None,
+                direction=direction,
+                host_memory="pageable" if host == "Pageable" else "pinned" if host == "Pinned" else None,
+                min_ns=int(lasted.min()),
+                max_ns=int(lasted.max()),
+                gb_per_s=round(exact_sum(sizes[timed]) / exact_sum(lasted[timed]), 3) if timed.any() else None,
+            )
+        )
+    return sorted(found, key=lambda each: (-each.total_ns, each.name))
+
+
+def kind_of(name: str) -> tuple[str, str]:
+    """Return the direction of an operation on memory, and what the host's side is, as far as its name says it."""
+    if name.startswith("Memset"):
+        return "memset", ""
+    if match := _COPY.match(name):
+        sides = {"HtoD": match[2], "DtoH": match[3]}
+        return match[1], sides.get(match[1]) or ""
+    if match := _AMD_COPY.match(name):
+        return f"{match[1][0]}to{match[2][0]}", ""
+    return "other", ""
+
+
+_ALL_REDUCE = re.compile(r"all_?reduce", re.IGNORECASE)
+_SHARED = re.compile(r"gather|scatter|all_?to_?all", re.IGNORECASE)
+
+
+def bus_factor(name: str, ranks: int) -> float:
+    """Return what the links carry for a byte of a collective among so many ranks, as NVIDIA's nccl-tests count it."""
+    if _ALL_REDUCE.search(name):
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if _SHARED.search(name) else 1.0
+
+
+def collectives_of(metrics: RankMetrics) -> list[CollectiveEntry]:
+    """Return the collectives in the window, most time first."""
+    chosen = np.flatnonzero(metrics.in_window & (metrics.trace.gpu.kind == Kind.COMMUNICATION))
+    sorts, size = _sorts(metrics, chosen)
+    found = [_entry(metrics, what, chosen[mine], size[mine]) for what, mine in sorts]
+    return sorted(found, key=lambda entry: (-entry.total_ns, entry.name, entry.group))
+
+
+def collective_steps_of(metrics: RankMetrics, most: int, most_steps: int) -> list[CollectiveStepsEntry]:
+    """Return the ``most`` collectives with most time by step, of the first steps; none without steps."""
+    trace, window = metrics.trace, metrics.window
+    chosen = np.flatnonzero((trace.gpu.kind == Kind.COMMUNICATION) & (window.step >= 0) & (window.step < most_steps))
+    sorts, size = _sorts(metrics, chosen)
+    lasted, step = (trace.gpu.rows.end - trace.gpu.rows.start)[chosen], window.step[chosen]
+    found = []
+    for what, mine in sorts:
+        places = np.unique(step[mine])
+        found.append(
+            CollectiveStepsEntry(
+                **asdict(what),
+                steps=window.steps.number[places].tolist(),
+                counts=[int((step[mine] == place).sum()) for place in places],
+                total_ns=[exact_sum(lasted[mine & (step == place)]) for place in places],
+                bytes=[_whole(size[mine & (step == place)]) for place in places],
+            )
+        )
+    return sorted(found, key=lambda entry: (-sum(entry.total_ns), entry.name, entry.group))[:most]
+
+
+def _whole(sizes: Ints) -> int:
+    """Return the sum of sizes; -1 where one is not known."""
+    return exact_sum(sizes) if (sizes >= 0).all() else -1
+
+
+def _sorts(metrics: RankMetrics, chosen: Ints) -> tuple[list[tuple[Collective, Bools]], Ints]:
+    trace = metrics.trace
+    sort, size = _called(metrics, chosen)
+    # Kernels of no known collective are distinguished by their name; these numbers are negative.
+    key = np.where(sort >= 0, sort, -1 - trace.gpu.rows.name[chosen])
+    found = np.unique(key).tolist()
+    whats = [trace.collectives[each] if each >= 0 else Collective(trace.names[-1 - each]) for each in found]
+    return [(what, key == each) for what, each in zip(whats, found, strict=True)], size
+
+
+def _called(metrics: RankMetrics, chosen: Ints) -> tuple[Ints, Ints]:
+    """Return of each row the collective and its bytes: as the kernel names it, else as its operator does."""
+    trace = metrics.trace
+    sort, size = trace.gpu.collective[chosen].copy(), trace.gpu.size[chosen].copy()
+    if not trace.operator_collectives:
+        return sort, size
+    unknown = np.flatnonzero(sort < 0)
+    callers = metrics.operator_id[chosen[unknown]]
+    ids, runs = np.unique(callers, return_counts=True)
+    for caller, count in zip(ids.tolist(), runs.tolist(), strict=True):
+        if caller in trace.operator_collectives:
+            number, whole = trace.operator_collectives[caller]
+            mine = unknown[callers == caller]
+            sort[mine] = number
+            size[mine] = whole if count == 1 else -1  # several kernels share its bytes, and nothing says how
+    return sort, size
+
+
+def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> CollectiveEntry:
+    start, end = metrics.trace.gpu.rows.start[rows], metrics.trace.gpu.rows.end[rows]
+    lasted = end - start
+    device = metrics.trace.gpu.device[rows]
+    on = [(gpu.compute, device == gpu.number) for gpu in metrics.gpus]
+    overlap = sum(exact_sum(compute.within(start[mine], end[mine])) for compute, mine in on)
+    sized = (size >= 0) & (lasted > 0)
+    total, moved, time = exact_sum(lasted), exact_sum(size[sized]), exact_sum(lasted[sized])
+    rate = moved / time if time else None
+    return CollectiveEntry(
+        **asdict(what),
+        count=len(rows),
+        total_ns=total,
+        min_ns=int(lasted.min()),
+        median_ns=round(float(np.median(lasted))),
+        max_ns=int(lasted.max()),
+        overlap_ns=overlap,
+        exposed_ns=total - overlap,
+        sized_count=int(sized.sum()),
+        bytes=moved if sized.any() else None,
+        algorithm_gb_per_s=None if rate is None else round(rate, 3),
+        bus_gb_per_s=round(rate * bus_factor(what.name, what.group_size), 3)
+        if rate is not None and what.group_size
+        else None,
+    )
