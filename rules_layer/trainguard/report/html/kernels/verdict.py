@@ -123,8 +123,8 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
     judged = [each for each in findings if each.rule != TraceQuality.__name__]
     if not judged:
-        word = Badge("Judged in part", "idle") if cut else Badge("Healthy", "ok")
-        return word, " ".join([*sentences, "No rule fired."])
+        mark = Badge("Judged in part", "idle") if cut else Badge("Healthy", "ok")
+        return mark, " ".join([*sentences, "No rule fired."])
     severest = max(each.severity.rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
         having = [each for each in judged if each.severity.rank == severest]
