@@ -118,7 +118,7 @@ def _alert(folder: Path) -> Path:
         "reason": found["reason"],
         "advice": found["advice"],
         "severity": found["severity"],
-        "cost": found["cost"]["sentence"],
+        "cost": found["cost"],
         "episodes": found["episodes"],
         "firedAt": found["episodes"][0]["start"],
     }

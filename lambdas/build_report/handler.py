@@ -26,9 +26,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if call.run and call.drop:
         return {"dropped": reports.drop(call.job, call.run, now=time.time())}
     if call.run:
-        written = reports.full(call.job, call.run, now=time.time())
+        page, files = reports.full(call.job, call.run, now=time.time())
     elif call.kind == "fire":
-        written = reports.of_fire(call.job, now=time.time())
+        page, files = reports.of_fire(call.job, now=time.time())
     else:
-        written = reports.from_state(call.job, now=time.time())
-    return {"reportUri": written.uri, "files": written.files}
+        page, files = reports.from_state(call.job, now=time.time())
+    return {"reportUri": page, "files": files}

@@ -58,7 +58,7 @@ def _money(report: dict[str, Any], whole: list[dict[str, Any]]) -> Iterator[Untr
     total = sum(known)
     # A node that is paid for and has no GPU in the ledger costs money, too.
     yield _held("ledger", "usd", total > spent + 0.01, f"USD {total:.2f} of USD {spent:.2f} spent")
-    claimed = sum((finding["cost"] or {"lost": 0.0})["lost"] for finding in report["findings"])
+    claimed = sum(finding["lost"] or 0.0 for finding in report["findings"])
     wrong = claimed > spent * 1.001 + 0.01 * (1 + len(report["findings"]))
     yield _held("findings", "cost", wrong, f"findings cost USD {claimed:.2f} of USD {spent:.2f} together")
     shares = sum(finding["wasted_share"] or 0.0 for finding in report["findings"])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.support.run_folder import MemoryFiles
 from trainguard.cli.main import app
-from trainguard.report.html.training.xgboost_sections import render_xgboost
+from trainguard.report.html.training.sections import render_xgboost
 from trainguard.report.training.build import training_report
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
@@ -36,7 +36,7 @@ def files() -> MemoryFiles:
 def training(files: MemoryFiles) -> TrainingReport:
     part = read_on(files, "xgboost-wine", RunPart())
     assert part.done
-    return training_report(part.digest, {})
+    return training_report(part.digest, [])
 
 
 def file_of(training: TrainingReport, name: str) -> Any:
@@ -103,7 +103,7 @@ def test_a_run_read_a_step_at_a_time_gives_the_same(files: MemoryFiles, training
         part = read_on(files, "xgboost-wine", decode_part(encode_part(part), "part"), has_time=lambda: False)
         calls += 1
     assert calls == 12
-    assert msgspec.json.encode(training_report(part.digest, {})) == msgspec.json.encode(training)
+    assert msgspec.json.encode(training_report(part.digest, [])) == msgspec.json.encode(training)
 
 
 def test_a_broken_index_costs_its_own_step_and_is_said(files: MemoryFiles) -> None:
@@ -111,7 +111,7 @@ def test_a_broken_index_costs_its_own_step_and_is_said(files: MemoryFiles) -> No
     broken["index/000000000/000000000020_worker_0.json"] = b'{"meta": {"mode": 5}}'
     part = read_on(MemoryFiles(broken), "xgboost-wine", RunPart())
     assert (part.done, part.digest.steps, part.digest.last_step) == (True, 10, 50)
-    assert "1 step could not be read" in training_report(part.digest, {}).left_out[0]
+    assert "1 step could not be read" in training_report(part.digest, []).left_out[0]
 
 
 def test_folder_of_a_job_is_reported_with_training_alone(

@@ -55,7 +55,7 @@ def test_a_real_trace_that_is_cut_is_judged_in_part(name: str, share: float, ste
     document = KernelProfiles(source="here", ranks=[rank], unread={})
     line = listed(read_document(encode_profiles(document)), place="x", document="x", page=None, changed_s=1.8e9)
     assert (line.status, line.why) == ("judged in part", "1 trace is cut off")
-    said = verdict_of(document, shown_findings([rank], [rank], None)).sentence
+    said = verdict_of(document, shown_findings([rank], [rank], None))[1]
     assert "1 trace is cut off, so this is judged in part." in said
 
 

@@ -13,16 +13,18 @@ import pytest
 
 from tests.support.kernel_pages import HOSTILE, MARKUP, hostile_trace, page_of, page_of_drawn, real_page, small_trace
 from tests.support.kernel_traces import BF16_GEMM, TraceWriter, read, real_names, real_profile, real_trace
+from tests.support.packed import unpack_counts
 from trainguard import report
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import Histogram
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
-from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps, unpack_counts
-from trainguard.report.html.kernels.island import OMITTED, PageNames, nanos
+from trainguard.render.numbers import nanos
+from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps
+from trainguard.report.html.kernels.figures import duration_bins, joined
+from trainguard.report.html.kernels.island import OMITTED, PageNames
 from trainguard.report.html.kernels.page import MOST_BYTES, kernels_script, kernels_style, render_kernels
-from trainguard.report.html.kernels.steps import duration_bins, joined
 
 
 class Tags(HTMLParser):

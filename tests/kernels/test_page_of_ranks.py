@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from tests.kernels.test_page import text_of
 from tests.support.kernel_pages import MARKUP
 from tests.support.kernel_ranks import job
-from tests.support.kernel_traces import FOLDER, FP32_GEMM, read, real_profile
+from tests.support.kernel_traces import FOLDER, FP32_GEMM, read, real_profile, real_trace
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks
-from trainguard.report.html.kernels.matrix import signed
-from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels
+from trainguard.kernels.timeline.build import timeline_of
+from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels, signed
 from trainguard.report.html.kernels.tables import kernel_totals
 from trainguard.report.html.kernels.verdict import shown_findings
 
@@ -150,9 +150,12 @@ def test_critical_paths_of_steps_are_bars_with_words() -> None:
 
 def test_longest_run_of_evidence_can_be_shown() -> None:
     rank = real_profile("resnet50_workers0")
-    (shown,) = (each for each in shown_findings([rank], [rank]) if each.rule == "TensorCoresIdle")
     (finding,) = (each for each in rank.findings if each.id == "kernels/TensorCoresIdle")
-    line, evidence = shown.evidence[0], finding.evidence[0]
+    evidence = finding.evidence[0]
     assert evidence.count > 1
-    assert (line.process, line.start, line.end - line.start) == (0, evidence.longest_start_ns, evidence.longest_ns)
-    assert line.shows == "Show the longest in the timeline"
+    assert evidence.longest_start_ns is not None
+    assert evidence.longest_ns is not None
+    end = evidence.longest_start_ns + evidence.longest_ns
+    stretch = f'data-process="0" data-from="{evidence.longest_start_ns}" data-to="{end}"'
+    made = render_kernels(document([rank]), [(rank, timeline_of(real_trace("resnet50_workers0")))])
+    assert f"{stretch} hidden>Show the longest in the timeline<" in made

@@ -147,7 +147,7 @@ def test_a_nodes_day() -> None:
     took = time.perf_counter() - began
     part = digest.encode()
     started = time.perf_counter()
-    shown = build_timelines([decode_digest(part)], marks=[], started_at=None, ended_at=None)
+    shown = build_timelines([decode_digest(part)], episodes=[], started_at=None, ended_at=None)
     built, peak = time.perf_counter() - started, peak_bytes()
     show(
         f"a day of a node, {GPUS} GPUs, 500 ms: {took:.1f} s, of which {digesting:.2f} s to digest; "
@@ -190,7 +190,7 @@ def test_time_lines_of_the_largest_job() -> None:
     before = peak_bytes()
     started = time.perf_counter()
     digests = [decode_digest(part) for part in parts]
-    shown = build_timelines(digests, marks=[], started_at=None, ended_at=None)
+    shown = build_timelines(digests, episodes=[], started_at=None, ended_at=None)
     took, peak = time.perf_counter() - started, peak_bytes() - before
     show(figures("128 nodes x 8 GPUs x 3 days, from its parts", shown, took) + f"; peak {peak / 1e6:.0f} MB more")
     assert took < BUILD_LIMIT_S

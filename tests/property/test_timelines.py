@@ -126,7 +126,7 @@ def test_digest_round_trips_and_continues_the_same(listed: list[Object]) -> None
     decoded = decode_digest(data)
     assert decoded.encode() == data
     of_decoded, of_digest = (
-        build_timelines([each], marks=[], started_at=None, ended_at=None) for each in (decoded, digest)
+        build_timelines([each], episodes=[], started_at=None, ended_at=None) for each in (decoded, digest)
     )
     assert of_decoded == of_digest
     for each in listed[:3]:
@@ -143,7 +143,7 @@ def test_shown_means_lie_between_extremes_and_keep_all_samples(
     listed: list[Object],
 ) -> None:
     digest = folded(listed)
-    shown = build_timelines([digest], marks=[], started_at=None, ended_at=None)
+    shown = build_timelines([digest], episodes=[], started_at=None, ended_at=None)
     for gpu in shown.nodes[0].gpus:
         band = gpu.utilization
         assert band.low is not None

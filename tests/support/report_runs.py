@@ -88,8 +88,8 @@ class ReportRun:
             if self.damaged:
                 items = f"{FOLDER}parts/{self.name}/items.json"
                 self.world.objects.put(BUCKET, items, b"damaged", "application/json")
-            return {"reportUri": reports.full(event["job"], event["run"], now=NOW).uri}
-        return {"reportUri": reports.from_state(event["job"], now=NOW).uri}
+            return {"reportUri": reports.full(event["job"], event["run"], now=NOW)[0]}
+        return {"reportUri": reports.from_state(event["job"], now=NOW)[0]}
 
     def calls(self, state: str) -> int:
         """Return how often a task was attempted, by few items or by many."""

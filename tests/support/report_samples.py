@@ -12,7 +12,6 @@ from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import (
     FindingEntry,
     JobSummary,
-    Money,
     NodeCoverage,
     NotCollected,
     Report,
@@ -107,7 +106,8 @@ def finding(
         nodes=2,
         reason="2026-07-01 00:10 to 00:25 UTC: 95 % of the last 500 points are at or below 34 % (threshold 70 %).",
         advice="Raise the batch size.",
-        cost=Money(lost=18.4, spent=59.3, currency="USD", sentence="USD 18.40 of the USD 59.30 spent."),
+        lost=18.4,
+        cost="USD 18.40 of the USD 59.30 spent.",
         explained_by=None,
         episodes=list(episodes),
     )
@@ -289,7 +289,7 @@ def trained_report() -> Report:
     )
     rate = replace(loss, name="learning_rate", kind="metric", mean=[1e-4] * 600, low=[1e-4] * 600, high=[1e-4] * 600)
     fire = FirstFire(rule="LossNotFinite", step=18_000, at=START + 1_800.0, tensor="loss", reason="NaN.", episodes=[])
-    empty = training_report(TrainingDigest(), {})
+    empty = training_report(TrainingDigest(), [])
     training = replace(
         empty, steps=600, first_step=0, last_step=35_940, modes={"TRAIN": 600}, series=[loss, rate], fires=[fire]
     )
@@ -301,7 +301,7 @@ def tiny_report() -> Report:
     """One GPU, one minute in one bucket, and nothing else collected."""
     axis = TimeAxis(start=START, bucket_s=60.0, buckets=1)
     node = NodeTimeline(node="algo-1", gpus=[GpuTimeline(gpu="gpu0", utilization=Band(mean=[12.5]))])
-    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[])
+    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[])
     return make_report("tiny", ["algo-1"], 1, timelines)
 
 
@@ -352,7 +352,7 @@ def spiky_report() -> Report:
     gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=mean, low=low, high=high))
     cpu = Band(mean=[20.0] * 2_000, high=[95.0 if index == SPIKE else 30.0 for index in range(2_000)])
     node = NodeTimeline(node="algo-1", gpus=[gpu], cpu=cpu)
-    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[])
+    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[])
     return make_report("spiky", ["algo-1"], 1, timelines)
 
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from trainguard.report.timeline.series import (
     Band,
     GpuTimeline,
-    Mark,
     NodeTimeline,
     Phase,
     SlowStep,
@@ -103,7 +102,6 @@ def make_timelines(
     bucket_s: float,
     slow: Sequence[tuple[int, int]] = (),
     banded: int | None = None,
-    marks: Sequence[Mark] = (),
     steps_a_node: int = 1,
 ) -> Timelines:
     """Build time lines of ``gpus`` GPUs a node; those in ``slow`` (places of node and GPU) do a third of the work.
@@ -121,7 +119,7 @@ def make_timelines(
         shown[banded:] = [without_extremes(each) for each in shown[banded:]]
     shown[-1] = with_gap(shown[-1], int(0.45 * buckets), int(0.55 * buckets))
     steps = [_steps(random, name, rank, axis) for name in nodes[:32] for rank in range(steps_a_node)]
-    return Timelines(axis=axis, nodes=shown, steps=steps, phases=_phases(axis), marks=list(marks))
+    return Timelines(axis=axis, nodes=shown, steps=steps, phases=_phases(axis))
 
 
 def without_extremes(node: NodeTimeline) -> NodeTimeline:

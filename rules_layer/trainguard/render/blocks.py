@@ -89,16 +89,6 @@ class Folded:
 Block = Table | Figure | Figures | Facts | Note | Folded
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A section of the page: where it is, its title, and what it says before its blocks."""
-
-    anchor: str
-    title: str
-    blocks: Sequence[Block]
-    lead: str | None = None
-
-
 def plot_column(title: str, scale: Scale, unit: str = "", limits: Sequence[Limit] = ()) -> Column:
     """Return a column of strips, with the axis in its head."""
     return Column(title, "plot", head(scale, unit, limits), max(len(scale.ticks) - 1, 0))

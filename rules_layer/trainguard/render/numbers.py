@@ -10,7 +10,8 @@ DAY_S = 86_400.0
 NOTHING = "\N{EN DASH}"
 ALMOST_ALL = 0.9995
 _LONG_S = 3_600.0 * 48.0
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "\N{MICRO SIGN}s"), (1.0, "ns"))
 
 
 def number(value: float | None) -> str:
@@ -65,10 +66,24 @@ def duration(value: float | None) -> str:
 
 def rate(value: float | None) -> str:
     """Bytes per second: ``645 kB/s``."""
-    if value is None or not math.isfinite(value):
+    return NOTHING if value is None or not math.isfinite(value) else f"{size(value)}/s"
+
+
+def size(value: float | None) -> str:
+    """Write a number of bytes: ``1.23 GB``."""
+    return _scaled(value, _SIZES)
+
+
+def nanos(value: float | None) -> str:
+    """Write a time in nanoseconds: ``1.23 s``, ``9.44 ms``, ``480 µs``, ``12 ns``."""
+    return _scaled(value, _TIMES)
+
+
+def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
+    if value is None:
         return NOTHING
-    size, prefix = next(((size, prefix) for size, prefix in _PREFIXES if abs(value) >= size), (1.0, ""))
-    return f"{number(value / size)} {prefix}B/s"
+    scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
+    return f"{number(value / scale)} {unit}"
 
 
 def count(value: float | None) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from trainguard.core.finding import EpisodeEntry, Fact
 from trainguard.engine.diagnosis.diagnosis import Level
-from trainguard.kernels.captures.verdict import RuleVerdict
+from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.timeline.series import Timelines
@@ -24,26 +24,10 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    capture : str
-        Its name, and the folder of its files below ``kernels/``.
-    written_at : str
-        When its last trace was written.
+    verdict : CaptureVerdict
+        What was judged; its files are in the folder of its ``capture`` below ``kernels/``.
     sentence : str
         How busy the GPUs are, what fires, and how much of a step the first findings explain.
-    traces, judged, unread : int
-        Traces of it; those with a GPU's work in three steps or more; those that could not be read.
-    unread_why : dict of str to str
-        The first of these and why.
-    world_size : int or None
-        Ranks of the job, as the traces say it.
-    busy_share : float or None
-        Share, 0 to 1; None without work of a GPU.
-    step_ns : int or None
-        Median over ranks of the mean step.
-    findings : list of RuleVerdict
-        What explains most of the time first, then by severity.
-    notes : list of str
-        What traces lack and what could not be compared.
     page, document : str or None
         Files beside the report; None where nobody wrote them, as on one's own machine.
     captures : int
@@ -52,20 +36,8 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
         Whether newer traces are there that were not judged yet.
     """
 
-    capture: str
-    written_at: str
+    verdict: CaptureVerdict
     sentence: str
-    traces: int
-    judged: int
-    unread: int
-    unread_why: dict[str, str]
-    world_size: int | None
-    steps: int
-    gpus: list[str]
-    busy_share: float | None
-    step_ns: int | None
-    findings: list[RuleVerdict]
-    notes: list[str]
     page: str | None
     document: str | None
     captures: int
@@ -111,20 +83,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     not_judged: list[str] = msgspec.field(default_factory=list)
 
 
-class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finding has cost, and of how much; ``sentence`` says it for people."""
-
-    lost: float
-    spent: float
-    currency: str
-    sentence: str
-
-
 class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that has fired, as it stands among the others.
 
     ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
-    to 1. ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
+    to 1. ``lost`` is what it has cost, in the currency of the report's ``cost``, which ``cost`` says in words.
+    ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
     part of its loss for which some rule names a cause. ``reasons`` is the part of it (0 to 1) that each of these rules
     accounts for; no two overlap. ``episodes`` are the newest times at which its condition held, oldest first;
     ``earlier_episodes`` counts those before them. Each names 512 nodes and GPUs at most; ``names_left_out`` counts
@@ -142,7 +106,8 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     reason: str
     advice: str | None
-    cost: Money | None
+    lost: float | None
+    cost: str | None
     explained_by: str | None
     explained_share: float = 0.0
     reasons: dict[str, float] = msgspec.field(default_factory=dict)

@@ -53,7 +53,7 @@ def test_late_rank_fires_once_and_files_are_written() -> None:
     assert {"kernels.html", "kernels.json"} <= set(live.names())
     report = build_report(live.net.job(), items_of(live.net.job(), live.world.nodes), now=live.net.now).report
     assert report.kernels is not None
-    assert {"kernels/LateRank"} <= {each.rule for each in report.kernels.findings}
+    assert {"kernels/LateRank"} <= {each.rule for each in report.kernels.verdict.rules}
     page = render_report(report)
     assert 'href="kernels.html"' in page
     assert "Rank 2 comes last" in page

@@ -109,11 +109,11 @@ def test_a_damaged_trace_is_counted_and_the_rest_judged(tmp_path: Path, damage: 
     report = analyze(folder_of(tmp_path, with_bad(capture(delay_us=HELD_UP), damage)))
     kernels = report.document.kernels
     assert kernels is not None
-    assert kernels.traces == 4
-    assert kernels.judged == 3
-    if kernels.unread:
+    assert kernels.verdict.traces == 4
+    assert kernels.verdict.judged == 3
+    if kernels.verdict.unread:
         assert any("1 of 4 kernel traces could not be read" in note for note in report.notes)
-        assert kernels.unread_why
+        assert kernels.verdict.unread_why
     assert any(rule.rule.startswith("training/") for rule in report.document.rules)
 
 
@@ -138,7 +138,7 @@ def test_only_the_newest_capture_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     report = analyze(job)
     assert len(read) == 4
     assert report.document.kernels is not None
-    assert not {each.rule for each in report.document.kernels.findings} & {"kernels/LateRank"}
+    assert not {each.rule for each in report.document.kernels.verdict.rules} & {"kernels/LateRank"}
     assert "Of 2 captures of kernel traces the newest one, of 4 traces, is judged." in report.notes
 
 
@@ -152,10 +152,10 @@ def test_what_is_beyond_the_bounds_is_said(
     monkeypatch.setattr(local_kernels, name, value)
     report = analyze(folder_of(tmp_path, uploads))
     assert report.document.kernels is not None
-    assert report.document.kernels.traces == 3
+    assert report.document.kernels.verdict.traces == 3
     said_here = "1 of 4 kernel traces of the newest capture are left out"
     assert any(note.startswith(said_here) for note in report.notes)
-    assert any(note.startswith(said_here) for note in report.document.kernels.notes)
+    assert any(note.startswith(said_here) for note in report.document.kernels.verdict.notes)
 
 
 def test_a_job_without_traces_has_no_such_rules(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_no_bucket_within_the_job_is_empty_at_any_interval(tmp_path: Path, every
     folder = ProfileFolder(tmp_path)
     folder.system(ticks(60, every_s=every_s * 1.001), {"gpu0": 50.0, "cpu0": 5.0})
     digests = digested(folder.path)
-    (node,) = build_timelines(digests, marks=[], started_at=None, ended_at=None).nodes
+    (node,) = build_timelines(digests, episodes=[], started_at=None, ended_at=None).nodes
     assert digests[0].axis.bucket_s == bucket_s
     assert digests[0].axis.start <= FOLDER_START
     assert None not in node.gpus[0].utilization.mean

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from tests.support.delivery import Network
 from tests.support.report_samples import bad_report, state_report
-from tests.support.small_job import BUCKET, JOB, uploads
-from trainguard.core.errors import ReportPageError, UnknownJobError
+from tests.support.small_job import JOB, uploads
+from trainguard.core.errors import ReportPageError
 from trainguard.core.layout import ProfileRoot
+from trainguard.engine.streams.session import items_of
 from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
 from trainguard.report.job.build import build_report
-from trainguard.report.job.files import ReportWriter, report_files
+from trainguard.report.job.files import report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.testing.memory.faults import Crash
 from trainguard.testing.memory.profile_objects import MemoryProfileObjects
@@ -54,9 +55,10 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bytes, str]]:
     return seen
 
 
-def writer(network: Network) -> ReportWriter:
+def write(network: Network) -> int:
     world = network.world
-    return ReportWriter(jobs=world.jobs, nodes=world.nodes, objects=world.objects)
+    job = network.job()
+    return write_report(world.objects, job, build_report(job, items_of(job, world.nodes), now=network.now))
 
 
 def break_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +70,7 @@ def break_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_page_is_written_first_and_the_document_last(network: Network, puts: dict[str, tuple[bytes, str]]) -> None:
     puts.clear()
-    written = writer(network).write(JOB, now=network.now)
-    assert (written.uri, written.files) == (f"s3://{BUCKET}/{PLACE}report.json", len(RULE_NAMES) + 2)
+    assert write(network) == len(RULE_NAMES) + 2
     assert set(list(puts)[:-2]) == MANAGED
     assert list(puts)[-2:] == ["report.html", "report.json"]
     assert {name: kind for name, (_, kind) in puts.items()} == dict.fromkeys(puts, JSON) | {"report.html": HTML}
@@ -82,7 +83,7 @@ def test_failed_page_is_named_and_everything_else_is_written(
     puts.clear()
     break_page(monkeypatch)
     with pytest.raises(ReportPageError, match=f"report.html of job '{JOB}' cannot be made: ZeroDivisionError: no tic"):
-        writer(network).write(JOB, now=network.now)
+        write(network)
     assert set(puts) == MANAGED | {"report.json"}
     assert list(puts)[-1] == "report.json"
     assert json.loads(puts["report.json"][0])["fired"] == ["LowGPUUtilization", "StepOutlier"]
@@ -101,14 +102,9 @@ def test_crash_leaves_a_document_only_with_all_other_files(
         puts.clear()
         network.world.faults.crash_after(calls)
         with pytest.raises(Crash):
-            writer(network).write(JOB, now=network.now)
+            write(network)
         network.world.faults.clear()
         assert "report.json" not in puts or set(puts) == {*MANAGED, "report.html", "report.json"}
-
-
-def test_unknown_job_is_named_in_the_error(network: Network) -> None:
-    with pytest.raises(UnknownJobError, match="'nobody'"):
-        writer(network).write("nobody", now=0.0)
 
 
 def test_encoded_report_reads_back_with_timelines_on_one_line() -> None:

@@ -7,7 +7,6 @@ from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import (
     FindingEntry,
     JobSummary,
-    Money,
     NodeCoverage,
     NotCollected,
     Report,
@@ -62,7 +61,8 @@ def finding(rule: str, **given: Any) -> FindingEntry:
         "nodes": 2,
         "reason": "gpu0 is low.",
         "advice": "Raise the batch size.",
-        "cost": Money(lost=8.8, spent=11.75, currency="USD", sentence="about USD 8.80 of the USD 11.75 spent"),
+        "lost": 8.8,
+        "cost": "about USD 8.80 of the USD 11.75 spent",
         "explained_by": None,
     }
     return FindingEntry(rule=rule, **{**about, **given})

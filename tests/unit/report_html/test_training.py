@@ -10,8 +10,8 @@ from tests.support.tensor_trials import trial_steps
 from tests.unit.report_html.markup import PageRead, faults_of, read_page
 from tests.unit.report_html.reports import HOSTILE, report
 from trainguard.report.html.render import render_report
-from trainguard.report.html.training.xgboost_sections import render_xgboost
-from trainguard.report.training.build import RuleFires, training_report
+from trainguard.report.html.training.sections import render_xgboost
+from trainguard.report.training.build import first_fire, training_report
 from trainguard.report.training.digest import Digester, TrainingDigest
 from trainguard.report.training.document import TrainingReport
 from trainguard.rules.training.step_rule import Check
@@ -29,7 +29,7 @@ def digested(run: Run) -> TrainingDigest:
 def trained(digest: TrainingDigest, *fires: Check) -> TrainingReport:
     return training_report(
         digest,
-        {f"training/Rule{number}": RuleFires(fire, str(fire.kind), (fire.step,)) for number, fire in enumerate(fires)},
+        [first_fire(f"training/Rule{number}", fire, str(fire.kind), [fire.step]) for number, fire in enumerate(fires)],
     )
 
 
@@ -90,7 +90,7 @@ def test_fires_are_marked_and_named_in_the_chart() -> None:
 def test_repeated_fires_have_lines_and_the_first_has_the_name() -> None:
     fire = Check(step=3, at=3.0, fires=True, kind="the loss rose.", tensor="loss")
     training = training_report(
-        trial("overtraining"), {"training/Rule0": RuleFires(fire, str(fire.kind), (3, 9, 26, 4_000))}
+        trial("overtraining"), [first_fire("training/Rule0", fire, str(fire.kind), [3, 9, 26, 4_000])]
     )
     page = page_of(training)
     lines = [each for each in page.of("line") if each.attributes.get("class") == "limit" and "svg" in each.inside]
@@ -164,7 +164,7 @@ def hostile_run() -> Run:
 
 def test_ten_thousand_hostile_names_are_text_on_a_small_page() -> None:
     fire = Check(step=1, at=1.0, fires=True, kind=HOSTILE, tensor=HOSTILE)
-    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, str(fire.kind), (1,))})
+    training = training_report(digested(hostile_run()), [first_fire(f"training/{HOSTILE}", fire, str(fire.kind), [1])])
     pages = render_report(replace(report(), training=training)), render_xgboost(training, HOSTILE)
     for page in pages:
         assert faults_of(page) == []

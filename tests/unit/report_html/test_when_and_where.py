@@ -51,11 +51,11 @@ def test_verdict_says_where_since_when_how_long_and_the_cost() -> None:
 def test_episode_has_a_bar_and_a_frame_around_its_node_rows() -> None:
     picture = picture_of(bad_report(), episodes_of(bad_report()))
     assert picture is not None
-    low, cpu = picture.lanes
-    span, lasting = picture.span, low.episodes
+    (_, lasting), (_, of_cpu) = picture.lanes
+    span = picture.span
     assert [span.at(each.start) for each in lasting] == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
     assert [span.width(each) for each in lasting] == pytest.approx([25.0, 20.0])
-    assert len(cpu.episodes) == 1
+    assert len(of_cpu) == 1
     drawn = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" y="4"', render_report(bad_report()))
     assert [float(width) for _, width in drawn[:2]] == pytest.approx([25.0, 20.0])
     assert picture.heat is not None

@@ -31,7 +31,7 @@ def island_of(report: Report) -> dict[str, Any]:
 
 
 def kinds(context: TimelinesContext) -> list[str]:
-    return [each.kind for each in context.charts]
+    return [kind for kind, *_ in context.charts]
 
 
 def test_every_packed_series_can_be_read_back() -> None:
@@ -104,7 +104,7 @@ def test_packed_names_with_markup_cannot_end_the_element() -> None:
 def test_charts_and_columns_are_of_collected_data_only() -> None:
     axis = TimeAxis(start=START, bucket_s=60.0, buckets=2)
     node = NodeTimeline(node="algo-1", gpus=[], cpu=Band(mean=[10.0, 20.0], high=[30.0, 90.0]))
-    context = timelines_context(Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[]))
+    context = timelines_context(Timelines(axis=axis, nodes=[node], steps=[], phases=[]))
     assert kinds(context) == ["cpu"]
     assert (context.gpus, context.fallback) == (0, "")
     assert [each.title for each in context.numbers.columns] == ["Node", "CPU"]
@@ -116,7 +116,7 @@ def test_gpu_without_any_value_shows_a_dash() -> None:
     none: list[float | None] = [None, None]
     gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=none, low=none, high=none))
     context = timelines_context(
-        Timelines(axis=axis, nodes=[NodeTimeline(node="algo-1", gpus=[gpu])], steps=[], phases=[], marks=[])
+        Timelines(axis=axis, nodes=[NodeTimeline(node="algo-1", gpus=[gpu])], steps=[], phases=[])
     )
     assert context.numbers.rows[0][1:] == ["\N{EN DASH}"]
     assert context.fallback == ""

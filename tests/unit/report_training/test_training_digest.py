@@ -12,8 +12,8 @@ from tests.support.steps import Run, Step
 from tests.support.tensor_trials import trial_files, trial_steps, trials
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.step_view import Mode, Tensor
-from trainguard.report.training.build import RuleFires, training_report
-from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest, decode_digest
+from trainguard.report.training.build import first_fire, training_report
+from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest
 from trainguard.report.training.heat_map import MOST_ROWS, ReadBudget
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.rules.training.step_rule import Check
@@ -79,7 +79,7 @@ def test_digest_by_json_in_two_halves_is_the_same(name: str) -> None:
         whole.fold(step)
     for step in steps[: len(steps) // 2]:
         first.fold(step)
-    second = Digester(decode_digest(msgspec.json.encode(first.done()), name))
+    second = Digester(decode_part(encode_part(RunPart(digest=first.done())), name).digest)
     for step in steps[len(steps) // 2 :]:
         second.fold(step)
     one, other = whole.done(), second.done()
@@ -97,11 +97,11 @@ def test_weights_find_the_step_before_when_read_step_by_step() -> None:
 
 
 def test_digest_of_another_version_is_named_in_the_error() -> None:
-    body = msgspec.json.encode(TrainingDigest(format=99))
-    with pytest.raises(TelemetryFormatError, match=r"part-1.*format 99, expected 1"):
-        decode_digest(body, "part-1")
+    body = encode_part(RunPart(digest=TrainingDigest(format=99)))
+    with pytest.raises(TelemetryFormatError, match=r"part-1.*format 99, expected 2"):
+        decode_part(body, "part-1")
     with pytest.raises(TelemetryFormatError, match="part-1"):
-        decode_digest(b"[]", "part-1")
+        decode_part(b"[]", "part-1")
 
 
 def test_saved_reduction_is_used_without_reading_entries() -> None:
@@ -162,7 +162,7 @@ def test_few_of_ten_thousand_gradients_are_read_others_named() -> None:
     assert len(READ) == 2 * MOST_ROWS
     assert "gradient/layer9999.weight" in digest.layers.gradients.rows
     assert len(msgspec.json.encode(digest)) < 40_000
-    said = training_report(digest, {}).left_out
+    said = training_report(digest, []).left_out
     assert any("100 or more tensors of gradients" in each for each in said)
 
 
@@ -171,14 +171,14 @@ def test_some_of_ten_thousand_losses_have_series_others_named() -> None:
     digest = folded(run_of(2, dict.fromkeys(names, 1.0), collections={"losses": names}))
     assert len(digest.series) == MOST_SERIES
     assert len(READ) == 2 * MOST_SERIES
-    assert any("losses and metrics" in each for each in training_report(digest, {}).left_out)
+    assert any("losses and metrics" in each for each in training_report(digest, []).left_out)
 
 
 def test_layer_reads_become_ever_rarer_over_very_many_steps() -> None:
     digest = folded(run_of(3_000, {"gradient/a": np.ones(3)}, collections=GRADIENTS))
     assert len(READ) < 500
     assert digest.layers.gradients.seen == 3_000
-    assert "Of 3,000 steps with gradients" in " ".join(training_report(digest, {}).left_out)
+    assert "Of 3,000 steps with gradients" in " ".join(training_report(digest, []).left_out)
 
 
 def test_tensor_over_the_cap_is_noted_and_not_read() -> None:
@@ -187,7 +187,7 @@ def test_tensor_over_the_cap_is_noted_and_not_read() -> None:
     assert READ == [(0, "gradient/b")]
     assert values_of(digest, "gradient/a") == [None]
     assert digest.budget.bytes_left == 320_000 - 8
-    assert any("1 tensor would have taken too much" in each for each in training_report(digest, {}).left_out)
+    assert any("1 tensor would have taken too much" in each for each in training_report(digest, []).left_out)
 
 
 def test_series_reads_only_shown_scalars_at_the_read_limit() -> None:
@@ -196,7 +196,7 @@ def test_series_reads_only_shown_scalars_at_the_read_limit() -> None:
     (series,) = digest.series
     assert 1_000 < series.read < 1_600
     assert series.seen == 2_000
-    assert any("were read" in each for each in training_report(digest, {}).left_out)
+    assert any("were read" in each for each in training_report(digest, []).left_out)
 
 
 def test_broken_tensor_is_noted_and_the_others_continue() -> None:
@@ -204,7 +204,7 @@ def test_broken_tensor_is_noted_and_the_others_continue() -> None:
     run.add(0, {"gradient/a": [1.0], "gradient/b": [2.0]}, collections=GRADIENTS, broken={"gradient/a"})
     digest = folded(run)
     assert (values_of(digest, "gradient/a"), values_of(digest, "gradient/b")) == ([None], [2.0])
-    assert any("the frame is cut off" in each for each in training_report(digest, {}).left_out)
+    assert any("the frame is cut off" in each for each in training_report(digest, []).left_out)
 
 
 def test_reported_fires_are_in_order_of_steps() -> None:
@@ -212,7 +212,10 @@ def test_reported_fires_are_in_order_of_steps() -> None:
     early = Check(step=2, at=2.0, fires=True, kind="early")
     report = training_report(
         TrainingDigest(),
-        {"training/A": RuleFires(late, str(late.kind), (9,)), "training/B": RuleFires(early, str(early.kind), (2, 7))},
+        [
+            first_fire("training/A", late, str(late.kind), [9]),
+            first_fire("training/B", early, str(early.kind), [2, 7]),
+        ],
     )
     assert [(each.rule, each.step, each.tensor) for each in report.fires] == [
         ("training/B", 2, None),

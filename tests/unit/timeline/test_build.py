@@ -6,12 +6,12 @@ from tests.unit.timeline.samples import EVAL, START, Row, axis, digest, samples,
 from trainguard.core.errors import TimelinePartError
 from trainguard.report.timeline.build import GPUS_WITH_BANDS, build_timelines
 from trainguard.report.timeline.digest import KEPT_SLOWEST, NodeDigest
-from trainguard.report.timeline.series import Mark, Timelines
+from trainguard.report.timeline.series import Timelines
 from trainguard.report.timeline.shown import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
 
 
 def build(*digests: NodeDigest, started_at: float | None = None, ended_at: float | None = None) -> Timelines:
-    return build_timelines(digests, marks=[], started_at=started_at, ended_at=ended_at)
+    return build_timelines(digests, episodes=[], started_at=started_at, ended_at=ended_at)
 
 
 def test_every_series_of_a_node_has_none_where_not_collected() -> None:
@@ -88,11 +88,6 @@ def test_step_durations_are_seconds_and_slowest_in_time_order() -> None:
         (15.0, "2", 2.0),
     ]
     assert (evaluation.mode, evaluation.mean_s) == (EVAL, [1.0, None])
-
-
-def test_given_fires_when_built_then_their_marks_are_passed_on() -> None:
-    mark = Mark(at=START + 1e6, rule="LowGPUUtilization", node="algo-1", gpu="gpu0")
-    assert build_timelines([digest()], marks=[mark], started_at=None, ended_at=None).marks == [mark]
 
 
 @pytest.mark.parametrize("gpus", [GPUS_WITH_BANDS, GPUS_WITH_BANDS + 1])

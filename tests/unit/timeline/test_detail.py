@@ -8,7 +8,7 @@ from trainguard.formats.profile.system import Samples, Series
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.detail import FEWEST_BUCKETS, MAX_PAGE_BYTES
 from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.timeline.series import Mark, TimeAxis, Timelines
+from trainguard.report.timeline.series import Episode, TimeAxis, Timelines
 
 FINE = TimeAxis(start=float(START), bucket_s=5.0, buckets=17_280)
 """A day in buckets of 5 s; a report shows it in buckets of 30 s."""
@@ -24,12 +24,12 @@ def day_of(gpus: int, *, node: str = "algo-1", on: TimeAxis = FINE) -> NodeDiges
     return made
 
 
-def build(*digests: NodeDigest, marks: list[Mark] | None = None) -> Timelines:
-    return build_timelines(digests, marks=marks or [], started_at=None, ended_at=None)
+def build(*digests: NodeDigest, episodes: list[Episode] | None = None) -> Timelines:
+    return build_timelines(digests, episodes=episodes or [], started_at=None, ended_at=None)
 
 
-def episode(start: float, end: float | None, severity: str = "high") -> Mark:
-    return Mark(at=START + start, end=None if end is None else START + end, rule="LowGPUUtilization", severity=severity)
+def episode(start: float, end: float | None, severity: str = "high") -> Episode:
+    return START + start, None if end is None else START + end, severity
 
 
 def many(nodes: int = 28) -> list[NodeDigest]:
@@ -64,7 +64,7 @@ def test_joined_buckets_have_the_extremes_of_the_finer_ones() -> None:
 
 def test_episodes_of_a_large_job_are_detailed_from_before_onset() -> None:
     hour = 3_600.0
-    shown = build(*many(), marks=[episode(2 * hour, 2.5 * hour), episode(12 * hour, 13 * hour)])
+    shown = build(*many(), episodes=[episode(2 * hour, 2.5 * hour), episode(12 * hour, 13 * hour)])
     spans = [(each.axis.start - START, each.axis.buckets * each.axis.bucket_s) for each in shown.detail]
     assert [each.axis.bucket_s for each in shown.detail] == [60.0, 60.0]
     for (start, length), (began, ended) in zip(spans, [(2 * hour, 2.5 * hour), (12 * hour, 13 * hour)], strict=True):
@@ -75,7 +75,7 @@ def test_episodes_of_a_large_job_are_detailed_from_before_onset() -> None:
 
 
 def test_too_long_episode_is_detailed_at_its_onset() -> None:
-    shown = build(*many(), marks=[episode(3_600.0, None)])
+    shown = build(*many(), episodes=[episode(3_600.0, None)])
     (detail,) = shown.detail
     assert detail.axis.start < START + 3_600.0 - 60.0
     assert FEWEST_BUCKETS <= detail.axis.buckets < 1_440 - 60
@@ -84,7 +84,7 @@ def test_too_long_episode_is_detailed_at_its_onset() -> None:
 
 def test_most_severe_episodes_are_detailed_beyond_the_room() -> None:
     low = [episode(600.0 * number, 600.0 * number + 60.0, "low") for number in range(100)]
-    shown = build(*many(), marks=[*low, episode(80_000.0, 80_060.0, "critical")])
+    shown = build(*many(), episodes=[*low, episode(80_000.0, 80_060.0, "critical")])
     assert any(each.axis.start <= START + 80_000.0 for each in shown.detail)
     assert max(each.axis.start + each.axis.buckets * each.axis.bucket_s for each in shown.detail) > START + 80_060.0
     assert page_bytes(shown) <= MAX_PAGE_BYTES
@@ -96,7 +96,7 @@ def test_large_job_without_an_episode_has_no_detail() -> None:
 
 @pytest.mark.parametrize("start", [-1e6, 1e9])
 def test_episode_outside_the_job_shows_nothing_outside(start: float) -> None:
-    shown = build(*many(), marks=[episode(start, start + 60.0)])
+    shown = build(*many(), episodes=[episode(start, start + 60.0)])
     assert all(each.axis.start >= START for each in shown.detail)
     assert all(each.axis.start + each.axis.buckets * each.axis.bucket_s <= START + 86_400.0 for each in shown.detail)
 

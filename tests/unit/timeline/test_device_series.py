@@ -34,7 +34,7 @@ def built(*objects: Samples, on: TimeAxis | None = None) -> Timelines:
     digest = NodeDigest("algo-1", axis(12) if on is None else on)
     for each in objects:
         digest.add_samples(each)
-    return build_timelines([decode_digest(digest.encode())], marks=[], started_at=None, ended_at=None)
+    return build_timelines([decode_digest(digest.encode())], episodes=[], started_at=None, ended_at=None)
 
 
 ALL = {

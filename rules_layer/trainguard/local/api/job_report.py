@@ -111,7 +111,7 @@ class JobReport:
     @property
     def findings(self) -> Columns:
         """The findings, the most severe first: a row for each rule that has fired. Shares are from 0 to 1."""
-        return Columns(_FINDINGS, [_finding_row(each) for each in self.document.findings])
+        return Columns(_FINDINGS, [_finding_row(each, self.document.cost.currency) for each in self.document.findings])
 
     @property
     def rules(self) -> Columns:
@@ -177,10 +177,9 @@ def _ledger_row(node: str | None, entry: LedgerEntry) -> list[Any]:
     return [node, *(getattr(entry, name) for name in _LEDGER[1:])]
 
 
-def _finding_row(finding: FindingEntry) -> list[Any]:
-    lost = None if finding.cost is None else finding.cost.lost
-    money = {"lost": lost, "currency": None if finding.cost is None else finding.cost.currency}
-    return [money[name] if name in money else getattr(finding, name) for name in _FINDINGS]
+def _finding_row(finding: FindingEntry, currency: str | None) -> list[Any]:
+    known = {"currency": None if finding.lost is None else currency}
+    return [known[name] if name in known else getattr(finding, name) for name in _FINDINGS]
 
 
 def _line_rows(lines: Timelines) -> Iterator[tuple[Any, ...]]:

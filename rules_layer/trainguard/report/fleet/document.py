@@ -14,26 +14,48 @@ from trainguard.report.job.schema import encode_schema, report_schema
 SCHEMA_VERSION: Literal["1"] = "1"
 
 
-class FleetTotals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All jobs together.
+class FleetGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Some jobs together.
 
-    ``judged`` are jobs of which at least one rule could say something, ``with_findings`` those on which one has fired.
-    ``instance_hours`` is what was paid for, as far as a job's times are known; ``wasted_share`` is the part of it that
-    the jobs' largest losses make up. ``unpriced`` jobs have no part in ``spent`` and ``lost``.
+    Attributes
+    ----------
+    kind : str
+        What they have in common: ``user``, ``team`` or ``project``, by the jobs' tags; ``week``, in which they began;
+        ``instance type``; empty of any others.
+    name : str or None
+        The owner, the week's Monday, or the instance type; None of jobs of which it is not known.
+    judged, with_findings : int
+        Jobs of which at least one rule could say something, and those on which one has fired.
+    instance_hours : float
+        What was paid for, as far as a job's times are known.
+    wasted_share : float or None
+        The part of it that the jobs' largest losses make up.
+    unpriced : int
+        Jobs that have no part in ``spent`` and ``lost``.
+    weeks : list of FleetGroup
+        Of an owner the newest weeks in which its jobs began, in order of time.
     """
 
+    kind: str = ""
+    name: str | None = None
     jobs: int
-    active: int
     judged: int
     with_findings: int
-    fires: int
-    stops: int
     instance_hours: float
     wasted_share: float | None
     spent: float | None
     lost: float | None
-    currency: str
     unpriced: int
+    weeks: list["FleetGroup"] = []
+
+
+class FleetTotals(FleetGroup, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All jobs together: how many of them run, how often rules fired, and how many were stopped."""
+
+    active: int
+    fires: int
+    stops: int
+    currency: str
 
 
 class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +64,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Findings overlap, so ``wasted_share`` (of the job's paid time) is that of the finding that wasted most, and ``lost``
     its price; None where no finding could say, and where there is none and no rule has judged the use of
     the GPUs; 0 where it has and nothing was found. ``place`` is where a job of this machine lies,
-    below the page's folder; ``link`` is where the tool that recorded it shows it.
+    below the page's folder; ``link`` is where the tool that recorded it shows it. ``owners`` are by kind. ``summary``
+    of a job without a verdict says why there is none.
     """
 
     job: str
@@ -62,14 +85,7 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     console: str | None
     place: str | None = None
     link: str | None = None
-
-
-class FleetRest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The jobs that are not listed one by one."""
-
-    jobs: int
-    with_findings: int
-    lost: float | None
+    owners: dict[str, str] = {}
 
 
 class FleetRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,82 +100,15 @@ class FleetRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     worst: str | None
 
 
-class HeatRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job's line in the table of jobs and rules: a word for each of ``rules``, in their order.
+class Heat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which rules fired where: the jobs with findings, the most wasteful first, with a word for each of ``rules``.
 
     The word is the finding's severity, ``over`` for one that is over, else the rule's status; empty without a row.
     """
 
-    job: str
-    cells: list[str]
-
-
-class Heat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which rules fired where: the jobs with findings, the most wasteful first."""
-
     rules: list[str]
-    rows: list[HeatRow]
+    rows: dict[str, list[str]]
     left_out: int
-
-
-class FleetWeek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The jobs that began in one week; ``monday`` is its first day."""
-
-    monday: str
-    jobs: int
-    with_findings: int
-    share: float
-    wasted_share: float | None
-    spent: float | None
-    lost: float | None
-
-
-class FleetInstanceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The jobs of one instance type; ``instance_type`` None stands for those of which it is not known."""
-
-    instance_type: str | None
-    jobs: int
-    with_findings: int
-    instance_hours: float
-    wasted_share: float | None
-    spent: float | None
-    lost: float | None
-
-
-class OwnerWeek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An owner's jobs that began in one week; ``monday`` is its first day."""
-
-    monday: str
-    jobs: int
-    with_findings: int
-    spent: float | None
-    lost: float | None
-
-
-class FleetOwner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The jobs of one user, team or project, by the jobs' tags.
-
-    ``kind`` is ``user``, ``team`` or ``project``; ``name`` None stands for the jobs that name no owner of the kind.
-    ``weeks`` are the newest in which jobs of the owner began, in order of time.
-    """
-
-    kind: str
-    name: str | None
-    jobs: int
-    with_findings: int
-    instance_hours: float
-    wasted_share: float | None
-    spent: float | None
-    lost: float | None
-    weeks: list[OwnerWeek]
-
-
-class Unjudged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job of which no rule could say anything, and why."""
-
-    job: str
-    status: str
-    why: str
 
 
 class StopMade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -209,10 +158,9 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         The most wasteful first; bounded, ``rest`` are the others.
     rules : list of FleetRule
         Those that fired on most jobs first.
-    weeks : list of FleetWeek
-        In order of time.
-    owners : list of FleetOwner
-        By kind, those that lost most first; bounded. A kind that no job names is missing.
+    weeks, instance_types, owners : list of FleetGroup
+        Weeks in order of time; owners by kind, those that lost most first; bounded. A kind that no job names is
+        missing.
     unjudged, stops : list
         Bounded; how many there are in all stands in ``totals`` and ``notes``.
     kernel_profiles : list of FleetKernels
@@ -228,16 +176,16 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     region: str
     totals: FleetTotals
     jobs: list[FleetJob]
-    rest: FleetRest
+    rest: FleetGroup
     rules: list[FleetRule]
     heat: Heat
-    weeks: list[FleetWeek]
-    instance_types: list[FleetInstanceType]
-    unjudged: list[Unjudged]
+    weeks: list[FleetGroup]
+    instance_types: list[FleetGroup]
+    unjudged: list[FleetJob]
     stops: list[StopMade]
     notes: list[str]
     folder: str | None = None
-    owners: list[FleetOwner] = []
+    owners: list[FleetGroup] = []
     kernel_profiles: list[FleetKernels] = []
 
 

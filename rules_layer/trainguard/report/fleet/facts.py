@@ -4,13 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 from trainguard.core.finding import Severity, severity_rank
+from trainguard.core.links import report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.core.run_links import plain_links
+from trainguard.core.timestamps import iso_time
 from trainguard.ledger.document import lost_share_of
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
+from trainguard.report.fleet.document import FleetGroup, FleetJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
+
+_TEXT_SHOWN = 600
 
 
 @dataclass(frozen=True)
@@ -121,21 +128,25 @@ def has_fired(row: RuleRow) -> bool:
     return row.times_fired > 0 or row.status is Status.FIRED
 
 
-def with_findings(facts: Sequence[JobFacts]) -> int:
-    """Return on how many of the jobs a rule has fired."""
-    return sum(bool(each.fired) for each in facts)
+def group_of(facts: Sequence[JobFacts], kind: str = "", name: str | None = None) -> FleetGroup:
+    """Return some jobs summed up."""
+    return FleetGroup(kind=kind, name=name, **sums_of(facts))
 
 
-def hours_of(facts: Sequence[JobFacts]) -> float:
-    """Return the jobs' instance hours, as far as their times are known."""
-    return round(sum(each.hours or 0.0 for each in facts), 2)
-
-
-def wasted_share_of(facts: Sequence[JobFacts]) -> float | None:
-    """Return the share of the instance hours that was wasted, over the jobs of which both are known."""
-    known = [(each.wasted_hours, each.hours) for each in facts if each.wasted_hours is not None]
-    hours = sum(all_hours or 0.0 for _, all_hours in known)
-    return round(sum(wasted or 0.0 for wasted, _ in known) / hours, 4) if hours else None
+def sums_of(facts: Sequence[JobFacts]) -> dict[str, Any]:
+    """Return the sums of some jobs by their names in a group."""
+    known = [(each.wasted_hours, each.hours or 0.0) for each in facts if each.wasted_hours is not None]
+    hours = sum(all_hours for _, all_hours in known)
+    return {
+        "jobs": len(facts),
+        "judged": sum(each.judged for each in facts),
+        "with_findings": sum(bool(each.fired) for each in facts),
+        "instance_hours": round(sum(each.hours or 0.0 for each in facts), 2),
+        "wasted_share": round(sum(wasted or 0.0 for wasted, _ in known) / hours, 4) if hours else None,
+        "spent": money_of(each.spent for each in facts),
+        "lost": money_of(each.lost for each in facts),
+        "unpriced": sum(each.spent is None for each in facts),
+    }
 
 
 def money_of(amounts: Iterable[float | None]) -> float | None:
@@ -144,10 +155,48 @@ def money_of(amounts: Iterable[float | None]) -> float | None:
     return round(sum(known), 2) if known else None
 
 
-def began_in(facts: JobFacts) -> datetime | None:
-    """Return the Monday of the week in which a job began; None where no time of it is known."""
-    began = facts.began_at if facts.began_at is not None else facts.last_at
-    return None if began is None else monday_of(began)
+def by_week(facts: Sequence[JobFacts]) -> dict[str, list[JobFacts]]:
+    """Return the jobs by the Monday of the week in which they began, in order of time."""
+    weeks: dict[str, list[JobFacts]] = {}
+    for each in facts:
+        began = each.began_at if each.began_at is not None else each.last_at
+        if began is not None:
+            weeks.setdefault(monday_of(began).date().isoformat(), []).append(each)
+    return dict(sorted(weeks.items()))
+
+
+def fleet_job(facts: JobFacts) -> FleetJob:
+    """Return a job as the documents list it."""
+    job, report = facts.job, facts.report
+    has_report = any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not job.active)
+    links = None
+    if job.bucket and has_report:
+        links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
+    why = "No row of it is there: none was written yet, or they have expired."
+    return FleetJob(
+        job=job.job,
+        status=job.status.value,
+        active=job.active,
+        instance_type=job.instance_type,
+        instance_count=job.instance_count,
+        started_at=None if facts.began_at is None else iso_time(facts.began_at),
+        instance_hours=money_of([facts.hours]),
+        wasted_share=facts.wasted_share,
+        lost=money_of([facts.lost]),
+        spent=money_of([facts.spent]),
+        severity=None if facts.severity is None else facts.severity.value,
+        fired=[row.rule for row in facts.fired],
+        summary=why if report is None else shortened(report.finding.reason),
+        report=None if links is None else links.page,
+        console=None if links is None else links.console,
+        link=next(iter(plain_links(job.run_links).values()), None),
+        owners=dict(job.owners),
+    )
+
+
+def shortened(text: str) -> str:
+    """Return a text cut to what a table has room for."""
+    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 
 def monday_of(epoch_s: float) -> datetime:

@@ -10,34 +10,21 @@ import msgspec
 
 from trainguard.core.canary_name import is_canary
 from trainguard.core.finding import severity_rank
-from trainguard.core.links import report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
-from trainguard.core.run_links import plain_links
 from trainguard.core.stores import Jobs
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.report.fleet.document import (
-    FleetInstanceType,
-    FleetJob,
-    FleetReport,
-    FleetRest,
-    FleetRule,
-    FleetTotals,
-    FleetWeek,
-    Heat,
-    HeatRow,
-    StopMade,
-    Unjudged,
-)
+from trainguard.report.fleet.document import FleetGroup, FleetReport, FleetRule, FleetTotals, Heat, StopMade
 from trainguard.report.fleet.facts import (
     JobFacts,
-    began_in,
+    by_week,
+    fleet_job,
+    group_of,
     has_fired,
-    hours_of,
     money_of,
-    wasted_share_of,
-    with_findings,
+    shortened,
+    sums_of,
 )
 from trainguard.report.fleet.parts import kernels_of_jobs, owner_notes, owners_by_kind, shown_owners
 from trainguard.rules.registry import RULE_NAMES
@@ -46,7 +33,6 @@ JOBS_SHOWN = 250
 HEAT_ROWS = 100
 UNJUDGED_SHOWN = 100
 STOPS_SHOWN = 100
-_TEXT_SHOWN = 600
 _NAMED = 20
 OVER = "over"
 _STOPPED_BEGINS, _STOPPED_ENDS = "Training job stopped: ", ("; training job stopped", "training job stopped: yes")
@@ -84,14 +70,14 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
         stack=fleet.stack,
         region=fleet.region,
         totals=totals,
-        jobs=[_job(each) for each in shown],
-        rest=FleetRest(jobs=len(rest), with_findings=with_findings(rest), lost=money_of(each.lost for each in rest)),
+        jobs=[fleet_job(each) for each in shown],
+        rest=group_of(rest),
         rules=_rules(facts),
         heat=_heat(ranked),
         weeks=_weeks(facts),
         instance_types=_instance_types(facts),
         owners=shown_owners(owners),
-        unjudged=[_unjudged(each) for each in unjudged[:UNJUDGED_SHOWN]],
+        unjudged=[fleet_job(each) for each in unjudged[:UNJUDGED_SHOWN]],
         stops=stops[:STOPS_SHOWN],
         kernel_profiles=kernels_of_jobs(facts),
         notes=[
@@ -141,56 +127,12 @@ def _waste(facts: JobFacts) -> tuple[float, float, float, int, str]:
 
 def _totals(facts: Sequence[JobFacts], stops: int, currency: str) -> FleetTotals:
     return FleetTotals(
-        jobs=len(facts),
+        **sums_of(facts),
         active=sum(each.job.active for each in facts),
-        judged=sum(each.judged for each in facts),
-        with_findings=with_findings(facts),
         fires=sum(row.times_fired for each in facts for row in each.fired),
         stops=stops,
-        instance_hours=hours_of(facts),
-        wasted_share=wasted_share_of(facts),
-        spent=money_of(each.spent for each in facts),
-        lost=money_of(each.lost for each in facts),
         currency=currency,
-        unpriced=sum(each.spent is None for each in facts),
     )
-
-
-def _rounded(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, 2)
-
-
-def _job(facts: JobFacts) -> FleetJob:
-    job, report = facts.job, facts.report
-    links = None
-    if job.bucket and _has_report(facts):
-        links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
-    return FleetJob(
-        job=job.job,
-        status=job.status.value,
-        active=job.active,
-        instance_type=job.instance_type,
-        instance_count=job.instance_count,
-        started_at=None if facts.began_at is None else iso_time(facts.began_at),
-        instance_hours=_rounded(facts.hours),
-        wasted_share=facts.wasted_share,
-        lost=_rounded(facts.lost),
-        spent=_rounded(facts.spent),
-        severity=None if facts.severity is None else facts.severity.value,
-        fired=[row.rule for row in facts.fired],
-        summary="" if report is None else _shortened(report.finding.reason),
-        report=None if links is None else links.page,
-        console=None if links is None else links.console,
-        link=next(iter(plain_links(job.run_links).values()), None),
-    )
-
-
-def _has_report(facts: JobFacts) -> bool:
-    return any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not facts.job.active)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 
 def _rules(facts: Sequence[JobFacts]) -> list[FleetRule]:
@@ -226,8 +168,8 @@ def _heat(ranked: Sequence[JobFacts]) -> Heat:
     with_findings = [each for each in ranked if each.fired]
     fires = Counter(row.rule for each in with_findings for row in each.fired)
     rules = [rule for rule, _ in fires.most_common()]
-    rows = [HeatRow(job=each.job.job, cells=[_cell(each.rules, rule) for rule in rules]) for each in with_findings]
-    return Heat(rules=rules, rows=rows[:HEAT_ROWS], left_out=max(len(rows) - HEAT_ROWS, 0))
+    rows = {each.job.job: [_cell(each.rules, rule) for rule in rules] for each in with_findings[:HEAT_ROWS]}
+    return Heat(rules=rules, rows=rows, left_out=max(len(with_findings) - HEAT_ROWS, 0))
 
 
 def _cell(rows: Mapping[str, RuleRow], rule: str) -> str:
@@ -239,55 +181,23 @@ def _cell(rows: Mapping[str, RuleRow], rule: str) -> str:
     return OVER if row.finding.severity is None else row.finding.severity.value
 
 
-def _weeks(facts: Sequence[JobFacts]) -> list[FleetWeek]:
+def _weeks(facts: Sequence[JobFacts]) -> list[FleetGroup]:
     """Sum up by the weeks in which jobs began; weeks in between without any are included."""
-    weeks: defaultdict[datetime, list[JobFacts]] = defaultdict(list)
-    for each in facts:
-        monday = began_in(each)
-        if monday is not None:
-            weeks[monday].append(each)
+    weeks = by_week(facts)
     if not weeks:
         return []
-    count = (max(weeks) - min(weeks)).days // 7 + 1
-    return [_week(monday, weeks[monday]) for monday in (min(weeks) + timedelta(weeks=week) for week in range(count))]
+    first, last = (datetime.fromisoformat(monday) for monday in (min(weeks), max(weeks)))
+    count = (last - first).days // 7 + 1
+    mondays = [(first + timedelta(weeks=week)).date().isoformat() for week in range(count)]
+    return [group_of(weeks.get(monday, []), "week", monday) for monday in mondays]
 
 
-def _week(monday: datetime, facts: Sequence[JobFacts]) -> FleetWeek:
-    return FleetWeek(
-        monday=monday.date().isoformat(),
-        jobs=len(facts),
-        with_findings=with_findings(facts),
-        share=round(with_findings(facts) / len(facts), 4) if facts else 0.0,
-        wasted_share=wasted_share_of(facts),
-        spent=money_of(each.spent for each in facts),
-        lost=money_of(each.lost for each in facts),
-    )
-
-
-def _instance_types(facts: Sequence[JobFacts]) -> list[FleetInstanceType]:
+def _instance_types(facts: Sequence[JobFacts]) -> list[FleetGroup]:
     groups: defaultdict[str | None, list[JobFacts]] = defaultdict(list)
     for each in facts:
         groups[each.job.instance_type].append(each)
-    types = [
-        FleetInstanceType(
-            instance_type=name,
-            jobs=len(group),
-            with_findings=with_findings(group),
-            instance_hours=hours_of(group),
-            wasted_share=wasted_share_of(group),
-            spent=money_of(each.spent for each in group),
-            lost=money_of(each.lost for each in group),
-        )
-        for name, group in groups.items()
-    ]
-    return sorted(types, key=lambda each: (-(each.lost or 0.0), -each.jobs, each.instance_type or ""))
-
-
-def _unjudged(facts: JobFacts) -> Unjudged:
-    why = "No row of it is there: none was written yet, or they have expired."
-    if facts.report is not None:
-        why = _shortened(facts.report.finding.reason)
-    return Unjudged(job=facts.job.job, status=facts.job.status.value, why=why)
+    types = [group_of(group, "instance type", name) for name, group in groups.items()]
+    return sorted(types, key=lambda each: (-(each.lost or 0.0), -each.jobs, each.name or ""))
 
 
 def _stops(facts: JobFacts) -> list[StopMade]:
@@ -296,7 +206,7 @@ def _stops(facts: JobFacts) -> list[StopMade]:
             job=facts.job.job,
             rule=rule,
             at=None if row.action_at is None else iso_time(row.action_at),
-            action=_shortened(row.action or ""),
+            action=shortened(row.action or ""),
         )
         for rule, row in facts.rows.items()
         if stop_was_made(row.action)

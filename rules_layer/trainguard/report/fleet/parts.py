@@ -13,23 +13,15 @@ from trainguard.engine.settings.owners import OWNER_KINDS
 from trainguard.kernels.listing import KernelList, ListedProfile
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.rule import FRAMEWORK, GAIN_SHARE, TRACES
-from trainguard.report.fleet.document import FleetKernels, FleetOwner, FleetReport, OwnerWeek
-from trainguard.report.fleet.facts import (
-    JobFacts,
-    began_in,
-    has_fired,
-    hours_of,
-    money_of,
-    wasted_share_of,
-    with_findings,
-)
+from trainguard.report.fleet.document import FleetGroup, FleetKernels, FleetReport
+from trainguard.report.fleet.facts import JobFacts, by_week, group_of, has_fired, money_of
 
 OWNERS_SHOWN = 30
 
 WEEKS_SHOWN = 8
 
 
-def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetOwner]]:
+def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetGroup]]:
     """Return the owners by kind, those that lost most first; an entry without a name, the last, has the other jobs."""
     found = {}
     for kind in OWNER_KINDS:
@@ -44,16 +36,16 @@ def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetOwner]]:
     return found
 
 
-def shown_owners(by_kind: dict[str, list[FleetOwner]]) -> list[FleetOwner]:
+def shown_owners(by_kind: dict[str, list[FleetGroup]]) -> list[FleetGroup]:
     """Return the owners that the document lists; the entry without a name is one of them."""
-    shown: list[FleetOwner] = []
+    shown: list[FleetGroup] = []
     for owners in by_kind.values():
         named = [each for each in owners if each.name is not None]
         shown += named[:OWNERS_SHOWN] + owners[len(named) :]
     return shown
 
 
-def owner_notes(by_kind: dict[str, list[FleetOwner]], currency: str) -> list[str]:
+def owner_notes(by_kind: dict[str, list[FleetGroup]], currency: str) -> list[str]:
     """Say what was left out."""
     notes = []
     for kind, owners in by_kind.items():
@@ -70,36 +62,9 @@ def _waste(name: str | None, facts: Sequence[JobFacts]) -> tuple[float, float, s
     return -lost, -sum(each.wasted_hours or 0.0 for each in facts), name or ""
 
 
-def _owner(kind: str, name: str | None, facts: Sequence[JobFacts]) -> FleetOwner:
-    return FleetOwner(
-        kind=kind,
-        name=name,
-        jobs=len(facts),
-        with_findings=with_findings(facts),
-        instance_hours=hours_of(facts),
-        wasted_share=wasted_share_of(facts),
-        spent=money_of(each.spent for each in facts),
-        lost=money_of(each.lost for each in facts),
-        weeks=_weeks(facts),
-    )
-
-
-def _weeks(facts: Sequence[JobFacts]) -> list[OwnerWeek]:
-    weeks: defaultdict[str, list[JobFacts]] = defaultdict(list)
-    for each in facts:
-        monday = began_in(each)
-        if monday is not None:
-            weeks[monday.date().isoformat()].append(each)
-    return [
-        OwnerWeek(
-            monday=monday,
-            jobs=len(weeks[monday]),
-            with_findings=with_findings(weeks[monday]),
-            spent=money_of(each.spent for each in weeks[monday]),
-            lost=money_of(each.lost for each in weeks[monday]),
-        )
-        for monday in sorted(weeks)[-WEEKS_SHOWN:]
-    ]
+def _owner(kind: str, name: str | None, facts: Sequence[JobFacts]) -> FleetGroup:
+    weeks = [group_of(held, "week", monday) for monday, held in by_week(facts).items()]
+    return replace(group_of(facts, kind, name), weeks=weeks[-WEEKS_SHOWN:])
 
 
 PROFILES_SHOWN = 250

@@ -14,8 +14,8 @@ from trainguard.core.text import chat_line, mail_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, show_percent
 from trainguard.pricing.table import packaged_prices
-from trainguard.report.fleet.document import FleetOwner
-from trainguard.report.fleet.facts import JobFacts, hours_of, monday_of, money_of, wasted_share_of, with_findings
+from trainguard.report.fleet.document import FleetGroup, FleetJob
+from trainguard.report.fleet.facts import JobFacts, fleet_job, group_of, monday_of
 from trainguard.report.fleet.fleet import Fleet
 from trainguard.report.fleet.parts import owners_by_kind
 
@@ -23,31 +23,6 @@ SCHEMA_VERSION: Literal["1"] = "1"
 JOBS_SHOWN = 10
 OWNERS_SHOWN = 5
 WEEK = timedelta(days=7)
-
-
-class DigestSum(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs summed up; ``unpriced`` ones have no part in ``spent`` and ``lost``."""
-
-    jobs: int
-    judged: int
-    with_findings: int
-    instance_hours: float
-    wasted_share: float | None
-    spent: float | None
-    lost: float | None
-    unpriced: int
-
-
-class DigestJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with findings; ``owners`` is by kind, ``rules`` what wastes most first."""
-
-    job: str
-    status: str
-    rules: list[str]
-    wasted_share: float | None
-    spent: float | None
-    lost: float | None
-    owners: dict[str, str]
 
 
 class WeeklyDigest(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +36,10 @@ class WeeklyDigest(msgspec.Struct, frozen=True, kw_only=True):
     monday: str
     sunday: str
     currency: str
-    ended: DigestSum
-    jobs: list[DigestJob]
-    owners: list[FleetOwner]
-    running: DigestSum
+    ended: FleetGroup
+    jobs: list[FleetJob]
+    owners: list[FleetGroup]
+    running: FleetGroup
 
 
 def last_week(now: float) -> datetime:
@@ -92,10 +67,10 @@ def weekly_digest(
         monday=monday.astimezone(UTC).date().isoformat(),
         sunday=(monday + WEEK - timedelta(days=1)).astimezone(UTC).date().isoformat(),
         currency=prices.currency,
-        ended=_sum(ended),
-        jobs=[_job(each) for each in sorted(filter(lambda each: each.fired, ended), key=_waste)[:JOBS_SHOWN]],
+        ended=group_of(ended),
+        jobs=[fleet_job(each) for each in sorted(filter(lambda each: each.fired, ended), key=_waste)[:JOBS_SHOWN]],
         owners=[owner for owners in owners_by_kind(ended).values() for owner in _most_wasteful(owners)],
-        running=_sum([each for each in facts if _ended_at(each) is None]),
+        running=group_of([each for each in facts if _ended_at(each) is None]),
     )
 
 
@@ -105,36 +80,11 @@ def _ended_at(facts: JobFacts) -> float | None:
     return None if facts.job.active else facts.last_at
 
 
-def _sum(facts: Sequence[JobFacts]) -> DigestSum:
-    return DigestSum(
-        jobs=len(facts),
-        judged=sum(each.judged for each in facts),
-        with_findings=with_findings(facts),
-        instance_hours=hours_of(facts),
-        wasted_share=wasted_share_of(facts),
-        spent=money_of(each.spent for each in facts),
-        lost=money_of(each.lost for each in facts),
-        unpriced=sum(each.spent is None for each in facts),
-    )
-
-
 def _waste(facts: JobFacts) -> tuple[float, float, float, str]:
     return -(facts.lost or 0.0), -(facts.wasted_hours or 0.0), -(facts.wasted_share or 0.0), facts.job.job
 
 
-def _job(facts: JobFacts) -> DigestJob:
-    return DigestJob(
-        job=facts.job.job,
-        status=facts.job.status.value,
-        rules=[row.rule for row in facts.fired],
-        wasted_share=facts.wasted_share,
-        spent=money_of([facts.spent]),
-        lost=money_of([facts.lost]),
-        owners=dict(facts.job.owners),
-    )
-
-
-def _most_wasteful(owners: Sequence[FleetOwner]) -> list[FleetOwner]:
+def _most_wasteful(owners: Sequence[FleetGroup]) -> list[FleetGroup]:
     found = [msgspec.structs.replace(each, weeks=[]) for each in owners if each.with_findings]
     named = [each for each in found if each.name is not None]
     return named[:OWNERS_SHOWN] + found[len(named) :]
@@ -202,7 +152,7 @@ def _lines(digest: WeeklyDigest) -> Iterator[str]:
     yield _PAGE
 
 
-def _summed_up(jobs: DigestSum, currency: str, what: str) -> str:
+def _summed_up(jobs: FleetGroup, currency: str, what: str) -> str:
     if not jobs.jobs:
         return "No job ended, so nothing is known to be wasted."
     text = f"{counted(jobs.jobs, 'job')} {what if jobs.jobs != 1 else what.replace('run', 'runs')}"
@@ -218,13 +168,13 @@ def _summed_up(jobs: DigestSum, currency: str, what: str) -> str:
     return f"{text}; {found}. They lost at least {currency} {jobs.lost:,.2f} of {jobs.spent:,.2f}{share}.{unpriced}"
 
 
-def _words_job(job: DigestJob, currency: str) -> str:
+def _words_job(job: FleetJob, currency: str) -> str:
     owners = ", ".join(f"{kind} {name}" for kind, name in job.owners.items())
-    text = f"{job.job}: {_cost(job.lost, job.spent, job.wasted_share, currency)}; {', '.join(job.rules)}"
+    text = f"{job.job}: {_cost(job.lost, job.spent, job.wasted_share, currency)}; {', '.join(job.fired)}"
     return f"{text} ({owners})" if owners else text
 
 
-def _owner(owner: FleetOwner, currency: str) -> str:
+def _owner(owner: FleetGroup, currency: str) -> str:
     name = f"no {owner.kind} named" if owner.name is None else owner.name
     jobs = f"{owner.with_findings:,} of {counted(owner.jobs, 'job')} with findings"
     return f"{name}: {_cost(owner.lost, owner.spent, owner.wasted_share, currency)}; {jobs}"

@@ -1,9 +1,8 @@
 """Time lines as the page's script reads them: JSON with packed series, safe inside a script element."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,9 +16,7 @@ from trainguard.report.timeline.device_kinds import DEVICE_KINDS
 from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
-    GpuTimeline,
     NodeTimeline,
-    Phase,
     StepTimeline,
     Timelines,
     Values,
@@ -59,8 +56,7 @@ _IN_PERCENT = frozenset(each.name for each in DEVICE_KINDS if each.is_percent)
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(NamedTuple):
     """A line: in which chart, at which percentage, and whose it is; ``short`` names one rule, a fired one first."""
 
     chart: str
@@ -107,7 +103,7 @@ def timelines_island(
         "origin": timelines.axis.start if started_at is None else started_at,
         "nodes": [_node(each) for each in timelines.nodes],
         "steps": [_steps(each, rows) for each in timelines.steps],
-        "phases": [_phase(each) for each in timelines.phases],
+        "phases": [{**msgspec.structs.asdict(each), "label": shown_name(each.label)} for each in timelines.phases],
         "episodes": [_episode(each, rows, timelines.nodes) for each in episodes],
         "thresholds": [{"chart": each.chart, "value": each.value, "label": each.short} for each in thresholds],
         "detail": [{"axis": each.axis, "nodes": [_node(node) for node in each.nodes]} for each in timelines.detail],
@@ -123,20 +119,19 @@ def in_script(document: bytes) -> str:
 def _node(node: NodeTimeline) -> dict[str, Any]:
     return {
         "name": shown_name(node.node),
-        "gpus": [_gpu(each) for each in node.gpus],
+        "gpus": [
+            {
+                "name": shown_name(each.gpu),
+                "utilization": _percent_band(each.utilization),
+                "memory": _percent_band(each.memory),
+            }
+            for each in node.gpus
+        ],
         "cpu": _percent_band(node.cpu),
         "io_wait": _percent_band(node.io_wait),
         "host_memory": _percent_band(node.host_memory),
         "network": _float_band(node.network),
         "devices": [_device(each) for each in node.devices],
-    }
-
-
-def _gpu(gpu: GpuTimeline) -> dict[str, Any]:
-    return {
-        "name": shown_name(gpu.gpu),
-        "utilization": _percent_band(gpu.utilization),
-        "memory": _percent_band(gpu.memory),
     }
 
 
@@ -147,18 +142,18 @@ def _device(device: DeviceTimeline) -> dict[str, Any]:
 
 
 def _percent_band(band: Band | None) -> dict[str, str] | None:
-    return None if band is None else {part: pack_percents(values) for part, values in _parts(band)}
+    return _band(band, pack_percents)
 
 
 def _float_band(band: Band | None) -> dict[str, str] | None:
-    return None if band is None else {part: pack_floats(values) for part, values in _parts(band)}
+    return _band(band, pack_floats)
 
 
-def _parts(band: Band) -> Iterator[tuple[str, Values]]:
-    for part in ("mean", "low", "high"):
-        values = getattr(band, part)
-        if values is not None:
-            yield part, values
+def _band(band: Band | None, pack: Callable[[Values], str]) -> dict[str, str] | None:
+    if band is None:
+        return None
+    parts = {"mean": band.mean, "low": band.low, "high": band.high}
+    return {part: pack(values) for part, values in parts.items() if values is not None}
 
 
 def _steps(steps: StepTimeline, rows: Mapping[str, int]) -> dict[str, Any]:
@@ -173,10 +168,6 @@ def _steps(steps: StepTimeline, rows: Mapping[str, int]) -> dict[str, Any]:
         },
         "slowest": [[each.at, shown_name(each.step), each.duration_s] for each in steps.slowest],
     }
-
-
-def _phase(phase: Phase) -> dict[str, Any]:
-    return {"kind": phase.kind, "label": shown_name(phase.label), "start": phase.start, "end": phase.end}
 
 
 def _episode(episode: Episode, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]) -> dict[str, Any]:
@@ -233,15 +224,3 @@ def pack_signed(values: Ints) -> str:
 def pack_steps(values: Ints) -> str:
     """Pack numbers as what each is more than the one before."""
     return pack_signed(np.diff(values, prepend=0))
-
-
-def unpack_counts(text: str) -> list[int]:
-    """Read what pack_counts wrote."""
-    found, value, shift = [], 0, 0
-    for byte in base64.b64decode(text):
-        value |= (byte & 0x7F) << shift
-        shift += _BITS
-        if byte < 0x80:
-            found.append(value)
-            value = shift = 0
-    return found

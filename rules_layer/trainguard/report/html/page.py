@@ -9,12 +9,12 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from trainguard.core.units import counted
 from trainguard.render import numbers
 from trainguard.render.names import shown_name
 from trainguard.render.plots import svg
@@ -28,16 +28,26 @@ _TIMES = re.compile(
 )
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
-_WRITTEN = ("count", "duration", "moment", "money", "number", "percent", "quantity", "seconds", "share")
+_WRITTEN = (
+    *(
+        "count",
+        "duration",
+        "moment",
+        "money",
+        "nanos",
+        "number",
+        "percent",
+        "quantity",
+        "rate",
+        "seconds",
+        "share",
+        "size",
+    ),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """A number to be seen first, what it is, and a few words more."""
-
-    title: str
-    value: str
-    note: str
+KeyFigure = tuple[str, str, str]
+"""What a number to be seen first is, the number, and a few words more."""
 
 
 class UnsafeCodeError(ValueError):
@@ -75,6 +85,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         {name: getattr(numbers, name) for name in _WRITTEN},
+        counted=counted,
         name=shown_name,
         at=svg.at,
         breakable=breakable,
@@ -89,7 +100,7 @@ def environment() -> Environment:
 @functools.cache
 def page_style() -> str:
     """Return the style of all pages."""
-    return "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
+    return "\n".join(read_asset(name) for name in STYLES)
 
 
 def breakable(identifier: str) -> Markup:
@@ -161,7 +172,6 @@ def _hash(code: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
 
 
-_SCRIPT_ASSETS = Path(__file__).parent.parent / "assets"
 _OF_EVERY_PAGE = ("page/zone.js", "page/copy.js", "page/curves.js")
 
 
@@ -173,4 +183,4 @@ def joined_script(files: Iterable[str] = ()) -> str:
 
 def read_asset(file: str) -> str:
     """Read a file below ``assets/``."""
-    return (_SCRIPT_ASSETS / file).read_text(encoding="utf-8")
+    return (_ASSETS / file).read_text(encoding="utf-8")

@@ -13,12 +13,10 @@ import numpy as np
 
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import epoch_of
-from trainguard.render.names import shown_name
-from trainguard.render.numbers import duration, elapsed, money
+from trainguard.render.numbers import elapsed
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.png import Pixels, palette, png_url
-from trainguard.report.html.rule_sections import SEVERITIES
 from trainguard.report.timeline.series import NodeTimeline
 
 MOST_COLUMNS = 480
@@ -53,35 +51,16 @@ _MOST_TICKS = 6
 Grid = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    nodes: tuple[str, ...]
-    gpu: str | None = None
-
-    def is_of(self, entry: EpisodeEntry) -> bool:
-        """Whether an episode was here: on its GPUs where it names some and a row is one, else on its nodes."""
-        if self.gpu is not None and entry.gpus:
-            return f"{self.nodes[0]}/{self.gpu}" in entry.gpus or (
-                entry.node == self.nodes[0] and self.gpu in entry.gpus
-            )
-        return not set(self.nodes).isdisjoint(entry.nodes)
+_Row = tuple[tuple[str, ...], str | None]
+"""Nodes of a row, and the GPU where it is of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A finding in the picture: its episodes, and beside them where, how long and what it cost."""
-
-    finding: FindingEntry
-    tone: str
-    episodes: Sequence[Episode]
-    where: str
-    how_much: Sequence[str]
-
-    @property
-    def label(self) -> str:
-        """The episodes in words."""
-        label = "; ".join(f"{each.into} for {each.lasted} on {each.place}" for each in self.episodes)
-        return f"{shown_name(self.finding.rule)}: {label}"
+def _is_in(row: _Row, entry: EpisodeEntry) -> bool:
+    """Whether an episode was in a row: on its GPUs where it names some and a row is one, else on its nodes."""
+    nodes, gpu = row
+    if gpu is not None and entry.gpus:
+        return f"{nodes[0]}/{gpu}" in entry.gpus or (entry.node == nodes[0] and gpu in entry.gpus)
+    return not set(nodes).isdisjoint(entry.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +85,6 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A time on the axis: its place in percent, the time of day, and the time since the job's start."""
-
-    place: float
-    time: float
-    clock: str
-    into: str
-
-    @property
-    def anchor(self) -> str:
-        """Which end of its text stands at the place."""
-        return "start" if self.place < 4.0 else "end" if self.place > 96.0 else "middle"
-
-
-@dataclass(frozen=True, slots=True)
 class Span:
     """The time that the picture covers, epoch seconds."""
 
@@ -138,12 +102,24 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the head shows of where and when; ``heat`` is None without time lines, ``more`` counts further findings."""
+    """What the head shows of where and when.
+
+    Attributes
+    ----------
+    heat : Heat or None
+        None without time lines.
+    ticks : sequence of (float, str, str)
+        Times of the axis, epoch seconds, as the time of day and as the time since the job's start.
+    lanes : sequence of (FindingEntry, sequence of Episode)
+        The first findings, and their episodes.
+    more : int
+        How many further findings there are.
+    """
 
     span: Span
     heat: Heat | None
-    ticks: Sequence[Tick]
-    lanes: Sequence[Lane]
+    ticks: Sequence[tuple[float, str, str]]
+    lanes: Sequence[tuple[FindingEntry, Sequence[Episode]]]
     more: int
 
 
@@ -161,7 +137,7 @@ def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> Pic
         span=span,
         heat=_heat(nodes, span, every) if nodes else None,
         ticks=_ticks(span, report.job.started_at),
-        lanes=[_lane(report, finding, episodes[finding.rule]) for finding in found[:MOST_LANES]],
+        lanes=[(finding, episodes[finding.rule]) for finding in found[:MOST_LANES]],
         more=max(len(found) - MOST_LANES, 0),
     )
 
@@ -185,7 +161,7 @@ def _heat(nodes: Sequence[NodeTimeline], span: Span, episodes: Sequence[Episode]
 
 def _names(rows: Sequence[_Row], height: float) -> list[tuple[str, float]] | None:
     """Return the nodes with the middle of their rows; None where there are too many."""
-    owners = [row.nodes for row in rows]
+    owners = [nodes for nodes, _ in rows]
     names = list(dict.fromkeys(owners))
     if any(len(name) > 1 for name in names) or len(names) > height / NAME_HEIGHT:
         return None
@@ -201,13 +177,13 @@ def _grid(nodes: Sequence[NodeTimeline]) -> tuple[Grid, list[_Row], str]:
     ]
     gpus = sum(len(held) for held in values)
     if gpus <= MOST_ROWS:
-        rows = [_Row((node.node,), gpu.gpu) for node in nodes for gpu in node.gpus]
+        rows: list[_Row] = [((node.node,), gpu.gpu) for node in nodes for gpu in node.gpus]
         return np.concatenate(values), rows, "a row is a GPU" if gpus > 1 else "one GPU"
     lowest = np.array([np.fmin.reduce(held, axis=0) for held in values])
     size = math.ceil(len(lowest) / MOST_ROWS)
     firsts = range(0, len(lowest), size)
     joined = np.array([np.fmin.reduce(lowest[first : first + size], axis=0) for first in firsts])
-    groups = [_Row(tuple(node.node for node in nodes[first : first + size])) for first in firsts]
+    groups: list[_Row] = [(tuple(node.node for node in nodes[first : first + size]), None) for first in firsts]
     what = "a row is the lowest GPU of a node" if size == 1 else f"a row is the lowest GPU of {size} nodes"
     return joined, groups, what
 
@@ -228,7 +204,7 @@ def _frames(
     episode: Episode, rows: Sequence[_Row], span: Span, height: float
 ) -> Iterator[tuple[float, float, float, float]]:
     each = height / len(rows)
-    owned = [row.is_of(episode.entry) for row in rows]
+    owned = [_is_in(row, episode.entry) for row in rows]
     for is_owned, run in groupby(range(len(rows)), key=owned.__getitem__):
         places = list(run)
         if is_owned:
@@ -236,18 +212,7 @@ def _frames(
             yield span.at(episode.start), span.width(episode), each * places[0] + 1, tall
 
 
-def _lane(report: Report, finding: FindingEntry, episodes: Sequence[Episode]) -> Lane:
-    count = len(episodes) + finding.earlier_episodes
-    lasted = duration(sum(each.span_s for each in episodes))
-    parts = [f"{count} episodes", lasted] if count > 1 else [lasted]
-    if finding.cost is not None:
-        parts.append(money(finding.cost.lost, report.cost.currency))
-    places = list(dict.fromkeys(each.place for each in episodes))
-    where = places[0] if len(places) == 1 else f"{places[0]}, and {len(places) - 1} more"
-    return Lane(finding, SEVERITIES.get(finding.severity, "idle"), episodes, where, parts)
-
-
-def _ticks(span: Span, started_at: str | None) -> list[Tick]:
+def _ticks(span: Span, started_at: str | None) -> list[tuple[float, str, str]]:
     step = next((each for each in _TICK_STEPS_S if (span.end - span.start) / each <= _MOST_TICKS), _TICK_STEPS_S[-1])
     origin = span.start if started_at is None else epoch_of(started_at)
     ticks = []
@@ -256,5 +221,5 @@ def _ticks(span: Span, started_at: str | None) -> list[Tick]:
         clock = datetime.fromtimestamp(time, UTC)
         shown = f"{clock:%H:%M}" if step >= 60 else f"{clock:%H:%M:%S}"
         into = elapsed(time - origin) if step < 60 else elapsed(60.0 * round((time - origin) / 60.0))[:-3]
-        ticks.append(Tick(span.at(time), time, shown, into))
+        ticks.append((time, shown, into))
     return ticks

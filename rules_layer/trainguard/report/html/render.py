@@ -2,28 +2,27 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from trainguard.core.timestamps import epoch_of
-from trainguard.core.units import faults_counted, show_share
+from trainguard.core.units import faults_counted, listed, show_share
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
+from trainguard.kernels.rules.registry import words_of
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import LedgerEntry
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, count, duration, money, share
 from trainguard.render.plots.strips import parts_of_whole
 from trainguard.report.document import JobSummary, NodeCoverage, Report, Span
-from trainguard.report.html.comparison import comparison_panels
+from trainguard.report.html.comparison import change_words, compared_losses
 from trainguard.report.html.episodes import all_of, episodes_of
 from trainguard.report.html.islands import thresholds_of
-from trainguard.report.html.kernels.section import kernel_sections
 from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.picture import picture_of
-from trainguard.report.html.rule_sections import Badge, ShownRule, shown_rules
+from trainguard.report.html.rule_sections import SEVERITIES, Badge, ShownRule, shown_rules
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
-from trainguard.report.html.training.sections import LOSS_ANCHOR, training_sections
+from trainguard.report.html.training.sections import training_context
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     "healthy": ("Healthy", "ok"),
@@ -37,45 +36,8 @@ PHASES = (
     ("training_loop", "training loop", "s1"),
     ("finalization", "finalization", "s3"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """What the top of the page shows."""
-
-    level: Badge
-    figures: Sequence[KeyFigure]
-    phases: Markup | None
-    spans: Sequence[tuple[str, Span]]
-    rules: Sequence[ShownRule]
-    coverage: Sequence[NodeCoverage]
-
-    @property
-    def counts(self) -> str:
-        """How many rules there are of each status, in a sentence."""
-        held = Counter(line.status.word for line in self.rules)
-        parts = ", ".join(f"{amount} {word}" for word, amount in held.most_common())
-        return f"{len(self.rules)} rules: {parts}."
-
-    def anchor_of(self, rule: str) -> str | None:
-        """Return where a rule is on the page, None for one that is not."""
-        return next((line.anchor for line in self.rules if line.entry.rule == rule), None)
-
-
 COVERAGE_AT_MOST = 600
 _GAPS = "gaps"
-
-
-def overview_of(report: Report, rules: Sequence[ShownRule]) -> Overview:
-    """Prepare the top of the page."""
-    return Overview(
-        level=_level(report),
-        figures=_figures(report),
-        phases=_phase_bar(report.job),
-        spans=[(title, span) for field, title, _ in PHASES if (span := getattr(report.job, field)) is not None],
-        rules=rules,
-        coverage=_ordered(report.coverage)[:COVERAGE_AT_MOST],
-    )
 
 
 def _level(report: Report) -> Badge:
@@ -86,35 +48,45 @@ def _level(report: Report) -> Badge:
 def _figures(report: Report) -> list[KeyFigure]:
     verdict, job, cost = report.verdict, report.job, report.cost
     paid = cost.note if cost.spent is None else "of all nodes"
-    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), paid)]
+    figures = [("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), paid)]
     lost = money(verdict.lost, cost.currency)
     wasted = "of the paid time" if verdict.lost is None else f"{lost} of the paid time"
-    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), wasted))
+    figures.append(("Wasted", share(verdict.wasted_share), wasted))
     nodes = "" if job.instance_count is None else f"{count(job.instance_count)} \N{MULTIPLICATION SIGN} "
     if job.gpus or report.training is None:
         kind = f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}"
-        figures.append(KeyFigure("GPUs", count(job.gpus), kind))
+        figures.append(("GPUs", count(job.gpus), kind))
     else:
-        figures.append(KeyFigure("Saved steps", count(report.training.steps), "of the training"))
+        figures.append(("Saved steps", count(report.training.steps), "of the training"))
     judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
-    figures.append(KeyFigure("Duration", duration(job.duration_s), judged))
-    return [each for each in figures if each.value != NOTHING or each.title.startswith("Cost")]
+    figures.append(("Duration", duration(job.duration_s), judged))
+    return [each for each in figures if each[1] != NOTHING or each[0].startswith("Cost")]
 
 
-def _phase_bar(job: JobSummary) -> Markup | None:
-    spans = [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
-    total = sum(span.duration_s for _, span, _ in spans)
+def _counts(rules: Sequence[ShownRule]) -> str:
+    """Say how many rules there are of each status."""
+    held = Counter(line.status.word for line in rules)
+    return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
+
+
+def phases_of(job: JobSummary) -> list[tuple[str, Span, str]]:
+    """Return the parts of a job's time that are known: title, span and tone."""
+    return [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
+
+
+def phase_bar(phases: Sequence[tuple[str, Span, str]]) -> Markup | None:
+    """Draw the parts of a job's time as one bar; None where they have no length."""
+    total = sum(span.duration_s for _, span, _ in phases)
     if not total:
         return None
-    parts = [(title, span.duration_s / total, tone) for title, span, tone in spans]
-    alt = ", ".join(f"{title} {duration(span.duration_s)}" for title, span, _ in spans)
+    parts = [(title, span.duration_s / total, tone) for title, span, tone in phases]
+    alt = ", ".join(f"{title} {duration(span.duration_s)}" for title, span, _ in phases)
     return parts_of_whole(parts, alt=f"The job's time: {alt}")
 
 
-def _ordered(coverage: Sequence[NodeCoverage]) -> list[NodeCoverage]:
-    return sorted(
-        coverage, key=lambda entry: (entry.last_fault is None, entry.share if entry.share is not None else 1.0)
-    )
+def _place_of_coverage(entry: NodeCoverage) -> tuple[bool, float]:
+    """Order streams: those with a fault first, then those of which least was used."""
+    return entry.last_fault is None, entry.share if entry.share is not None else 1.0
 
 
 def unused(entry: NodeCoverage) -> str:
@@ -161,19 +133,25 @@ def render_report(report: Report) -> str:
     rules = shown_rules(report)
     episodes = episodes_of(report)
     timelines = report_timelines(report)
-    kernels = [] if report.kernels is None else kernel_sections(report.kernels)
-    training = [] if report.training is None else training_sections(report.training)
     # The loss is seen first where training is what fails, and where nothing else shows the job's course.
-    is_first = timelines is None or (report.training is not None and bool(report.training.fires))
-    loss = [each for each in training if is_first and each.anchor == LOSS_ANCHOR]
-    of_panels = training or kernels or report.comparison is not None
+    loss_first = timelines is None or (report.training is not None and bool(report.training.fires))
+    trained = report.training is not None and report.training.steps > 0
+    of_panels = trained or report.kernels is not None or report.comparison is not None
     styles = ("" if timelines is None else timelines.styles) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
         script=joined_script() if timelines is None else timelines.scripts,
         report=report,
-        overview=overview_of(report, rules),
+        level=_level(report),
+        figures=_figures(report),
+        rules=rules,
+        counts=_counts(rules),
+        anchors={line.entry.rule: line.anchor for line in rules},
+        severities=SEVERITIES,
+        phases=phases_of(report.job),
+        phase_bar=phase_bar,
+        coverage=sorted(report.coverage, key=_place_of_coverage)[:COVERAGE_AT_MOST],
         picture=picture_of(report, episodes),
         ledger=drawn(report.ledger),
         ledger_bar=ledger_bar,
@@ -183,10 +161,11 @@ def render_report(report: Report) -> str:
         episodes=episodes,
         sections=[each for each in rules if each.has_section],
         timelines=timelines,
-        kernels=kernels,
-        comparison=comparison_panels(report),
-        loss=loss,
-        training=[each for each in training if each not in loss],
+        words_of=words_of,
+        compared_losses=compared_losses,
+        change_words=change_words,
+        listed=listed,
+        **{**training_context(report.training), "loss_first": loss_first},
     )
 
 

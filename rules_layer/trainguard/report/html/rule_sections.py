@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -43,35 +44,71 @@ SEVERITIES: Mapping[str, str] = {
 SHORT_UNIT = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(NamedTuple):
     """A word in a tone, whose icon says the same as its colour."""
 
     word: str
     tone: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShownRule:
     """A rule as the page shows it; ``anchor`` is where its section is, else its line.
 
-    ``measured`` is the worst value of the episodes; of a rule that has found nothing, what it measured last.
+    ``shared`` says how a loss that it shares with others is counted; ``final`` is whether the job has ended.
     """
 
     entry: RuleEntry
     finding: FindingEntry | None
     anchor: str
-    blocks: Sequence[Block]
-    status: Badge
-    severity: Badge | None
-    parameters: Sequence[tuple[str, str, bool]]
-    measured: float | None
     shared: str | None
+    final: bool
+
+    @cached_property
+    def blocks(self) -> Sequence[Block]:
+        """What its section shows beside words."""
+        return _blocks(self.entry)
 
     @property
     def fired(self) -> bool:
         """Whether the rule has fired, be it over by now."""
-        return has_fired(self.entry)
+        return self.entry.times_fired > 0 or self.entry.status == Status.FIRED
+
+    @property
+    def status(self) -> Badge:
+        """Its status in its tone; a job that has ended warms up no more: it was too short."""
+        status = self.entry.status
+        if status != Status.ERROR and self.fired:
+            ongoing = status == Status.FIRED if self.finding is None else self.finding.ongoing
+            return Badge("fired", "bad") if ongoing or self.final else Badge("fired, over", "warn")
+        if self.final and status == Status.WARMING_UP:
+            return Badge("too short", "idle")
+        return Badge(*STATUSES.get(status, (shown_name(status.lower(), 24), "idle")))
+
+    @property
+    def severity(self) -> Badge | None:
+        """The severity in its tone."""
+        severity = self.entry.severity if self.finding is None else self.finding.severity
+        return None if severity is None else severity_badge(severity)
+
+    @property
+    def parameters(self) -> list[tuple[str, str, bool]]:
+        """Name and value of its parameters, and whether they are changed; changed ones come first."""
+        entry = self.entry
+        shown = [
+            (name, _setting(entry.rule, name, value), name in entry.changed)
+            for name, value in entry.parameters.items()
+            if value is not None and (name not in UNSHOWN or name in entry.changed)
+        ]
+        return sorted(shown, key=lambda item: not item[2])
+
+    @property
+    def measured(self) -> float | None:
+        """The value of the episodes furthest from the threshold; without any what it measured last."""
+        episodes = [] if self.finding is None else self.finding.episodes
+        measured = [each.measured for each in episodes if each.measured is not None]
+        threshold = self.entry.threshold or 0.0
+        return max(measured, key=lambda value: abs(value - threshold), default=self.entry.measured)
 
     @property
     def has_section(self) -> bool:
@@ -101,8 +138,8 @@ class ShownRule:
     @property
     def advice(self) -> str | None:
         """What to do, or to know; None where the reason says all."""
-        alt = self.entry.recommendation if self.finding is None else self.finding.advice or self.entry.recommendation
-        return None if alt == self.reason else alt
+        advice = self.entry.recommendation if self.finding is None else self.finding.advice or self.entry.recommendation
+        return None if advice == self.reason else advice
 
     @property
     def advice_title(self) -> str:
@@ -123,73 +160,37 @@ class ShownRule:
         return unit if unit is not None and len(unit) <= SHORT_UNIT else None
 
 
-def has_fired(entry: RuleEntry) -> bool:
-    """Whether a rule has fired, be it over by now."""
-    return entry.times_fired > 0 or entry.status == Status.FIRED
+def severity_badge(severity: str) -> Badge:
+    """Return the badge of a severity."""
+    return Badge(severity, SEVERITIES.get(severity, "idle"))
 
 
 def shown_rules(report: Report) -> list[ShownRule]:
-    """Return the rules in the report's order."""
+    """Return the rules in the report's order; one whose name is anybody's has its number as its anchor."""
     findings = {finding.rule: finding for finding in report.findings}
     shared = shared_loss(report)
     return [
-        _shown(entry, findings.get(entry.rule), anchor_of(entry.rule, place), shared.get(entry.rule), report)
+        ShownRule(
+            entry=entry,
+            finding=findings.get(entry.rule),
+            anchor=f"rule-{entry.rule if entry.rule in _OWN else place + 1}",
+            shared=shared.get(entry.rule),
+            final=report.final,
+        )
         for place, entry in enumerate(report.rules)
     ]
 
 
-def _shown(
-    entry: RuleEntry, finding: FindingEntry | None, anchor: str, shared: str | None, report: Report
-) -> ShownRule:
-    changed = set(entry.changed)
-    set_ones = [item for item in entry.parameters.items() if item[1] is not None]
-    shown_here = [item for item in set_ones if item[0] not in UNSHOWN or item[0] in changed]
-    ordered = sorted(shown_here, key=lambda item: item[0] not in changed)
-    return ShownRule(
-        entry=entry,
-        finding=finding,
-        anchor=anchor,
-        blocks=_blocks(entry),
-        status=status_badge(entry, ongoing=_is_ongoing(entry, finding), final=report.final),
-        severity=severity_badge(entry.severity if finding is None else finding.severity),
-        parameters=[(name, _setting(entry.rule, name, value), name in changed) for name, value in ordered],
-        measured=entry.measured if finding is None else _worst(entry, finding),
-        shared=shared,
-    )
-
-
-def severity_badge(severity: str | None) -> Badge | None:
-    """Return the badge of a severity, None for none."""
-    return None if severity is None else Badge(severity, SEVERITIES.get(severity, "idle"))
-
-
-def status_badge(entry: RuleEntry, *, ongoing: bool, final: bool) -> Badge:
-    """Return the badge of a rule's status; a job that has ended warms up no more: it was too short."""
-    if entry.status != Status.ERROR and has_fired(entry):
-        return Badge("fired", "bad") if ongoing or final else Badge("fired, over", "warn")
-    if final and entry.status == Status.WARMING_UP:
-        return Badge("too short", "idle")
-    return Badge(*STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle")))
-
-
-def _is_ongoing(entry: RuleEntry, finding: FindingEntry | None) -> bool:
-    return entry.status == Status.FIRED if finding is None else finding.ongoing
-
-
-def _worst(entry: RuleEntry, finding: FindingEntry) -> float | None:
-    """Return the value furthest from the threshold; without episodes' values what the rule measured last."""
-    measured = [each.measured for each in finding.episodes if each.measured is not None]
-    return max(measured, key=lambda value: abs(value - (entry.threshold or 0.0)), default=entry.measured)
-
-
 def _setting(rule: str, name: str, value: Parameter) -> str:
-    if isinstance(value, str) or value is None:
-        return NOTHING if value is None else value
-    if isinstance(value, bool | list):
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
     written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    alt = spec_of(rule).parameters.get(name)
-    return written if alt is None else f"{written} {alt.unit}".strip()
+    known = spec_of(rule).parameters.get(name)
+    return written if known is None else f"{written} {known.unit}".strip()
 
 
 def shared_loss(report: Report) -> dict[str, str]:
@@ -203,11 +204,6 @@ def shared_loss(report: Report) -> dict[str, str]:
         for cause in reasons:
             alt.setdefault(cause, f"with what it explains of {finding.rule}: one loss, seen from two sides")
     return alt
-
-
-def anchor_of(rule: str, number: int) -> str:
-    """Return where a rule is on the page: by its name, or by its number where the name is anybody's."""
-    return f"rule-{rule}" if rule in _OWN else f"rule-{number + 1}"
 
 
 @cache
@@ -226,14 +222,12 @@ def _blocks(entry: RuleEntry) -> list[Block]:
         return listed_details(entry.details)
     try:
         shown = writer_of(place)(entry)
-        return shown if not entry.nodes_left_out else [*shown, _left_out(entry)]
+        if not entry.nodes_left_out:
+            return shown
+        more = counted(entry.nodes_left_out, "node")
+        return [*shown, Note(f"In profiler-reports/{entry.rule}.json only: {more} more.")]
     except (msgspec.MsgspecError, ValueError, ArithmeticError):
         return listed_details(entry.details)
-
-
-def _left_out(entry: RuleEntry) -> Note:
-    more = counted(entry.nodes_left_out, "node")
-    return Note(f"In profiler-reports/{entry.rule}.json only: {more} more.")
 
 
 FACTS_AT_MOST = 48

@@ -3,7 +3,7 @@
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,48 +13,41 @@ from trainguard.render.numbers import NOTHING, duration, percent, rate
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.islands import ISLAND, Threshold, timelines_island
 from trainguard.report.html.page import joined_script, read_asset
-from trainguard.report.timeline.device_kinds import KIND_LIMITS
-from trainguard.report.timeline.series import Band, NodeTimeline, Phase, TimeAxis, TimelineDetail, Timelines, Values
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS
+from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, TimelineDetail, Timelines, Values
 
 FALLBACK_WIDTH = 1_000
 FALLBACK_HEIGHT = 100
 FALLBACK_POINTS = 250
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """Something that a node's time lines tell: its column's title, its parts, and how a value is written."""
-
-    title: str
-    bands: Callable[[NodeTimeline], Sequence[Band | None]]
-    show: Callable[[float], str] = percent
-
-
-QUANTITIES = (
-    Quantity("GPU utilization", lambda node: [each.utilization for each in node.gpus]),
-    Quantity("GPU memory activity", lambda node: [each.memory for each in node.gpus]),
-    Quantity("CPU", lambda node: [node.cpu]),
-    Quantity("I/O wait", lambda node: [node.io_wait]),
-    Quantity("Host memory", lambda node: [node.host_memory]),
-    Quantity("Network", lambda node: [node.network], rate),
+QUANTITIES: Sequence[tuple[str, Callable[[NodeTimeline], Sequence[Band | None]], Callable[[float], str]]] = (
+    ("GPU utilization", lambda node: [each.utilization for each in node.gpus], percent),
+    ("GPU memory activity", lambda node: [each.memory for each in node.gpus], percent),
+    ("CPU", lambda node: [node.cpu], percent),
+    ("I/O wait", lambda node: [node.io_wait], percent),
+    ("Host memory", lambda node: [node.host_memory], percent),
+    ("Network", lambda node: [node.network], rate),
 )
 
 
 def node_numbers(timelines: Timelines) -> Table:
     """Sum every node up in a row; a quantity that no node has is left out."""
-    found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each.bands(node))]
-    rows = [[shown_name(node.node), *(_cell(each, each.bands(node)) for each in found)] for node in timelines.nodes]
-    columns = [Column("Node"), *(Column(each.title) for each in found)]
+    found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each[1](node))]
+    rows = [
+        [shown_name(node.node), *(_cell(bands(node), write) for _, bands, write in found)] for node in timelines.nodes
+    ]
+    columns = [Column("Node"), *(Column(title) for title, _, _ in found)]
     return Table("Lowest / mean / highest over the whole job", columns, rows if found else [])
 
 
-def _cell(quantity: Quantity, bands: Sequence[Band | None]) -> str:
+def _cell(bands: Sequence[Band | None], write: Callable[[float], str]) -> str:
     kept = [each for each in bands if each is not None]
     means = _present([each.mean for each in kept])
     if not means.size:
         return NOTHING
     values = _present([part for each in kept for part in (each.mean, each.low, each.high) if part is not None])
-    return " / ".join(quantity.show(float(each)) for each in (values.min(), means.mean(), values.max()))
+    return " / ".join(write(float(each)) for each in (values.min(), means.mean(), values.max()))
 
 
 def _present(series: Sequence[Values]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -107,20 +100,22 @@ _SCRIPTS = (
     "main.js",
 )
 LINES_A_ROW = 5
-_DEVICE_KINDS = frozenset(KIND_LIMITS)
 _STYLES = ("uplot/uPlot.min.css", "timelines.css")
 _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart that the script draws; ``thresholds`` are the lines that it has."""
+Chart = tuple[str, str, str, bool, Sequence[Threshold]]
+"""Kind, title and unit of a chart that the script draws, whether it has many lines, and its thresholds."""
 
-    kind: str
-    title: str
-    unit: str
-    tall: bool = False
-    thresholds: tuple[Threshold, ...] = ()
+CHARTS = (
+    ("utilization", "GPU utilization", "%"),
+    ("memory", "GPU memory activity", "%"),
+    ("cpu", "CPU", "%"),
+    ("io_wait", "I/O wait", "%"),
+    ("host_memory", "Host memory", "%"),
+    ("network", "Network", "bytes per second"),
+    ("steps", "Step durations", "seconds"),
+)
 
 
 @dataclass(frozen=True)
@@ -134,40 +129,17 @@ class TimelinesContext:
     scripts: str
     styles: str
     data: Mapping[str, str]
-    charts: tuple[Chart, ...]
-    device_charts: tuple[Chart, ...]
-    nodes: tuple[str, ...]
+    charts: Sequence[Chart]
+    device_charts: Sequence[Chart]
+    nodes: Sequence[str]
     gpus: int
     heat_height: str
-    resolution: tuple[str, ...]
-    phases: tuple[str, ...]
-    rules: tuple[str, ...]
+    resolution: Sequence[str]
+    phases: Sequence[str]
+    rules: Sequence[str]
     numbers: Table
-    left_out: tuple[str, ...]
+    left_out: Sequence[str]
     fallback: str
-
-
-CHARTS = (
-    Chart("utilization", "GPU utilization", "%"),
-    Chart("memory", "GPU memory activity", "%"),
-    Chart("cpu", "CPU", "%"),
-    Chart("io_wait", "I/O wait", "%"),
-    Chart("host_memory", "Host memory", "%"),
-    Chart("network", "Network", "bytes per second"),
-    Chart("steps", "Step durations", "seconds"),
-)
-DEVICE_CHARTS = (
-    Chart("sm_activity", "SM activity", "%"),
-    Chart("memory_used", "GPU memory in use", "%"),
-    Chart("tensor_activity", "Tensor core activity", "%"),
-    Chart("dram_activity", "Use of GPU memory's bandwidth", "%"),
-    Chart("sm_occupancy", "SM occupancy", "%"),
-    Chart("power", "GPU power", "watts"),
-    Chart("sm_clock", "SM clock", "MHz"),
-    Chart("temperature", "GPU temperature", "°C"),
-    Chart("nvlink", "NVLink, both directions", "bytes per second"),
-    Chart("pcie", "PCIe, both directions", "bytes per second"),
-)
 
 
 def timelines_context(
@@ -179,24 +151,50 @@ def timelines_context(
 ) -> TimelinesContext:
     """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column."""
     gpus = sum(len(each.gpus) for each in timelines.nodes)
+    charts = [
+        (
+            kind,
+            title,
+            unit,
+            max(lines, len(timelines.nodes)) > LINES_A_ROW,
+            [at for at in thresholds if at.chart == kind],
+        )
+        for kind, title, unit in CHARTS
+        if (lines := _lines(kind, timelines))
+    ]
+    device_charts = [
+        (kind.name, kind.title, kind.unit, max(lines, len(timelines.nodes)) > LINES_A_ROW, ())
+        for kind in DEVICE_KINDS
+        if (lines := max((sum(each.kind == kind.name for each in node.devices) for node in timelines.nodes), default=0))
+    ]
     return TimelinesContext(
         scripts=timelines_script(),
         styles=timelines_style(),
         data={
             ISLAND: timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
         },
-        charts=tuple(_prepared(each, timelines, thresholds) for each in CHARTS if _has(each.kind, timelines)),
-        device_charts=tuple(_prepared(each, timelines, ()) for each in DEVICE_CHARTS if _has(each.kind, timelines)),
-        nodes=tuple(shown_name(each.node) for each in timelines.nodes),
+        charts=charts,
+        device_charts=device_charts,
+        nodes=[shown_name(each.node) for each in timelines.nodes],
         gpus=gpus,
         heat_height=next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
         resolution=tuple(_resolution(timelines)),
-        phases=_phase_kinds(timelines.phases),
-        rules=tuple(dict.fromkeys(each.finding.rule for each in episodes)),
+        phases=list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
+        rules=list(dict.fromkeys(each.finding.rule for each in episodes)),
         numbers=node_numbers(timelines),
-        left_out=tuple(timelines.left_out),
+        left_out=timelines.left_out,
         fallback=fallback_path(timelines.nodes),
     )
+
+
+def _lines(kind: str, timelines: Timelines) -> int:
+    """Return the most lines that a node has in a chart; 0 where nothing of it was collected."""
+    nodes = timelines.nodes
+    if kind == "steps":
+        return max(Counter(each.node for each in timelines.steps).values(), default=0)
+    if kind == "utilization" or (kind == "memory" and any(gpu.memory for node in nodes for gpu in node.gpus)):
+        return max((len(node.gpus) for node in nodes), default=0)
+    return 2 if kind != "memory" and any(getattr(node, kind) is not None for node in nodes) else 0
 
 
 @functools.cache
@@ -214,35 +212,6 @@ def timelines_script() -> str:
 def timelines_style() -> str:
     """Give the style of uPlot, then the section's own."""
     return "\n".join(read_asset(each) for each in _STYLES)
-
-
-def _has(kind: str, timelines: Timelines) -> bool:
-    if kind == "steps":
-        return bool(timelines.steps)
-    return any(_has_band(kind, each) for each in timelines.nodes)
-
-
-def _has_band(kind: str, node: NodeTimeline) -> bool:
-    if kind == "utilization":
-        return bool(node.gpus)
-    if kind == "memory":
-        return any(each.memory is not None for each in node.gpus)
-    if kind in _DEVICE_KINDS:
-        return any(each.kind == kind for each in node.devices)
-    return getattr(node, kind) is not None
-
-
-def _prepared(chart: Chart, timelines: Timelines, thresholds: Sequence[Threshold]) -> Chart:
-    if chart.kind in _DEVICE_KINDS:
-        own = max(sum(each.kind == chart.kind for each in node.devices) for node in timelines.nodes)
-    elif chart.kind in ("utilization", "memory"):
-        own = max(len(each.gpus) for each in timelines.nodes)
-    elif chart.kind == "steps":
-        own = max(Counter(each.node for each in timelines.steps).values())
-    else:
-        own = 2
-    lines = tuple(each for each in thresholds if each.chart == chart.kind)
-    return replace(chart, tall=max(own, len(timelines.nodes)) > LINES_A_ROW, thresholds=lines)
 
 
 def _resolution(timelines: Timelines) -> Iterator[str]:
@@ -266,7 +235,3 @@ def _stretches(detail: Sequence[TimelineDetail]) -> str:
 def _covers(fine: TimeAxis, whole: TimeAxis) -> bool:
     end, fine_end = (each.start + each.buckets * each.bucket_s for each in (whole, fine))
     return fine.start <= whole.start + whole.bucket_s and fine_end >= end - whole.bucket_s
-
-
-def _phase_kinds(phases: Sequence[Phase]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.kind for each in sorted(phases, key=lambda phase: phase.start)))

@@ -1,7 +1,7 @@
 """A job's report as a typed document: from its items alone, or with time lines from its profile read again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -17,25 +17,26 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import Bill
 from trainguard.report.comparison import compared
-from trainguard.report.document import FindingEntry, JobSummary, Money, Report, Scope, Span, Spending, Verdict
+from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
-from trainguard.report.job.facts import first_step_at, gpu_remarks, gpus_of_type, last_step_end, steps
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type, last_step_end, steps
 from trainguard.report.job.kernel_report import kernel_report
 from trainguard.report.job.not_collected import not_collected
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.timeline.series import Mark, Timelines
-from trainguard.report.training.build import RuleFires, rule_fires, training_report
+from trainguard.report.timeline.series import Episode, Timelines
+from trainguard.report.training.build import rule_fires, training_report
 from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.document import FirstFire
 
 
 def job_summary(judged: EvaluatedJob) -> JobSummary:
     """Summarise a job; a part of its time is given only where both its ends were seen."""
     job = judged.job
     start, end = judged.started_at, judged.ended_at
-    first, last = first_step_at(judged), last_step_end(judged)
+    first, last = judged.profiler.first_step_at, last_step_end(judged)
     duration_s = judged.duration_s
     return JobSummary(
         name=job.job,
@@ -83,9 +84,11 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
         msgspec.structs.replace(each, nodes=each.nodes[:MOST_NAMES], gpus=each.gpus[:MOST_NAMES]) for each in episodes
     ]
     columns["facts"] = list(ranked.finding.facts)
-    columns["cost"] = _money(ranked, judged)
+    lost = _lost(ranked, judged)
+    columns["cost"] = None if lost is None else ranked.finding.cost
     return FindingEntry(
         **columns,
+        lost=lost,
         score=round(ranked.score, 1),
         ongoing=ranked.ongoing,
         affected_share=verdict.affected_share,
@@ -101,49 +104,27 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
     )
 
 
-def _money(ranked: RankedFinding, judged: EvaluatedJob) -> Money | None:
-    bill, loss = judged.account.bill(), ranked.loss
-    if loss is None or loss.usd is None or ranked.finding.cost is None or not isinstance(bill, Bill):
+def _lost(ranked: RankedFinding, judged: EvaluatedJob) -> float | None:
+    loss = ranked.loss
+    if loss is None or loss.usd is None or ranked.finding.cost is None or not isinstance(judged.account.bill(), Bill):
         return None
-    return Money(
-        lost=round(loss.usd, 2), spent=round(bill.spent, 2), currency=bill.currency, sentence=ranked.finding.cost
-    )
+    return round(loss.usd, 2)
 
 
-MAX_MARKS = 256
-TEXT_LENGTH = 240
-
-
-def marks(findings: Sequence[FindingEntry]) -> list[Mark]:
-    """Return the episodes in order of time; of more than MAX_MARKS, the newest of each finding come first."""
-    newest_first = [
-        (place, mark)
+def episodes_of(findings: Sequence[FindingEntry]) -> list[Episode]:
+    """Return the episodes of all findings for the choice of what to show finely."""
+    return [
+        (epoch_of(each.start), None if each.end is None else epoch_of(each.end), finding.severity)
         for finding in findings
-        for place, mark in enumerate(_mark(finding, episode) for episode in reversed(finding.episodes))
+        for each in finding.episodes
     ]
-    kept = sorted(newest_first, key=lambda each: each[0])[:MAX_MARKS]
-    return sorted((mark for _, mark in kept), key=lambda mark: (mark.at, mark.rule, mark.node or "", mark.gpu or ""))
 
 
 def unmarked(findings: Sequence[FindingEntry]) -> list[str]:
     """Say how many episodes have no mark."""
-    known = sum(len(finding.episodes) for finding in findings)
-    missing = max(known - MAX_MARKS, 0) + sum(finding.earlier_episodes for finding in findings)
-    total = known + sum(finding.earlier_episodes for finding in findings)
+    missing = sum(finding.earlier_episodes for finding in findings)
+    total = missing + sum(len(finding.episodes) for finding in findings)
     return [f"{missing:,} of {total:,} episodes are not marked: of each finding, the newest are."] if missing else []
-
-
-def _mark(finding: FindingEntry, episode: EpisodeEntry) -> Mark:
-    reason = finding.reason
-    return Mark(
-        at=epoch_of(episode.start),
-        end=None if episode.end is None else epoch_of(episode.end),
-        rule=finding.rule,
-        severity=finding.severity,
-        node=episode.node,
-        gpu=episode.gpus[0] if episode.node is not None and len(episode.gpus) == 1 else None,
-        text=reason if len(reason) <= TEXT_LENGTH else f"{reason[: TEXT_LENGTH - 1]}…",
-    )
 
 
 MOST_NODES = 128
@@ -155,7 +136,7 @@ class BuiltReport:
 
     report: Report
     managed: Mapping[str, bytes]
-    fires: Mapping[str, RuleFires] = field(default_factory=dict)
+    fires: Sequence[FirstFire] = ()
 
     def with_training(self, digest: TrainingDigest) -> "BuiltReport":
         """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
@@ -237,7 +218,9 @@ def _verdict(judged: EvaluatedJob) -> Verdict:
 def _timelines(
     judged: EvaluatedJob, findings: Sequence[FindingEntry], digests: Sequence[NodeDigest], missing: Sequence[str]
 ) -> Timelines:
-    built = build_timelines(digests, marks=marks(findings), started_at=judged.started_at, ended_at=judged.ended_at)
+    built = build_timelines(
+        digests, episodes=episodes_of(findings), started_at=judged.started_at, ended_at=judged.ended_at
+    )
     return msgspec.structs.replace(built, left_out=[*missing, *unmarked(findings), *built.left_out])
 
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -25,30 +24,20 @@ BAD_OBJECTS = "bad_objects"
 UNREAD_PARTS, CUT_FILES = "unread_parts", "files_cut"
 
 
-@dataclass(frozen=True, slots=True)
-class Minutes:
-    """Minutes of a system stream, from the first to the last: how many there are, and how many have samples."""
+def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> tuple[float, int]:
+    """Return how many minutes of a system stream have samples, and how many there are from its first sample on.
 
-    used: float
-    expected: int
-
-    @property
-    def share(self) -> float | None:
-        """Share, 0 to 1, that could be used; None before the first."""
-        return self.used / self.expected if self.expected else None
-
-
-def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
-    """Count a system stream's minutes from its first sample on; an object that could not be read counts, too."""
+    An object that could not be read counts, too.
+    """
     state = judged.profiler.system[record.key.node].state
     last, first_at = record.cursors.get(MINUTE_PARTITION), state.kept.first_sample_at
     if last is None or first_at is None:
-        return Minutes(0, 0)
+        return 0.0, 0
     expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
     ended_at = first_at if state.watermark_s is None else state.watermark_s
     tail = max((last - ended_at) / MINUTE_S, 0.0)
     lost = state.kept.missing_s / MINUTE_S + (tail if tail > 1.0 else 0.0)
-    return Minutes(max(expected - lost, 0.0), expected)
+    return max(expected - lost, 0.0), expected
 
 
 def stale_nodes(judged: EvaluatedJob) -> list[str]:
@@ -75,7 +64,7 @@ def stopped_nodes(judged: EvaluatedJob) -> dict[str, float]:
 def minutes_covered(judged: EvaluatedJob) -> str:
     """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
     counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
-    used, expected = sum(each.used for each in counts), sum(each.expected for each in counts)
+    used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
     return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
 
 
@@ -108,7 +97,8 @@ class ProfilerCoverage(FamilyCoverage):
         node, entry = record.key.node, super().coverage(record, judged)
         if record.key.stream == "system":
             first_at = judged.profiler.system[node].state.kept.first_sample_at
-            return replace(entry, first_at=shown_time(first_at), share=minutes_of(record, judged).share)
+            used, expected = minutes_of(record, judged)
+            return replace(entry, first_at=shown_time(first_at), share=used / expected if expected else None)
         first_us = judged.profiler.framework[node].state.first_step_us
         return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
 

@@ -11,25 +11,14 @@ from trainguard.engine.profiler.framework_session import MICROSECONDS
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
-from trainguard.rules.overall_system_usage.rule import UsageState
 from trainguard.rules.step_outlier.series import StepsState
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def usage(judged: EvaluatedJob) -> dict[str, UsageState]:
-    """Return what was counted of each node's use."""
-    return _states(judged, UsageState)
-
-
-def first_step_at(judged: EvaluatedJob) -> float | None:
-    """Return the start of the earliest step, epoch seconds."""
-    return judged.profiler.first_step_at
-
-
 def last_step_end(judged: EvaluatedJob) -> float | None:
     """Return the end of the last step, epoch seconds."""
-    states = _states(judged, FrameworkTimeState).values()
+    states = states_of(judged, FrameworkTimeState).values()
     ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
     return max(ends_us) / MICROSECONDS if ends_us else None
 
@@ -40,7 +29,7 @@ def steps(judged: EvaluatedJob) -> int | None:
     parameters = None if rule is None else judged.plan.parameters.get(rule)
     if parameters is None or getattr(parameters, "mode", None) not in {None, "None"}:
         return None
-    states = _states(judged, StepsState).values()
+    states = states_of(judged, StepsState).values()
     counted = (each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states)
     return sum(counted) or None
 
@@ -60,8 +49,8 @@ def has_loader_events(judged: EvaluatedJob) -> bool | None:
     return any(each.processes or each.prefetch is not None for each in loads) if loads else None
 
 
-def _states(judged: EvaluatedJob, state_type: type[S]) -> dict[str, S]:
-    """Leave out a rule that has failed."""
+def states_of(judged: EvaluatedJob, state_type: type[S]) -> dict[str, S]:
+    """Return by node what the rule of a type of state remembers; nothing of a rule that has failed."""
     found: dict[str, S] = {}
     rule = judged.plan.rule_of_state(state_type)
     if rule is None or rule in judged.plan.faults:

@@ -1,17 +1,13 @@
 """The files of a report in the order in which they are written: whoever finds the last one finds the rest."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Protocol
 
-from trainguard.core.errors import ReportPageError, UnknownJobError
+from trainguard.core.errors import ReportPageError
 from trainguard.core.links import REPORT_JSON, REPORT_PAGE
-from trainguard.core.stores import Jobs, NodeStates
-from trainguard.engine.streams.session import items_of
+from trainguard.core.records import JobRecord
 from trainguard.report.document import Report, encode_document
-from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.job.build import BuiltReport
 from trainguard.report.training.xgboost_files import xgboost_files
 
 XGBOOST_PAGE = "xgboost_report.html"
@@ -52,7 +48,7 @@ def _xgboost_data(report: Report) -> dict[str, bytes]:
 def _xgboost_page(report: Report) -> dict[str, bytes]:
     if report.training is None or report.training.model is None:
         return {}
-    from trainguard.report.html.training.xgboost_sections import render_xgboost  # noqa: PLC0415 -- as in _render
+    from trainguard.report.html.training.sections import render_xgboost  # noqa: PLC0415 -- as in _render
 
     return {XGBOOST_PAGE: render_xgboost(report.training, report.job.name).encode()}
 
@@ -71,50 +67,18 @@ class Puts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenReport:
-    """Where ``report.json`` lies, and of how many files the report is."""
+def write_report(objects: Puts, job: JobRecord, built: BuiltReport) -> int:
+    """Write a job's report, ``report.json`` last, and return of how many files it is; a repeat overwrites them.
 
-    uri: str
-    files: int
-
-
-class ReportWriter:
-    """Builds reports from the stored state; a repeat overwrites them by what is true then."""
-
-    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: Puts) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._objects = objects
-
-    def write(
-        self,
-        name: str,
-        *,
-        now: float,
-        digests: Sequence[NodeDigest] = (),
-        missing: Sequence[str] = (),
-        training: TrainingDigest | None = None,
-    ) -> WrittenReport:
-        """Write the report of a job, ``report.json`` last; ``now`` is in epoch seconds.
-
-        Raises UnknownJobError when the tables do not know the job; ReportPageError when the page could not be made,
-        after all other files are written.
-        """
-        job = self._jobs.load(name)
-        if job is None:
-            raise UnknownJobError(name)
-        built = build_report(job, items_of(job, self._nodes), now=now, digests=digests, missing=missing)
-        if training is not None:
-            built = built.with_training(training)
-        place = job.root.report
-        try:
-            files = report_files(built)
-        except ReportPageError as fault:
-            put_files(self._objects, job.bucket, place, fault.files)
-            raise
-        put_files(self._objects, job.bucket, place, files)
-        return WrittenReport(f"s3://{job.bucket}/{place}{REPORT_JSON}", len(files))
+    Raises ReportPageError when the page could not be made, after all other files are written.
+    """
+    try:
+        files = report_files(built)
+    except ReportPageError as fault:
+        put_files(objects, job.bucket, job.root.report, fault.files)
+        raise
+    put_files(objects, job.bucket, job.root.report, files)
+    return len(files)
 
 
 def put_files(objects: Puts, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:

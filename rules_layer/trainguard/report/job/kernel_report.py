@@ -1,6 +1,5 @@
 """The kernel part of a report, from the state of the job's captures."""
 
-from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, listed
 from trainguard.engine.kernels.streams import CaptureStreams
 from trainguard.kernels.captures.keys import DOCUMENT, KERNELS, PAGE
@@ -21,25 +20,12 @@ def kernel_report(judged: EvaluatedJob) -> KernelReport | None:
     stream = family.stream if isinstance(family, CaptureStreams) else None
     if stream is None or stream.state.verdict is None:
         return None
-    verdict, state = stream.state.verdict, stream.state
     return KernelReport(
-        capture=verdict.capture,
-        written_at=iso_time(verdict.at),
-        sentence=sentence_of(verdict),
-        traces=verdict.traces,
-        judged=verdict.judged,
-        unread=verdict.unread,
-        unread_why=verdict.unread_why,
-        world_size=verdict.world_size,
-        steps=verdict.steps,
-        gpus=verdict.gpus,
-        busy_share=None if verdict.busy_share is None else round(verdict.busy_share, 4),
-        step_ns=verdict.step_ns,
-        findings=verdict.rules,
-        notes=verdict.notes,
+        verdict=stream.state.verdict,
+        sentence=sentence_of(stream.state.verdict),
         page=PAGE,
         document=DOCUMENT,
-        captures=state.captures,
+        captures=stream.state.captures,
         waits=any(record.pending for record in judged.streams.records.values() if record.key.family == KERNELS),
     )
 

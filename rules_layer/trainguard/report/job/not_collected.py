@@ -8,8 +8,8 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.job.facts import first_step_at, has_loader_events, usage
-from trainguard.rules.overall_system_usage.rule import METRICS
+from trainguard.report.job.facts import has_loader_events, states_of
+from trainguard.rules.overall_system_usage.rule import METRICS, UsageState
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
 from trainguard.rules.spec import LOW_GPUS
@@ -65,7 +65,7 @@ def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
             how=_with_debugger(judged, RECORDER, FRAMEWORK_PROFILE),
         )
         return
-    if first_step_at(judged) is None:
+    if judged.profiler.first_step_at is None:
         yield NotCollected(
             what="Steps",
             unknown="When training began and ended, how long a step takes and which ones are slow.",
@@ -129,7 +129,7 @@ def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
 
 
 def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
-    states = usage(judged).values()
+    states = states_of(judged, UsageState).values()
     if not any(state.snapshots for state in states):
         return
     seen = {metric for state in states for metric in state.percents}

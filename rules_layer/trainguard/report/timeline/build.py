@@ -12,7 +12,7 @@ from trainguard.formats.profile.snapshots import IntArray
 from trainguard.report.timeline.axis import shown_axis
 from trainguard.report.timeline.detail import details_of
 from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
-from trainguard.report.timeline.series import Mark, Phase, TimeAxis, Timelines
+from trainguard.report.timeline.series import Episode, Phase, TimeAxis, Timelines
 from trainguard.report.timeline.shown import (
     Shown,
     device_forms,
@@ -49,7 +49,7 @@ def phases_of(
     together = 1
     while len(runs := _runs(time)) > MAX_PHASES - 2:
         together *= 2
-        time = _halved(time)
+        time = np.add.reduceat(time, np.arange(0, time.shape[1], 2), axis=1)
     width = axis.bucket_s * together
     starts = [first, *(axis.start + bucket * width for bucket, _ in runs[1:])]
     ends = [*starts[1:], last]
@@ -80,22 +80,17 @@ def _runs(time: IntArray) -> list[tuple[int, Loop]]:
     return [(bucket, _LOOPS[loop]) for bucket, loop in zip(used[begins].tolist(), loops[begins].tolist(), strict=True)]
 
 
-def _halved(time: IntArray) -> IntArray:
-    pairs: IntArray = np.add.reduceat(time, np.arange(0, time.shape[1], 2), axis=1)
-    return pairs
-
-
 GPUS_WITH_BANDS = 32
 _NAMED = 5
 _NUMBER = re.compile(r"(\d+)")
 
 
 def build_timelines(
-    digests: Sequence[NodeDigest], *, marks: Sequence[Mark], started_at: float | None, ended_at: float | None
+    digests: Sequence[NodeDigest], *, episodes: Sequence[Episode], started_at: float | None, ended_at: float | None
 ) -> Timelines:
     """Return what a report shows over time, without empty buckets before the job's start and after its end.
 
-    ``detail`` holds finer buckets as far as there is room, around the ``marks`` of a large job. ``started_at`` and
+    ``detail`` holds finer buckets as far as there is room, around the ``episodes`` of a large job. ``started_at`` and
     ``ended_at`` are epoch seconds. Raises TimelinePartError when there is no digest, or their axes differ.
     """
     fine = merged(digests)
@@ -115,10 +110,9 @@ def build_timelines(
         nodes=[node_timeline(node, shown, banded, forms=forms) for node in nodes],
         steps=steps,
         phases=phases,
-        marks=list(marks),
         left_out=left_out,
     )
-    return msgspec.structs.replace(built, detail=details_of(fine, built, banded, forms))
+    return msgspec.structs.replace(built, detail=details_of(fine, built, banded, forms, episodes))
 
 
 def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:

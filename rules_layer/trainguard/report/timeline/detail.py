@@ -6,8 +6,9 @@ The most severe episodes share the room; of an episode that is longer than its s
 import math
 from collections.abc import Collection, Iterator, Sequence
 
+from trainguard.core.finding import severity_rank
 from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.timeline.series import Band, Mark, NodeTimeline, TimeAxis, TimelineDetail, Timelines
+from trainguard.report.timeline.series import Band, Episode, NodeTimeline, TimeAxis, TimelineDetail, Timelines
 from trainguard.report.timeline.shown import FLOAT_BYTES as _FLOAT_BYTES
 from trainguard.report.timeline.shown import PERCENT_BYTES as _PERCENT_BYTES
 from trainguard.report.timeline.shown import DeviceForms, Shown, bytes_a_bucket, bytes_taken, node_timeline
@@ -24,21 +25,20 @@ FEWEST_BUCKETS = 60
 BEFORE, AFTER = 0.25, 0.1
 
 LEAST_AROUND_S = 120.0
-_RANKS = ("critical", "high", "medium", "low")
 
 
 def details_of(
     digests: Sequence[NodeDigest],
     shown: Timelines,
     banded: Collection[tuple[str, str]],
-    forms: DeviceForms | None = None,
+    forms: DeviceForms,
+    episodes: Sequence[Episode],
 ) -> list[TimelineDetail]:
     """Return the parts to show finely, in order of time; none where ``shown`` is as fine as the digests are.
 
     ``banded`` are the GPUs, as (node, GPU), whose lowest and highest utilization is shown. ``forms`` says which further
     series are shown, and how.
     """
-    forms = forms or {}
     axis = digests[0].axis
     if axis.bucket_s >= shown.axis.bucket_s:
         return []
@@ -51,22 +51,21 @@ def details_of(
             return [_detail(digests, whole, bands, forms)]
     a_bucket = _bytes_a_bucket(digests, (), forms)
     overhead = math.ceil(names / a_bucket)
-    parts = _around(shown.marks, axis, whole, int(room / a_bucket) + overhead, overhead)
+    parts = _around(episodes, axis, whole, int(room / a_bucket) + overhead, overhead)
     return [_detail(digests, part, (), forms) for part in parts]
 
 
-def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
+def _around(episodes: Sequence[Episode], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
     """Return the parts around the most severe episodes; each takes ``overhead`` buckets for names."""
     most = min(max(fitting // (FEWEST_BUCKETS + overhead), 0), MAX_EPISODES)
-    graved = sorted(marks, key=lambda mark: (_rank(mark.severity), mark.at))[:most]
-    each = fitting // max(len(graved), 1) - overhead
-    end = axis.start + whole.stop * axis.bucket_s
+    chosen = sorted(episodes, key=lambda episode: (-severity_rank(episode[2]), episode[0]))[:most]
+    each = fitting // max(len(chosen), 1) - overhead
     parts = []
-    for mark in graved:
-        length = max((end if mark.end is None else mark.end) - mark.at, 0.0)
+    for start, end, _ in chosen:
+        length = max((axis.start + whole.stop * axis.bucket_s if end is None else end) - start, 0.0)
         before, after = (max(share * length, LEAST_AROUND_S) for share in (BEFORE, AFTER))
         before = min(before, 0.25 * each * axis.bucket_s)
-        wanted = _buckets(axis, mark.at - before, mark.at + length + after)
+        wanted = _buckets(axis, start - before, start + length + after)
         first = max(wanted.first, whole.first)
         parts.append(Shown(first, min(wanted.stop, first + each, whole.stop)))
     return list(_joined(sorted((part for part in parts if part.stop > part.first), key=lambda part: part.first)))
@@ -98,10 +97,6 @@ def _detail(
         axis=part.axis(digests[0].axis),
         nodes=[node_timeline(digest, part, banded, brief=True, forms=forms) for digest in digests],
     )
-
-
-def _rank(severity: str | None) -> int:
-    return _RANKS.index(severity) if severity in _RANKS else len(_RANKS)
 
 
 def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str, str]], forms: DeviceForms) -> float:

@@ -17,6 +17,7 @@ class DeviceKind:
     """A quantity of a GPU; a percentage and any other value has two decimals, a rate in bytes per second none."""
 
     name: str
+    title: str
     metrics: tuple[str, ...]
     unit: str
 
@@ -28,20 +29,20 @@ class DeviceKind:
     @property
     def is_rate(self) -> bool:
         """Whether its values are bytes per second."""
-        return self.unit == "B/s"
+        return self.unit == "bytes per second"
 
 
 DEVICE_KINDS = (
-    DeviceKind("sm_activity", (names.SM_ACTIVITY,), "%"),
-    DeviceKind("memory_used", (names.MEMORY_USED,), "%"),
-    DeviceKind("tensor_activity", (names.TENSOR_ACTIVITY,), "%"),
-    DeviceKind("dram_activity", (names.DRAM_ACTIVITY,), "%"),
-    DeviceKind("sm_occupancy", (names.SM_OCCUPANCY,), "%"),
-    DeviceKind("power", (names.POWER,), "W"),
-    DeviceKind("sm_clock", (names.SM_CLOCK,), "MHz"),
-    DeviceKind("temperature", (names.TEMPERATURE,), "°C"),
-    DeviceKind("nvlink", (names.NVLINK_SENT, names.NVLINK_RECEIVED), "B/s"),
-    DeviceKind("pcie", (names.PCIE_SENT, names.PCIE_RECEIVED), "B/s"),
+    DeviceKind("sm_activity", "SM activity", (names.SM_ACTIVITY,), "%"),
+    DeviceKind("memory_used", "GPU memory in use", (names.MEMORY_USED,), "%"),
+    DeviceKind("tensor_activity", "Tensor core activity", (names.TENSOR_ACTIVITY,), "%"),
+    DeviceKind("dram_activity", "Use of GPU memory's bandwidth", (names.DRAM_ACTIVITY,), "%"),
+    DeviceKind("sm_occupancy", "SM occupancy", (names.SM_OCCUPANCY,), "%"),
+    DeviceKind("power", "GPU power", (names.POWER,), "watts"),
+    DeviceKind("sm_clock", "SM clock", (names.SM_CLOCK,), "MHz"),
+    DeviceKind("temperature", "GPU temperature", (names.TEMPERATURE,), "°C"),
+    DeviceKind("nvlink", "NVLink, both directions", (names.NVLINK_SENT, names.NVLINK_RECEIVED), "bytes per second"),
+    DeviceKind("pcie", "PCIe, both directions", (names.PCIE_SENT, names.PCIE_RECEIVED), "bytes per second"),
 )
 
 KIND_LIMITS = {each.name: MOST_GPUS * len(each.metrics) for each in DEVICE_KINDS}

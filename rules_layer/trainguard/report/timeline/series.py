@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 
 Values = list[float | None]
+Episode = tuple[float, float | None, str]
+"""Begin and end, epoch seconds, and severity of a finding's episode; the end is None while it goes on."""
 
 
 class TimeAxis(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,21 +120,6 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     end: float
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode of a rule: since when, until when, and where; ``node`` and ``gpu`` None stand for the whole job.
-
-    ``at`` and ``end`` are epoch seconds; ``end`` is None while it goes on.
-    """
-
-    at: float
-    end: float | None = None
-    rule: str
-    severity: str | None = None
-    node: str | None = None
-    gpu: str | None = None
-    text: str = ""
-
-
 class TimelineDetail(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the job's time in finer buckets: all nodes, most quantities as means alone."""
 
@@ -151,6 +138,5 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeTimeline]
     steps: list[StepTimeline]
     phases: list[Phase]
-    marks: list[Mark]
     left_out: list[str] = msgspec.field(default_factory=list)
     detail: list[TimelineDetail] = msgspec.field(default_factory=list)

@@ -1,7 +1,7 @@
 """Further series of GPUs as a report shows them: as many as there is room for."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -63,18 +63,8 @@ def seconds(table: BucketTable, row: int, shown: Shown) -> tuple[Values, Values,
     return mean, low, high
 
 
-def rate_of_all(table: BucketTable, shown: Shown) -> Band | None:
-    """Return the sum over the series of their mean in each bucket, to a whole number; None without a series."""
-    if not table.keys:
-        return None
-    present = (shown.of(table.counts) > 0).any(axis=0)
-    total = np.sum([_means(table, row, shown) for row in range(len(table.keys))], axis=0)
-    return Band(mean=_listed(np.rint(total).astype(np.int64), present))
-
-
-def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown) -> Band:
     """Return the mean of all values of some series in each bucket, of hundredths, to a tenth."""
-    del gpus
     counts, totals = (shown.of(column[list(rows)]).sum(axis=0) for column in (table.counts, table.totals))
     return Band(mean=_values(totals / np.maximum(counts, 1) / HUNDREDTHS, counts > 0, _PERCENT_DECIMALS))
 
@@ -96,11 +86,6 @@ def overall_means(table: BucketTable, rows: Sequence[int]) -> FloatArray:
     """Return the mean of all values of each series: float64[len(rows)]."""
     means: FloatArray = table.totals[list(rows)].sum(axis=1) / np.maximum(table.counts[list(rows)].sum(axis=1), 1)
     return means
-
-
-def one_or_none(table: BucketTable, make: Callable[[int], Band]) -> Band | None:
-    """Return what ``make`` makes of the table's only series; None when there is none."""
-    return make(0) if table.keys else None
 
 
 def _means(table: BucketTable, row: int, shown: Shown) -> FloatArray:
@@ -149,9 +134,9 @@ def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceFor
                 room -= lines * each
                 break
         else:
-            left_out.append(f"{_TITLES[kind.name]} is left out: a report of so many nodes has no room for it.")
+            left_out.append(f"{kind.title} is left out: a report of so many nodes has no room for it.")
         if forms.get(kind.name) is False:
-            left_out.append(f"{_TITLES[kind.name]} is shown as the mean of each node's GPUs.")
+            left_out.append(f"{kind.title} is shown as the mean of each node's GPUs.")
     return forms, left_out
 
 
@@ -163,14 +148,13 @@ def device_timelines(digest: NodeDigest, shown: Shown, forms: DeviceForms) -> li
         by_gpu = _rows_by_gpu(table)
         if kind.name not in forms or not by_gpu:
             continue
-        make = rate_of_rows if kind.is_rate else mean_of_rows
         if forms[kind.name]:
-            found += [
-                DeviceTimeline(kind=kind.name, gpu=gpu, band=make(table, rows, shown)) for gpu, rows in by_gpu.items()
-            ]
+            lines: list[tuple[str | None, list[int], int]] = [(gpu, rows, 1) for gpu, rows in by_gpu.items()]
         else:
-            rows = [row for own in by_gpu.values() for row in own]
-            found.append(DeviceTimeline(kind=kind.name, gpu=None, band=make(table, rows, shown, len(by_gpu))))
+            lines = [(None, [row for own in by_gpu.values() for row in own], len(by_gpu))]
+        for gpu, rows, gpus in lines:
+            band = rate_of_rows(table, rows, shown, gpus) if kind.is_rate else mean_of_rows(table, rows, shown)
+            found.append(DeviceTimeline(kind=kind.name, gpu=gpu, band=band))
     return found
 
 
@@ -202,20 +186,6 @@ def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:
     return rows
 
 
-_TITLES = {
-    "sm_activity": "SM activity",
-    "memory_used": "GPU memory in use",
-    "tensor_activity": "Tensor core activity",
-    "dram_activity": "Use of GPU memory's bandwidth",
-    "sm_occupancy": "SM occupancy",
-    "power": "GPU power",
-    "sm_clock": "SM clock",
-    "temperature": "GPU temperature",
-    "nvlink": "NVLink traffic",
-    "pcie": "PCIe traffic",
-}
-
-
 def node_timeline(
     digest: NodeDigest,
     shown: Shown,
@@ -231,17 +201,17 @@ def node_timeline(
     """
     tables = digest.tables
 
-    def cores(kind: str) -> Band | None:
-        return one_or_none(tables[kind], lambda row: percents(tables[kind], row, shown, low=False, high=True))
+    def only(kind: str, *, low: bool, high: bool) -> Band | None:
+        return percents(tables[kind], 0, shown, low=low, high=high) if tables[kind].keys else None
 
-    memory = tables["host_memory"]
+    network = tables["network"]
     return NodeTimeline(
         node=digest.node,
         gpus=_gpus(digest, shown, banded, brief=brief),
-        cpu=cores("cpu"),
-        io_wait=cores("io_wait"),
-        host_memory=one_or_none(memory, lambda row: percents(memory, row, shown, low=not brief, high=not brief)),
-        network=rate_of_all(tables["network"], shown),
+        cpu=only("cpu", low=False, high=True),
+        io_wait=only("io_wait", low=False, high=True),
+        host_memory=only("host_memory", low=not brief, high=not brief),
+        network=rate_of_rows(network, range(len(network.keys)), shown) if network.keys else None,
         devices=device_timelines(digest, shown, forms or {}),
     )
 

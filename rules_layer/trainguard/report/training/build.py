@@ -1,7 +1,6 @@
 """A digest as the part of the report on training."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import counted, listed
@@ -16,28 +15,27 @@ from trainguard.report.training.scores import evaluation
 from trainguard.rules.training.step_rule import Check, StepState
 
 
-class RuleFires(NamedTuple):
-    """The first check of a rule that fired, what it says, and the steps at which it began to fire, in their order."""
-
-    first: Check
-    reason: str
-    episodes: tuple[int, ...]
-
-
-def rule_fires(judged: EvaluatedJob) -> dict[str, RuleFires]:
-    """Return by rule where it fired, on debug-output and on files of scalars; none of rules that did not."""
+def rule_fires(judged: EvaluatedJob) -> list[FirstFire]:
+    """Return where rules fired, on debug-output and on files of scalars."""
     family = judged.streams.families.get(TRAINING)
     if not isinstance(family, TrainingStreams):
-        return {}
-    found = {}
+        return []
+    found = []
     for rule in step_rules(judged.plan):
         states = [_state(stream, rule.name) for stream in family.of_steps.values()]
         fired = [(each.first, each.onsets) for each in states if each is not None and each.first is not None]
         if fired:
             first = min((check for check, _ in fired), key=lambda check: check.step)
             begins = {step for check, steps in fired for step in (check.step, *steps)}
-            found[rule.name] = RuleFires(first, rule.said(first), tuple(sorted(begins)))
+            found.append(first_fire(rule.name, first, rule.said(first), begins))
     return found
+
+
+def first_fire(rule: str, first: Check, reason: str, begins: Collection[int]) -> FirstFire:
+    """Return a rule's first check that fired, what it says, and the steps at which it began to fire."""
+    return FirstFire(
+        rule=rule, step=first.step, at=first.at, tensor=first.tensor, reason=reason, episodes=sorted(begins)
+    )
 
 
 def _state(stream: AnyStepStream, rule: str) -> StepState | None:
@@ -56,28 +54,15 @@ _MAPS = {
 }
 
 
-def training_report(digest: TrainingDigest, fires: Mapping[str, RuleFires]) -> TrainingReport:
-    """Return what a report shows of a run's training; ``fires`` is by name of a rule that fired."""
+def training_report(digest: TrainingDigest, fires: Sequence[FirstFire]) -> TrainingReport:
+    """Return what a report shows of a run's training; ``fires`` are of the rules that fired."""
     matrix = digest.predictions.confusion
     return TrainingReport(
         steps=digest.steps,
         first_step=digest.first_step,
         last_step=digest.last_step,
         modes=dict(digest.modes),
-        fires=sorted(
-            (
-                FirstFire(
-                    rule=rule,
-                    step=found.first.step,
-                    at=found.first.at,
-                    tensor=found.first.tensor,
-                    reason=found.reason,
-                    episodes=list(found.episodes),
-                )
-                for rule, found in fires.items()
-            ),
-            key=lambda fire: (fire.step, fire.rule),
-        ),
+        fires=sorted(fires, key=lambda fire: (fire.step, fire.rule)),
         series=digest.series,
         layers=digest.layers,
         predictions=digest.predictions,

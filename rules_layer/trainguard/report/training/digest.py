@@ -17,7 +17,7 @@ from trainguard.rules.training.selection import LOSSES
 
 METRICS = ("metrics", "scalars", "sm_metrics")
 MOST_SERIES = 24
-_FORMAT = 1
+FORMAT = 2
 _PLAIN_OBJECTIVE = Objective(None)
 
 
@@ -28,7 +28,7 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     ``unread`` counts steps without a readable index.
     """
 
-    format: int = _FORMAT
+    format: int = FORMAT
     steps: int = 0
     first_step: int | None = None
     last_step: int | None = None
@@ -173,14 +173,3 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return max((each for each in (one, other) if each is not None), default=None)
-
-
-def decode_digest(body: bytes, name: str) -> TrainingDigest:
-    """Read a digest back; raises TelemetryFormatError, which names it, when it is none or of another version."""
-    try:
-        digest = msgspec.json.decode(body, type=TrainingDigest)
-    except (msgspec.MsgspecError, RecursionError) as fault:
-        raise TelemetryFormatError(name, str(fault)) from fault
-    if digest.format != _FORMAT:
-        raise TelemetryFormatError(name, f"format {digest.format}, expected {_FORMAT}")
-    return digest

@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 import numpy as np
@@ -28,14 +27,6 @@ def _map(measure: str) -> Callable[[], HeatMap]:
     return lambda: HeatMap(measure=measure)
 
 
-class Activation(NamedTuple):
-    """Mean of all entries, and shares (0 to 1) of zeros and of saturated entries; None where it has no limits."""
-
-    mean: float
-    zeros: float
-    saturated: float | None
-
-
 class Layers(msgspec.Struct, kw_only=True):
     """Maps of layers over steps.
 
@@ -54,17 +45,6 @@ class Layers(msgspec.Struct, kw_only=True):
     activation_mean: HeatMap = msgspec.field(default_factory=_map("mean"))
     activation_zeros: HeatMap = msgspec.field(default_factory=_map("zeros"))
     activation_saturated: HeatMap = msgspec.field(default_factory=_map("saturated"))
-
-    @property
-    def maps(self) -> Sequence[HeatMap]:
-        """All maps."""
-        return (
-            self.gradients,
-            self.updates,
-            self.activation_mean,
-            self.activation_zeros,
-            self.activation_saturated,
-        )
 
     def fold(self, step: StepView, budget: ReadBudget, wanted: Collection[str]) -> None:
         """Take in a step; layers in ``wanted`` are shown before others where there are many."""
@@ -119,10 +99,11 @@ class Layers(msgspec.Struct, kw_only=True):
             found = budget.tensor(_activation, step, name, allowance)
             if found is None:
                 continue
-            self.activation_mean.put(name, found.mean)
-            self.activation_zeros.put(name, found.zeros)
-            if found.saturated is not None and name in self.activation_saturated.rows:
-                self.activation_saturated.put(name, found.saturated)
+            mean, zeros, saturated_share = found
+            self.activation_mean.put(name, mean)
+            self.activation_zeros.put(name, zeros)
+            if saturated_share is not None and name in self.activation_saturated.rows:
+                self.activation_saturated.put(name, saturated_share)
 
 
 def natural(names: Iterable[str]) -> list[str]:
@@ -184,7 +165,8 @@ def _change(step: StepView, name: str) -> tuple[float, float] | None:
     return change_of(step, earlier, name)
 
 
-def _activation(step: StepView, name: str) -> Activation | None:
+def _activation(step: StepView, name: str) -> tuple[float, float, float | None] | None:
+    """Return the mean of all entries, and shares (0 to 1) of zeros and of saturated entries; None without limits."""
     blocks = numbers(step, name)
     if blocks is None:
         return None
@@ -199,4 +181,4 @@ def _activation(step: StepView, name: str) -> Activation | None:
                 beyond += int(np.count_nonzero((block <= limits[0]) | (block >= limits[1])))
     if not count:
         return None
-    return Activation(total / count, zeros / count, None if limits is None else beyond / count)
+    return total / count, zeros / count, None if limits is None else beyond / count

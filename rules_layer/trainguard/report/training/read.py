@@ -15,7 +15,7 @@ from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.rows import ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.report.training.digest import Digester, TrainingDigest
+from trainguard.report.training.digest import FORMAT, Digester, TrainingDigest
 
 MOST_UNREAD = 1_000
 
@@ -74,11 +74,14 @@ def encode_part(part: RunPart) -> bytes:
 
 
 def decode_part(body: bytes, name: str) -> RunPart:
-    """Read a part back; raises TelemetryFormatError, which names it, when it is none."""
+    """Read a part back; raises TelemetryFormatError, which names it, when it is none or of another version."""
     try:
-        return msgspec.json.decode(body, type=RunPart)
+        part = msgspec.json.decode(body, type=RunPart)
     except (msgspec.MsgspecError, RecursionError) as fault:
         raise TelemetryFormatError(name, str(fault)) from fault
+    if part.digest.format != FORMAT:
+        raise TelemetryFormatError(name, f"format {part.digest.format}, expected {FORMAT}")
+    return part
 
 
 MOST_FILES = 256

@@ -18,13 +18,6 @@ MOST_SETTINGS = 64
 LONGEST = 300
 
 
-class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """A feature, and its share (0 to 1) of all importance."""
-
-    feature: str
-    importance: float
-
-
 class Model(msgspec.Struct, kw_only=True):
     """An XGBoost model.
 
@@ -35,8 +28,8 @@ class Model(msgspec.Struct, kw_only=True):
         Its hyperparameters.
     importance_step : int or None
         The newest step with importance of features.
-    importance : dict of str to list of Feature
-        By type, the features in order of their numbers.
+    importance : dict of str to dict of str to float
+        By type the features, in order of their numbers, with their shares (0 to 1) of all importance.
     features_left_out : int
         Features of that step beyond the first thousand.
     """
@@ -44,7 +37,7 @@ class Model(msgspec.Struct, kw_only=True):
     objective: str | None = None
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     importance_step: int | None = None
-    importance: dict[str, list[Feature]] = msgspec.field(default_factory=dict)
+    importance: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     features_left_out: int = 0
 
     @property
@@ -60,17 +53,17 @@ class Model(msgspec.Struct, kw_only=True):
 
     def keep_importance(self, step: StepView, budget: ReadBudget) -> None:
         """Replace the importance of features by that of a step."""
-        found: dict[str, list[Feature]] = {}
+        found: dict[str, dict[str, float]] = {}
         left_out = 0
         for kind in TYPES:
             prefix = f"{IMPORTANCE}{kind}/"
             names = sorted((name for name in step.names if name.startswith(prefix)), key=feature_order)
             left_out = max(left_out, len(names) - MOST_FEATURES)
-            features = []
+            features = {}
             for name in names[:MOST_FEATURES]:
                 share = budget.scalar(scalar, step, name)
                 if share is not None:
-                    features.append(Feature(feature=name.removeprefix(prefix)[:LONGEST], importance=share))
+                    features[name.removeprefix(prefix)[:LONGEST]] = share
             if features:
                 found[kind] = features
         if found:

@@ -105,7 +105,7 @@ def classification_report(held: Evaluation) -> str:
 def _importance(training: TrainingReport) -> dict[str, Any]:
     importance = {} if training.model is None else training.model.importance
     features = {
-        kind: [{"feature": each.feature, "importance": each.importance} for each in found]
+        kind: [{"feature": name, "importance": share} for name, share in found.items()]
         for kind, found in importance.items()
     }
     return {"features": features} | ({} if features else {"note": NO_FEATURES})

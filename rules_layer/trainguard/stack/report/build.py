@@ -6,7 +6,8 @@ from trainguard.core.ports import ReportObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.streams.session import items_of
-from trainguard.report.job.files import ReportWriter, WrittenReport
+from trainguard.report.job.build import build_report
+from trainguard.report.job.files import write_report
 from trainguard.stack.report.gather import PartsGatherer
 from trainguard.stack.report.order import RunOrder
 from trainguard.stack.report.plan import require_state
@@ -18,32 +19,36 @@ class StackReports:
     def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
         self._jobs = jobs
         self._nodes = nodes
-        self._writer = ReportWriter(jobs=jobs, nodes=nodes, objects=objects)
+        self._objects = objects
         self._parts = PartsGatherer(objects=objects)
         self._order = RunOrder(objects=objects)
 
-    def of_fire(self, name: str, *, now: float) -> WrittenReport:
+    def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
         """Write the report as `from_state` does, unless the full report was started before."""
         job = self._job(name)
-        return self.from_state(name, now=now) if job.active else WrittenReport(_page(job), 0)
+        return self.from_state(name, now=now) if job.active else (_page(job), 0)
 
-    def from_state(self, name: str, *, now: float) -> WrittenReport:
-        """Write the report of a job's state; raises UnknownJobError, and StateGoneError when the state has expired."""
+    def from_state(self, name: str, *, now: float) -> tuple[str, int]:
+        """Write the report of a job's state; return its page's place and of how many files it is.
+
+        Raises UnknownJobError, and StateGoneError when the state has expired.
+        """
         job = self._job(name)
-        require_state(job, items_of(job, self._nodes))
-        written = self._writer.write(name, now=now)
-        return WrittenReport(_page(job), written.files)
+        items = items_of(job, self._nodes)
+        require_state(job, items)
+        return _page(job), write_report(self._objects, job, build_report(job, items, now=now))
 
-    def full(self, name: str, run: str, *, now: float) -> WrittenReport:
+    def full(self, name: str, run: str, *, now: float) -> tuple[str, int]:
         """Write a report with a run's time lines, unless a later run has one; UnknownJobError, ReportPartError."""
         job = self._job(name)
         gathered = self._parts.gather(job, run)
         if not self._order.may_write(job, run):
-            return WrittenReport(_page(job), 0)
-        written = self._writer.write(
-            name, now=now, digests=gathered.digests, missing=gathered.missing, training=gathered.training
-        )
-        return WrittenReport(_page(job), written.files)
+            return _page(job), 0
+        items = items_of(job, self._nodes)
+        built = build_report(job, items, now=now, digests=gathered.digests, missing=gathered.missing)
+        if gathered.training is not None:
+            built = built.with_training(gathered.training)
+        return _page(job), write_report(self._objects, job, built)
 
     def drop(self, name: str, run: str, *, now: float) -> int:
         """Delete a run's parts, and those of cut-off runs; return how many files. Raises UnknownJobError."""

@@ -100,7 +100,7 @@ def test_invalid_run_file_says_why_and_others_are_judged(
     assert (document["totals"]["jobs"], document["totals"]["judged"]) == (2, 1)
     (unjudged,) = document["unjudged"]
     assert unjudged["job"] == "run-foreign"
-    assert "foreign" in unjudged["why"]
+    assert "foreign" in unjudged["summary"]
 
 
 def test_damaged_run_without_findings_is_no_all_clear(one_run: Path) -> None:

@@ -105,7 +105,7 @@ def _line(rule: RuleEntry, finding: FindingEntry | None) -> RuleVerdict:
         worst=rule.worst,
         affected_share=None if finding is None else finding.affected_share,
         wasted_share=None if finding is None else finding.wasted_share,
-        cost=None if finding is None or finding.cost is None else finding.cost.sentence,
+        cost=None if finding is None else finding.cost,
         measured=rule.measured,
         threshold=rule.threshold,
         times_fired=rule.times_fired,

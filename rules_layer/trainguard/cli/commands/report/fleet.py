@@ -21,7 +21,7 @@ from trainguard.local.kernel_list import list_kernels
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.settings import GivenSettings
 from trainguard.pricing.table import PriceTable
-from trainguard.report.fleet.document import FleetJob, FleetOwner, FleetReport, FleetTotals, encode_fleet
+from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetTotals, encode_fleet
 from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
 from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
@@ -94,7 +94,7 @@ def _blocks(report: FleetReport) -> list[Block]:
     return blocks
 
 
-def _owners(owners: Sequence[FleetOwner], kind: str, currency: str) -> Grid:
+def _owners(owners: Sequence[FleetGroup], kind: str, currency: str) -> Grid:
     columns = (Column(kind), *(Column(name, right=True) for name in ("lost", "spent", "jobs", "with findings")))
     rows: list[list[Shown]] = [
         [

@@ -14,7 +14,6 @@ from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.rows import LAST_OF_GPU, LaneKey, Sort
 from trainguard.render.names import shown_name
-from trainguard.render.numbers import NOTHING, number
 from trainguard.report.html.islands import in_script, pack_counts, pack_steps
 
 LONGEST_NAME = 200
@@ -136,24 +135,3 @@ def _launches(timeline: Timeline) -> str:
     steps = np.diff(mine[known], prepend=0)
     found[known] = np.where(steps < 0, -2 * steps - 1, 2 * steps) + 1
     return pack_counts(found)
-
-
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-
-
-def nanos(value: float | None) -> str:
-    """Write a time: ``1.23 s``, ``9.44 ms``, ``480 µs``, ``12 ns``."""
-    return _scaled(value, _TIMES)
-
-
-def size(value: float | None) -> str:
-    """Write a number of bytes: ``1.23 GB``."""
-    return _scaled(value, _SIZES)
-
-
-def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
-    if value is None:
-        return NOTHING
-    scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
-    return f"{number(value / scale)} {unit}"

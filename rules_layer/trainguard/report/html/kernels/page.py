@@ -9,32 +9,23 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.timestamps import iso_time
+from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.timeline.build import Timeline
+from trainguard.kernels.ranks.entries import RankComparison, StepChange
+from trainguard.kernels.timeline.build import DEEPEST, Timeline
 from trainguard.kernels.words import counted
-from trainguard.render.blocks import Panel
+from trainguard.render.blocks import plot_column
 from trainguard.render.names import shown_name
-from trainguard.render.numbers import moment
+from trainguard.render.numbers import count, moment, nanos
+from trainguard.render.plots.scale import up_from_zero
 from trainguard.report.html.islands import in_script
-from trainguard.report.html.kernels.active_time import hardware_blocks, launch_blocks, time_blocks
-from trainguard.report.html.kernels.island import PageNames, nanos, timelines_document
-from trainguard.report.html.kernels.matrix import communication_blocks, comparison_blocks, matrix_blocks
-from trainguard.report.html.kernels.steps import annotations_of, step_blocks
-from trainguard.report.html.kernels.tables import (
-    TOP,
-    kernel_table,
-    kernel_totals,
-    kernels_document,
-    operator_blocks,
-    share_blocks,
-    top_rows,
-)
+from trainguard.report.html.kernels import figures
+from trainguard.report.html.kernels.island import PageNames, rank_name, timelines_document
+from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
 from trainguard.report.html.kernels.verdict import (
-    job_head,
     key_figures,
     missing_lines,
     shown_findings,
-    timeline_notes,
     verdict_of,
 )
 from trainguard.report.html.page import joined_script, read_asset, render_page
@@ -108,16 +99,22 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     shown = [rank for rank, _ in drawn]
     findings = shown_findings(ranks, shown, across)
     totals = kernel_totals(ranks)
-    table = kernel_table(ranks, totals)
-    kernels = kernels_document(table, shown, len(ranks), names)
+    views = kernel_views(ranks, totals, shown, names)
     timelines = timelines_document(drawn, names)
-    island: dict[str, Any] = {"kernels": kernels, "timelines": timelines, "names": names.texts()}
+    island: dict[str, Any] = {"kernels": views, "timelines": timelines, "names": names.texts()}
+    kernels, whole = totals[:MOST_KERNELS], views[0]
+    annotations = figures.grouped((each for rank in ranks for each in rank.annotations), lambda each: each.name)
+    memory = figures.memory_totals(ranks)
+    window_ns, busy_ns = figures.total_of(ranks, "window_ns"), figures.total_of(ranks, "busy_ns")
     return render_page(
         "kernels.html.j2",
         styles=kernels_style(),
         script=kernels_script(),
+        **_HELPERS,
         document=document,
-        job=job_head(document.job_facts),
+        ranks=ranks,
+        across=across,
+        several=len(ranks) > 1,
         gpus=_gpus(ranks),
         about=_about(document),
         window=nanos(max(rank.window_ns for rank in ranks)),
@@ -125,21 +122,83 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         figures=key_figures(ranks),
         findings=findings,
         missing=missing_lines(document),
-        before=_before(document),
-        table=table,
-        views=[each["title"] for each in kernels],
+        kernels=kernels,
+        others=len(totals) - len(kernels) + figures.total_of(ranks, "kernels_left_out"),
+        views=[each["title"] for each in views],
         top=TOP,
-        by_time=top_rows(table, by_time=True),
-        by_count=top_rows(table, by_time=False),
-        after=_after(ranks),
-        annotations=annotations_of(ranks),
-        matrix=[] if across is None else [Panel("ranks", "Ranks", matrix_blocks(ranks, across))],
+        by_time=top_rows(kernels, "total_ns", whole["total"], nanos),
+        by_count=top_rows(kernels, "count", whole["runs"], count),
+        window_ns=window_ns,
+        busy_ns=busy_ns,
+        gpu_time=figures.active_time("GPU", ranks) if busy_ns and window_ns else [],
+        cpu_time=figures.active_time("CPU", ranks) if window_ns else [],
+        step_histograms=figures.step_histograms(ranks),
+        memory=memory,
+        share_figures=figures.share_figures(ranks, memory),
+        communication_figures=figures.communication_figures(ranks),
+        collectives=figures.grouped(
+            (each for rank in ranks for each in rank.collectives), lambda each: (each.name, each.group, each.dtype)
+        ),
+        annotation_figures=figures.annotation_figures(annotations),
+        annotations_left=max(len(annotations) - figures.MOST_ANNOTATIONS, 0)
+        + figures.total_of(ranks, "annotations_left_out"),
+        compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_by_change),
+        rank_tables=[] if across is None else rank_tables(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
         legend=LEGEND,
-        timeline_notes=[*([cut] if cut else []), *timeline_notes(document, drawn, names.omitted)],
+        cut=cut,
+        omitted=names.omitted,
+        deepest=DEEPEST,
         island=in_script(msgspec.json.encode(island)),
     )
+
+
+def _each_of(ranks: Sequence[RankProfile], entries: str) -> list[tuple[RankProfile, Any]]:
+    return [(rank, entry) for rank in ranks for entry in getattr(rank, entries)]
+
+
+def _by_change(rank: RankComparison) -> int:
+    return 0 if rank.step is None else -abs(rank.step.after_ns - rank.step.before_ns)
+
+
+def _changed_parts(step: StepChange) -> list[tuple[str, int]]:
+    labels = {field: label for field, label, _ in figures.STEP_PARTS}
+    parts = sorted(step.parts.items(), key=lambda part: -abs(part[1]))
+    return [(labels.get(name, name), change) for name, change in parts if change]
+
+
+def _shapes(text: str) -> str:
+    try:
+        shapes = msgspec.json.decode(text, type=list[list[int]])
+    except (msgspec.DecodeError, ValueError):
+        return text
+    return ", ".join("x".join(map(str, shape)) for shape in shapes if shape)
+
+
+def signed(ns: float) -> str:
+    """Write a change of time with its sign."""
+    return f"+{nanos(ns)}" if ns > 0 else nanos(ns)
+
+
+_HELPERS: dict[str, Any] = {
+    "bar_of_parts": figures.bar_of_parts,
+    "changed_parts": _changed_parts,
+    "each_of": _each_of,
+    "held_ns": lambda stretches: sum(end - start for start, end in stretches),
+    "keys_of_parts": figures.keys_of_parts,
+    "largest_part": figures.largest_part,
+    "path_parts": figures.PATH_PARTS,
+    "plot_column": plot_column,
+    "rank_name": rank_name,
+    "shapes_of": _shapes,
+    "short_shapes": short_shapes,
+    "signed": signed,
+    "slowest_steps": figures.slowest_steps,
+    "step_parts": figures.STEP_PARTS,
+    "up_from_zero": up_from_zero,
+    "used_parts": figures.used_parts,
+}
 
 
 def _gpus(ranks: Sequence[RankProfile]) -> list[str]:
@@ -160,24 +219,6 @@ def _about(document: KernelProfiles) -> list[str]:
     if across is not None and across.world_size:
         found.append(f"{across.world_size - across.missing_count:,} of {counted(across.world_size, 'rank')}")
     return found
-
-
-def _before(document: KernelProfiles) -> list[Panel]:
-    time = Panel("gpu", "GPU and CPU time", time_blocks(document.ranks))
-    if document.comparison is None:
-        return [time]
-    return [Panel("comparison", "What changed", comparison_blocks(document.comparison)), time]
-
-
-def _after(ranks: Sequence[RankProfile]) -> list[Panel]:
-    sections = [
-        Panel("steps", "Steps", step_blocks(ranks)),
-        Panel("shares", "Precision, activity, memory", share_blocks(ranks)),
-        Panel("launches", "Launches and hardware", [*launch_blocks(ranks), *hardware_blocks(ranks)]),
-        Panel("communication", "Communication", communication_blocks(ranks)),
-        Panel("operators", "Operators", operator_blocks(ranks)),
-    ]
-    return [section for section in sections if section.blocks]
 
 
 @functools.cache

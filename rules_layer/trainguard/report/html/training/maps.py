@@ -6,15 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.render.blocks import Block, Cell, Column, Key, Note, Table, heat
+from trainguard.render.blocks import Block, Column, Key, Note, Table
 from trainguard.render.names import shown_name
-from trainguard.render.numbers import NOTHING, count, share
+from trainguard.render.numbers import NOTHING
 from trainguard.render.plots.scale import between
 from trainguard.render.plots.strips import HEIGHT, head
 from trainguard.render.plots.svg import at, element, title
 from trainguard.report.html.png import palette, png_url
 from trainguard.report.training.heat_map import HeatMap
-from trainguard.report.training.scores import ConfusionMatrix
 
 SHADES = 60
 MOST_PIXELS = 960
@@ -131,35 +130,3 @@ def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tupl
 def _end_of(steps: Sequence[int]) -> float:
     """Return where the last column ends: it is as wide as the others on average."""
     return steps[-1] + max((steps[-1] - steps[0]) / max(len(steps) - 1, 1), 1.0)
-
-
-CLASSES_SHOWN = 20
-
-
-def confusion_blocks(matrix: ConfusionMatrix) -> list[Block]:
-    """Return the matrix as a table of shaded cells: of very many classes those with the most samples."""
-    samples = [sum(row) for row in matrix.counts]
-    ranked = sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN]
-    places = sorted(ranked)
-    columns = [Column("Label"), *(Column(f"as {matrix.classes[place]}", "number") for place in places)]
-    columns.append(Column("Right", "number"))
-    rows: list[list[Cell]] = []
-    for place in places:
-        row = matrix.counts[place]
-        cells = [_cell(row[other], samples[place], right=other == place) for other in places]
-        right = share(row[place] / samples[place]) if samples[place] else NOTHING
-        rows.append([str(matrix.classes[place]), *cells, right])
-    caption = (
-        f"How {count(matrix.total)} samples were predicted at step {matrix.step:,}; {share(matrix.accuracy)} are right"
-    )
-    left = len(matrix.classes) - len(places)
-    note = (
-        None if not left else f"{left:,} {'class' if left == 1 else 'classes'} with fewer samples are in report.json."
-    )
-    return [Table(caption, columns, rows, (), note)]
-
-
-def _cell(part: int, whole: int, *, right: bool) -> Cell:
-    if right:
-        return Markup("<b>{}</b>").format(count(part))
-    return heat(min(1 + int(4.0 * part / whole), 4) if part else 0, count(part))

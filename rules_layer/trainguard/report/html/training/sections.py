@@ -1,78 +1,172 @@
-"""The sections on training: losses and metrics, gradients, updates, activations, and the confusion of classes."""
+"""The sections on training, and on an XGBoost model: what their templates need beside the document."""
 
-from trainguard.core.units import counted, listed
-from trainguard.render.blocks import Block, Column, Note, Panel, Table
-from trainguard.render.names import shown_name
-from trainguard.render.numbers import NOTHING
-from trainguard.report.html.training.charts import series_blocks
-from trainguard.report.html.training.maps import confusion_blocks, map_blocks
-from trainguard.report.html.training.xgboost_sections import xgboost_sections
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from trainguard.core.units import listed
+from trainguard.render.blocks import Block, Cell, Column, Figure, Figures, Key, heat
+from trainguard.render.numbers import count, number
+from trainguard.render.plots.scale import PERCENT, Scale, up_from_zero
+from trainguard.render.plots.strips import bar, head
+from trainguard.report.html.page import read_asset, render_page
+from trainguard.report.html.training.charts import Curve, bars, colour_of, curves, series_blocks
+from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.layers import L2
+from trainguard.report.training.predictions import KNOWN, Objective
+from trainguard.report.training.scores import ConfusionMatrix
+from trainguard.report.training.xgboost import TYPES
+from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
 
-LOSS_ANCHOR = "training-series"
-
-
-def training_sections(training: TrainingReport) -> list[Panel]:
-    """Return the sections that have something to show; of a run without steps there are none."""
-    if not training.steps:
-        return []
-    found = [
-        Panel("training", "Training", _overview(training), _covered(training)),
-        Panel(LOSS_ANCHOR, "Loss and metrics", series_blocks(training)),
-        Panel("training-gradients", "Gradients", _gradients(training)),
-        Panel("training-updates", "Weight updates", _updates(training)),
-        Panel("training-activations", "Activations", _activations(training)),
-    ]
-    if training.model is not None:
-        found += [
-            Panel(f"xgboost-{section.anchor}", section.title, section.blocks, section.lead)
-            for section in xgboost_sections(training)
-        ]
-    elif training.predictions.confusion is not None:
-        found.append(
-            Panel("training-confusion", "Confusion of classes", confusion_blocks(training.predictions.confusion))
-        )
-    return [each for each in found if each.blocks]
+FEATURES_SHOWN = 30
+CLASSES_SHOWN = 20
+LINES_SHOWN = 8
 
 
-def _covered(training: TrainingReport) -> str:
-    modes = listed([f"{amount:,} of mode {mode}" for mode, amount in training.modes.items() if mode != "GLOBAL"])
-    of_modes = f", {modes}" if modes else ""
-    return f"{counted(training.steps, 'saved step')} from {training.first_step:,} to {training.last_step:,}{of_modes}."
+def training_context(training: TrainingReport | None, *, with_loss: bool = False) -> dict[str, Any]:
+    """Return what templates of sections on training are given; ``with_loss`` is for the page on a model alone."""
+    if training is None:
+        return {"trained": None, "with_loss": with_loss}
+    modes = [f"{amount:,} of mode {mode}" for mode, amount in training.modes.items() if mode != "GLOBAL"]
+    return {
+        "trained": training,
+        "with_loss": with_loss,
+        "loss_first": False,
+        "modes_listed": listed(modes),
+        "objective": Objective(None if training.model is None else training.model.objective),
+        "known_objectives": KNOWN,
+        "importance_types": TYPES,
+        "no_features": NO_FEATURES,
+        "no_metrics": NO_METRICS,
+        "accuracy_figures": accuracy_figures,
+        "bar": bar,
+        "confusion_cell": _confusion_cell,
+        "error_figures": error_figures,
+        "largest_classes": largest_classes,
+        "largest_features": largest_features,
+        "maps_of": maps_of,
+        "residual_figures": residual_figures,
+        "roc_figures": roc_figures,
+        "series_blocks": series_blocks,
+        "strip_column": _strip_column,
+        "up_from_zero": up_from_zero,
+        "why_no_comparison": why_no_comparison,
+        "why_no_scores": why_no_scores,
+    }
 
 
-def _overview(training: TrainingReport) -> list[Block]:
-    shown: list[Block] = []
-    if training.fires:
-        columns = [Column("Rule"), Column("First step", "number"), Column("Tensor"), Column("What it found")]
-        rows = [
-            (each.rule.rpartition("/")[2], f"{each.step:,}", shown_name(each.tensor or NOTHING), each.reason)
-            for each in training.fires
-        ]
-        shown.append(Table("Rules that fired, by their first firing step", columns, rows))
-    else:
-        shown.append(Note("No rule of training health fired."))
-    shown.extend(Note(each) for each in training.left_out)
-    return shown
-
-
-def _gradients(training: TrainingReport) -> list[Block]:
-    held = training.layers.gradients
-    what = "L2 norm" if held.measure == L2 else "Mean absolute value"
-    return map_blocks(held, f"{what} of each gradient")
-
-
-def _updates(training: TrainingReport) -> list[Block]:
-    return map_blocks(
-        training.layers.updates, "Change of each weight since its saved step before, in relation to its norm"
+def render_xgboost(training: TrainingReport, job: str) -> str:
+    """Return the page as one file; the texts of ``training`` may hold anything."""
+    return render_page(
+        "xgboost_report.html.j2",
+        styles=read_asset("training.css"),
+        job=job,
+        **training_context(training, with_loss=True),
     )
 
 
-def _activations(training: TrainingReport) -> list[Block]:
+def _strip_column(title: str, scale: Scale, unit: str = "") -> Column:
+    return Column(title, "plot", head(scale, unit))
+
+
+def maps_of(training: TrainingReport, what: str) -> list[Block]:
+    """Return the maps of ``gradients``, ``updates`` or ``activations`` over steps."""
     layers = training.layers
+    if what == "gradients":
+        measure = "L2 norm" if layers.gradients.measure == L2 else "Mean absolute value"
+        return map_blocks(layers.gradients, f"{measure} of each gradient")
+    if what == "updates":
+        return map_blocks(layers.updates, "Change of each weight since its saved step before, in relation to its norm")
     return [
         *map_blocks(layers.activation_zeros, "Share of zeros of each activation", shares=True),
         *map_blocks(layers.activation_saturated, "Share of saturated inputs of tanh and sigmoid", shares=True),
         *map_blocks(layers.activation_mean, "Mean of each activation"),
     ]
+
+
+def largest_classes(matrix: ConfusionMatrix) -> list[int]:
+    """Return the places of the classes; of very many those with the most samples."""
+    samples = [sum(row) for row in matrix.counts]
+    return sorted(sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN])
+
+
+def _confusion_cell(part: int, whole: int, right: bool) -> Cell:
+    if right:
+        return Markup("<b>{}</b>").format(count(part))
+    return heat(min(1 + int(4.0 * part / whole), 4) if part else 0, count(part))
+
+
+def largest_features(features: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the features with their shares, in their order; of very many those that matter most."""
+    least = sorted(features.values(), reverse=True)[:FEATURES_SHOWN][-1]
+    return [(name, share) for name, share in features.items() if share >= least][:FEATURES_SHOWN]
+
+
+def accuracy_figures(training: TrainingReport) -> list[Block]:
+    """Return the accuracy of each class over steps."""
+    held = training.predictions.accuracy
+    return _rows_over_steps(held, held.rows, "Share of each class that is predicted as it", percent=True)
+
+
+def error_figures(training: TrainingReport) -> list[Block]:
+    """Return the errors of labels in each bin over steps."""
+    edges = [number(edge) for edge in training.predictions.error_edges]
+    names = [f"{low} to {high}" for low, high in pairwise(edges)]
+    return _rows_over_steps(
+        training.predictions.errors, names, "Mean absolute error of labels in each bin", percent=False
+    )
+
+
+def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, percent: bool) -> list[Block]:
+    """Draw eight rows a chart: one colour each; nothing without a step."""
+    if not held.steps:
+        return []
+    factor, unit = (100.0, "%") if percent else (1.0, "error")
+    figures = []
+    for begin in range(0, len(names), LINES_SHOWN):
+        part = range(begin, min(begin + LINES_SHOWN, len(names)))
+        drawn = [
+            Curve(names[place], held.steps, [None if each is None else factor * each for each in held.values[place]])
+            for place in part
+        ]
+        keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
+        alt = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
+        scale = PERCENT if percent else None
+        figures.append(Figure(caption, curves(drawn, alt=alt, across="step", up=unit, scale=scale), keys))
+    return [Figures(figures)]
+
+
+def roc_figures(training: TrainingReport) -> list[Block]:
+    """Return the receiver operating characteristic; nothing where there is none."""
+    held = training.predictions.roc
+    if held is None:
+        return []
+    drawn = [Curve("model", held.false_positive, held.true_positive), Curve("chance", [0.0, 1.0], [0.0, 1.0])]
+    alt = f"True over false positive rate; the area below the curve is {held.auc:.3f}"
+    up, scale = "true positive rate", up_from_zero(1.0)
+    markup = curves(drawn, alt=alt, across="false positive rate", up=up, scale=scale)
+    keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
+    return [Figures([Figure(f"Area under the curve {held.auc:.3f} at step {held.step:,}", markup, keys)])]
+
+
+def residual_figures(training: TrainingReport) -> list[Block]:
+    """Return the histogram of residuals; nothing where predictions were not compared."""
+    held = training.predictions.residuals
+    if held is None:
+        return []
+    width = held.edges[1] - held.edges[0]
+    curve = None
+    if held.sigma > 0.0 and width > 0.0:
+        x = np.asarray(held.x)
+        tall = sum(held.hist) * width / (held.sigma * np.sqrt(2.0 * np.pi))
+        normal = tall * np.exp(-0.5 * ((x - held.mu) / held.sigma) ** 2)
+        curve = Curve("normal distribution", held.x, normal.tolist())
+    alt = f"Prediction minus label: mean {number(held.mu)}, deviation {number(held.sigma)}"
+    markup = bars(held.edges, held.hist, alt=alt, across="prediction minus label", up="samples", curve=curve)
+    keys = [Key("bin", "samples"), Key("line s2", "normal distribution of the same mean and deviation")]
+    return [Figures([Figure(f"{alt}, at step {held.step:,}", markup, keys)])]
