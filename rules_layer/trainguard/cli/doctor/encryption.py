@@ -1,23 +1,17 @@
 """Checks of the key that encrypts the bucket: whether it works, and whether the stack's roles may use it."""
 
-import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.cli.doctor.check import CheckResult, asking, fail, ok, unless, warn
 from trainguard.cli.doctor.roles import PUT, USES, denials, roles_of
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import Site, allows, listed
 from trainguard.core.units import counted
-
-if TYPE_CHECKING:
-    from mypy_boto3_kms.type_defs import KeyMetadataTypeDef
-
 
 _DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
 _SECTION = "docs/deployment.md, section An existing bucket"
@@ -50,25 +44,18 @@ def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
         yield from _grade_rights(site, named, roles_of(site))
         yield _of_another_account(site, named)
         return
-    described = _described(site, named)
+    with asking("kms:DescribeKey"):
+        described = site.clients.kms.describe_key(KeyId=named)["KeyMetadata"]
     if described.get("KeyManager") == "AWS":
         yield ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
         return
     key, roles = described["Arn"], roles_of(site)
-    faults = [*_grade_rights(site, key, roles), *grade_state(key, described.get("KeyState", "Enabled"))]
-    faults += grade_policy(key, _policy(site, key), roles)
+    faults = [*_grade_rights(site, key, roles)]
+    if (state := described.get("KeyState", "Enabled")) != "Enabled":
+        found = f"{key} is {state}: no object under it can be read or written"
+        faults.append(fail(found, "Enable it, cancel its deletion, or give the bucket another key."))
+    faults += grade_policy(key, site.key_policy(key), roles)
     yield from unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
-
-
-def _described(site: Site, named: str) -> "KeyMetadataTypeDef":
-    with asking("kms:DescribeKey"):
-        return site.clients.kms.describe_key(KeyId=named)["KeyMetadata"]
-
-
-def _policy(site: Site, key: str) -> Mapping[str, Any]:
-    with asking("kms:GetKeyPolicy"):
-        document: dict[str, Any] = json.loads(site.clients.kms.get_key_policy(KeyId=key)["Policy"])
-    return document
 
 
 def _account(arn: str) -> str:
@@ -82,12 +69,14 @@ def needed(role: str) -> tuple[str, ...]:
 
 
 def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:
+    if not site.asks_aws:
+        return  # The line on roles says so.
     service = f"s3.{site.deployment.region}.amazonaws.com"
-    watermark_s = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
+    context = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
     lacking: dict[str, list[str]] = {}
     for name, role in roles.items():
-        for denial in denials(site, role, needed(name), key, watermark_s):
-            lacking.setdefault(f"{denial.action}: {denial.why}", []).append(name)
+        for action, why in denials(site, role, needed(name), key, context):
+            lacking.setdefault(f"{action}: {why}", []).append(name)
     for what, names in lacking.items():
         found = f"{site.bucket} is encrypted with {key}, with which {', '.join(names)} may not {what}"
         yield fail(found, _remedy(site, key))
@@ -99,13 +88,6 @@ def _remedy(site: Site, key: str) -> str:
     if site.names("AWS::S3::Bucket"):
         return f"Deploy with -c kms_key_arn={key}, or give the bucket the encryption again that the stack made."
     return f"Deploy with -c profile_key_arn={key}: {_SECTION}."
-
-
-def grade_state(key: str, state: str) -> Iterator[CheckResult]:
-    """Judge a key's state by KMS's word for it."""
-    if state != "Enabled":
-        found = f"{key} is {state}: no object under it can be read or written"
-        yield fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
 
 
 def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -123,22 +105,13 @@ def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) 
 
 
 def _lets_in(policy: Mapping[str, Any], principals: AbstractSet[str], action: str) -> bool:
-    return any(
-        statement.get("Effect") == "Allow"
-        and not principals.isdisjoint(_principals(statement.get("Principal")))
-        and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in _listed(statement.get("Action")))
-        for statement in _listed(policy.get("Statement"))
-    )
-
-
-def _principals(principal: Any) -> Sequence[str]:
-    return _listed(principal.get("AWS")) if isinstance(principal, dict) else _listed(principal)
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    if value is None:
-        return ()
-    return value if isinstance(value, list) else (value,)
+    for statement in listed(policy.get("Statement")):
+        named = statement.get("Principal")
+        if allows(statement, action) and not principals.isdisjoint(
+            listed(named.get("AWS") if isinstance(named, dict) else named)
+        ):
+            return True
+    return False
 
 
 def _of_another_account(site: Site, key: str) -> CheckResult:

@@ -115,7 +115,7 @@ def grade_rows(rows: Sequence[RuleRow]) -> Iterable[CheckResult]:
     ]
     tally = Counter(row.status.value for row in rows)
     text = ", ".join(f"{amount} {status}" for status, amount in sorted(tally.items()))
-    return unless(faults, text or "no rule has said anything yet")
+    return unless(faults, text or "no rule has a result yet")
 
 
 def _time(epoch_s: float) -> str:

@@ -154,7 +154,7 @@ def grade_collector(seen: SeenStatuses[CollectorStatus], *, now: float, final: b
 def grade_recorders(seen: SeenStatuses[RecorderStatus]) -> Iterable[CheckResult]:
     """Judge the final statuses of recorders."""
     if not seen.count:
-        return (ok("no recorder has said how it ended"),)
+        return (ok("no recorder has written its final status"),)
     faults = [*_unread(seen), *_losses(_OF_RECORDER, seen, ": ")]
     if left_out := list(dict.fromkeys(name for each in seen.statuses for name in each.tensors_left_out)):
         what = f"full tensors of a step were too many, left out: {_listed(left_out)}"

@@ -22,18 +22,10 @@ if TYPE_CHECKING:
 _SIMULATE = "iam:SimulatePrincipalPolicy"
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """An action that a role may not do, and what keeps it from it."""
-
-    action: str
-    why: str
-
-
 def denials(
     site: Site, role_arn: str, actions: Sequence[str], resource: str, context: Mapping[str, str]
-) -> list[Denial]:
-    """Return which ``actions``, in IAM's names, a role may not do; UnansweredError unless IAM answers for all."""
+) -> list[tuple[str, str]]:
+    """Return which ``actions`` a role may not do, each with the reason; UnansweredError unless IAM answers for all."""
     entries: list[ContextEntryTypeDef] = [
         {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "string"}
         for name, value in context.items()
@@ -45,7 +37,7 @@ def denials(
     silent = sorted(set(actions) - {result["EvalActionName"] for result in results})
     if silent:
         raise UnansweredError(_SIMULATE, f"it decided nothing about {', '.join(silent)}", Why.OTHER)
-    return [Denial(result["EvalActionName"], _why(result)) for result in results if result["EvalDecision"] != "allowed"]
+    return [(each["EvalActionName"], _why(each)) for each in results if each["EvalDecision"] != "allowed"]
 
 
 def _why(result: "EvaluationResultTypeDef") -> str:
@@ -143,19 +135,17 @@ def check_roles(site: Site) -> Iterable[CheckResult]:
     """Judge whether the roles have their rights in the stack's bucket; another bucket is not theirs."""
     if site.bucket != site.own_bucket:
         return ()
+    if not site.asks_aws:
+        return (warn("not checked here: an emulator simulates no rights of roles", "Run it against AWS."),)
     bucket_arn = f"arn:{site.deployment.partition}:s3:::{site.bucket}"
     faults: list[CheckResult] = []
     roles = roles_of(site)
     for name, role in roles.items():
         for use in USES[name]:
-            for denial in denials(site, role, use.actions, use.resource(bucket_arn), use.context):
+            for action, why in denials(site, role, use.actions, use.resource(bucket_arn), use.context):
                 where = site.bucket if use.keys == "*" else f"{use.keys} in {site.bucket}"
-                faults.append(
-                    fail(
-                        f"{name} may not {denial.action} on {where}: {denial.why}",
-                        "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`.",
-                    )
-                )
+                remedy = "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`."
+                faults.append(fail(f"{name} may not {action} on {where}: {why}", remedy))
     return unless(faults, f"{counted(len(roles), 'role')} may do in {site.bucket} what they are for")
 
 
@@ -166,16 +156,6 @@ _ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationExcep
 """Answers of S3 and SageMaker about what does not exist, to a permitted caller."""
 
 _POLICY = "Ask for the policy in docs/cli.md, section Permissions."
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A read, the IAM action that it needs, and the commands that do such reads."""
-
-    action: str
-    of: str
-    commands: str
-    ask: Callable[[Site], object]
 
 
 def _item(site: Site) -> object:
@@ -230,28 +210,30 @@ def _tags(site: Site) -> object:
     return site.clients.sagemaker.list_tags(ResourceArn=site.arn("sagemaker", f"training-job/{_NOBODY}"))
 
 
-PROBES = (
-    Probe("dynamodb:GetItem", "the table Jobs", "status, explain, open, report, replay", _item),
-    Probe("dynamodb:Scan", "the table Jobs", "jobs, report --fleet", _scan),
-    Probe("dynamodb:Query", "the index ActiveJobs", "status", _active),
-    Probe("dynamodb:Query", "the table RuleState", "jobs, status, explain, report", _rows("RuleStateTable")),
-    Probe("dynamodb:Query", "the table NodeState", "report, doctor --job", _rows("NodeStateTable")),
-    Probe("s3:ListBucket", "the bucket", "report, analyze, doctor --job", _listing),
-    Probe("s3:GetObject", "reports", "open", _object("rule-output/TrainGuardReport/report.html")),
-    Probe("s3:GetObject", "profiles", "report, analyze, replay", _object("profiler-output/system/training_job_end.ts")),
-    Probe("sagemaker:DescribeTrainingJob", "training jobs", "doctor --job", _training_job),
-    Probe("sagemaker:ListTags", "training jobs", "doctor --job", _tags),
+PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
+    ("dynamodb:GetItem", "the table Jobs", "status, explain, open, report, replay", _item),
+    ("dynamodb:Scan", "the table Jobs", "jobs, report --fleet", _scan),
+    ("dynamodb:Query", "the index ActiveJobs", "status", _active),
+    ("dynamodb:Query", "the table RuleState", "jobs, status, explain, report", _rows("RuleStateTable")),
+    ("dynamodb:Query", "the table NodeState", "report, doctor --job", _rows("NodeStateTable")),
+    ("s3:ListBucket", "the bucket", "report, analyze, doctor --job", _listing),
+    ("s3:GetObject", "reports", "open", _object("rule-output/TrainGuardReport/report.html")),
+    ("s3:GetObject", "profiles", "report, analyze, replay", _object("profiler-output/system/training_job_end.ts")),
+    ("sagemaker:DescribeTrainingJob", "training jobs", "doctor --job", _training_job),
+    ("sagemaker:ListTags", "training jobs", "doctor --job", _tags),
 )
+"""Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try."""
 
 
 def check_access(site: Site) -> Iterable[CheckResult]:
     """Try every read that the other commands do, on what does not exist."""
     faults = []
-    for probe in PROBES:
+    for action, of, commands, ask in PROBES:
+        needed = f"{action} on {of}, for {commands}"
         try:
-            _try(probe, site)
+            with asking(action):
+                _try(ask, site)
         except UnansweredError as fault:
-            needed = f"{probe.action} on {probe.of}, for {probe.commands}"
             if fault.why is Why.DENIED:
                 faults.append(warn(f"you may not {needed}", _POLICY))
             else:
@@ -259,10 +241,9 @@ def check_access(site: Site) -> Iterable[CheckResult]:
     return unless(faults, f"{counted(len(PROBES), 'kind')} of reads that the commands need are allowed")
 
 
-def _try(probe: Probe, site: Site) -> None:
-    with asking(probe.action):
-        try:
-            probe.ask(site)
-        except ClientError as error:
-            if error_code(error) not in _ALLOWED_CODES:
-                raise
+def _try(ask: Callable[[Site], object], site: Site) -> None:
+    try:
+        ask(site)
+    except ClientError as error:
+        if error_code(error) not in _ALLOWED_CODES:
+            raise

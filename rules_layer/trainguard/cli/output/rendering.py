@@ -80,7 +80,8 @@ def rendered(blocks: Sequence[Block]) -> RenderableType:
 
 def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
     """Print one JSON document, with control and direction characters escaped."""
-    encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    # `enc_hook` is asked for what msgspec does not know: mappings that cannot be changed.
+    encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document, enc_hook=dict), indent=2).decode())
     try:
         sys.stdout.write(encoded + "\n")
         sys.stdout.flush()

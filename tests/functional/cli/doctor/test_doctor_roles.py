@@ -68,6 +68,14 @@ def test_roles_of_a_deployed_stack_have_their_permissions(account: Account) -> N
     assert (found.level, found.found) == (Level.OK, f"11 roles may do in {BUCKET} what they are for")
 
 
+def test_emulator_has_one_line_that_roles_are_not_checked(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.encrypt_bucket(KEY, roles_may=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://localhost:4566")
+    found = [*of_check("roles"), *of_check("encryption")]
+    said = [each.found for each in found if each.level is not Level.OK]
+    assert said == ["not checked here: an emulator simulates no rights of roles"]
+
+
 @pytest.mark.parametrize(
     ("decision", "why"),
     [

@@ -23,7 +23,7 @@ def doctor(
 ) -> int:
     """Check the deployed stack: what works, what does not, and what to do.
 
-    It only reads. Exit code 0: no check failed, in spite of warnings. 1: a check failed. 2: it could not run.
+    It only reads. Exit code 0: no check failed; there may be warnings. 1: a check failed. 2: it could not run.
 
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """

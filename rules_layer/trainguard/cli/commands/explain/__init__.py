@@ -46,6 +46,6 @@ def explain(
 
     record, rows = read_job(connect(where).stores, job)
     name, now = rule_named(rule, [stored.rule for stored in rows]), time.time()
-    found = explained(job, record, rows, rule=name, node=node, now=now)
+    found = explained(job, record, rows, rule=name, node=node)
     notes = [] if name in EVERY_RULE else [FOREIGN.format(name)]
-    return CommandResult(document=found, blocks=explanation_blocks(found, now=now), notes=notes)
+    return CommandResult(document=found.document(now), blocks=explanation_blocks(found, now=now), notes=notes)

@@ -1,26 +1,16 @@
-"""Explains a rule's state: from rows to a typed document, in words with numbers. Pure."""
+"""Explains a rule's state: from rows to words with numbers. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import msgspec
+from typing import Any
 
 from trainguard.cli.commands.explain.next_steps import Patience, next_steps, patience_of
-from trainguard.cli.output.result import SCHEMA_VERSION
-from trainguard.cli.output.rows import (
-    StopEntry,
-    by_node,
-    has_fired,
-    iso,
-    measured_as,
-    row_fields,
-    stop_entry,
-    with_unit,
-)
+from trainguard.cli.output.rows import by_node, has_fired, iso, measured_as, row_fields, row_json, with_unit
 from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, value_text
+from trainguard.cli.services.job_list import expired_record
 from trainguard.cli.services.names import similar
 from trainguard.core.errors import UnknownNameError
-from trainguard.core.finding import EpisodeEntry, Fact, Finding, Severity
+from trainguard.core.finding import Finding
 from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -43,124 +33,94 @@ _NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
 _NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
 
 
-class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """The rule on one node."""
-
-    node: str
-    status: Status
-    measured: float | None
-    threshold: float | None
-    unit: str
-    worst: str | None
-    data_points: int
-    patience: str | None
-    times_fired: int
-    fired_at: str | None
-    reason: str
-    episodes: list[EpisodeEntry]
+_DONE = ("fire_id", "action", "action_at", "alert_id", "report_uri")
+_OF_NODE = ("node", "status", "measured", "threshold", "worst", "data_points", "patience", "times_fired", "fired_at")
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of the newest fire: the action on the job, the alert, the report."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A rule's state on a job, or on one node of it; ``nodes`` has the worst first.
 
-    fire_id: str | None
-    action: str | None
-    action_at: str | None
-    alert_id: str | None
-    report_uri: str | None
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule's state on a job, or on one node of it.
-
-    ``fires_when`` has the parameters in force. ``comparison`` is of the measure and its threshold, ``outlook`` what
-    would make the rule judge, fire or clear. ``violations`` counts evaluations. ``nodes`` has the worst first.
+    ``record`` is None of a job that has expired, ``of_job`` where the rule has no row of the job. ``fires_when`` has
+    the parameters in force. ``comparison`` is of the measure and its threshold, ``outlook`` what would make the rule
+    judge, fire or clear.
     """
 
-    schema_version: str = SCHEMA_VERSION
-    generated_at: str
     job: str
-    rule: str
-    node: str | None
-    status: Status
-    severity: Severity | None
-    meaning: str
-    reason: str
-    fires_when: str
-    measured: float | None
-    threshold: float | None
-    comparison: str | None
-    worst: str | None
-    data_points: int
-    patience: Patience | None
-    evaluated_through: str | None
-    fired_at: str | None
-    times_fired: int
-    episodes_ended: int
-    violations: int
-    affected_percent: float | None
-    wasted_percent: float | None
-    cost_lost: str | None
-    episodes: list[EpisodeEntry]
-    earlier_episodes: int
-    done: Done | None
-    stop: StopEntry | None
-    evaluated: bool | None
-    evaluated_because: str | None
-    is_staged: bool
-    is_muted: bool
-    setting_faults: list[str]
-    rules_elsewhere: dict[str, str]
-    outlook: list[str]
-    advice: str | None
-    finding_kind: str
-    facts: list[Fact]
-    nodes: list[NodeState]
-    parameters: list[EffectiveParameter]
-
-
-_OF_ROW = frozenset(Explanation.__struct_fields__) - {"rule", "node", "patience", "stop", "parameters"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
+    record: JobRecord | None
     row: RuleRow
     of_job: RuleRow | None
     nodes: Sequence[RuleRow]
+    meaning: str
+    fires_when: str
+    comparison: str | None
+    patience: Patience | None
+    outlook: Sequence[str]
+    parameters: Sequence[EffectiveParameter]
+
+    @property
+    def known(self) -> JobRecord:
+        """The job's item, or what stands for one that has expired."""
+        return self.record or expired_record(self.job)
+
+    def document(self, now: float) -> dict[str, Any]:
+        """Return it for machines."""
+        known, policy = self.known, None if self.record is None else self.record.policy
+        fired = self.of_job is not None and self.of_job.fire_id is not None
+        stop = None if self.of_job is None else row_json(self.of_job)["stop"]
+        return {
+            "generated_at": iso(now),
+            "job": self.job,
+            **{
+                name: value
+                for name, value in row_json(self.row).items()
+                if name not in (*_DONE, "progress", "counters")
+            },
+            "meaning": self.meaning,
+            "fires_when": self.fires_when,
+            "comparison": self.comparison,
+            "patience": self.patience,
+            "episodes_ended": known.episodes.get(self.row.rule, 0),
+            "done": row_fields(self.of_job, _DONE) if self.of_job is not None and fired else None,
+            "stop": stop,
+            "evaluated": None if policy is None else policy.evaluated,
+            "evaluated_because": None if policy is None else policy.why,
+            "is_staged": known.policy.alerts.is_staged(self.row.rule),
+            "is_muted": known.policy.alerts.is_muted(self.row.rule),
+            "setting_faults": known.faults,
+            "rules_elsewhere": known.rules_elsewhere,
+            "outlook": self.outlook,
+            "nodes": [_node_json(each) for each in self.nodes],
+            "parameters": self.parameters,
+        }
+
+
+def _node_json(row: RuleRow) -> dict[str, Any]:
+    return row_fields(row, (*_OF_NODE, "reason", "episodes")) | {"unit": measured_as(row)[1]}
 
 
 def explained(
-    job: str, record: JobRecord | None, rows: Sequence[RuleRow], *, rule: str, node: str | None, now: float
+    job: str, record: JobRecord | None, rows: Sequence[RuleRow], *, rule: str, node: str | None
 ) -> Explanation:
     """Explain a rule's state; ``record`` None: expired, ``node`` None: the whole job. Raises UnknownNameError."""
-    known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
+    known = record or expired_record(job)
     plan = FAMILIES.plan(known)
-    subject = _subject(job, rows, rule, node, _unread(rule, plan))
-    row = subject.row
+    nodes = by_node(rows).get(rule, [])
+    of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
+    row = _of_node(job, rule, node, nodes) if node is not None else of_job or _unread(job, rule, plan)
     values = row.parameters or _planned(plan, rule)
     tagged = replayed_job(job) is None
-    alerts = known.policy.alerts
     return Explanation(
-        generated_at=str(iso(now)),
         job=job,
-        rule=rule,
-        node=node,
-        **row_fields(row, _OF_ROW),
+        record=record,
+        row=row,
+        of_job=of_job,
+        nodes=nodes if node is None else (),
         meaning=_meaning(row, plan, ended=record is not None and not record.active),
         fires_when=condition(rule, values),
         comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
-        episodes_ended=known.episodes.get(rule, 0),
-        done=_done(subject.of_job),
-        stop=None if subject.of_job is None else stop_entry(subject.of_job),
-        evaluated=None if record is None else record.policy.evaluated,
-        evaluated_because=None if record is None else record.policy.why,
-        is_staged=alerts.is_staged(rule),
-        is_muted=alerts.is_muted(rule),
-        setting_faults=list(known.faults),
-        rules_elsewhere=dict(known.rules_elsewhere),
         outlook=next_steps(row, plan, record),
-        nodes=[_node_state(stored) for stored in subject.nodes],
         parameters=effective_parameters(
             rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources
         ),
@@ -175,27 +135,24 @@ def _meaning(row: RuleRow, plan: RulePlan, *, ended: bool) -> str:
     return _TOO_SHORT if ended and row.status is Status.WARMING_UP else _MEANINGS[row.status]
 
 
-def _unread(rule: str, plan: RulePlan) -> tuple[Status, str]:
-    if rule in plan.unchosen:
-        return Status.DISABLED, _NOT_CHOSEN
+def _unread(job: str, rule: str, plan: RulePlan) -> RuleRow:
+    """Return a row of a rule that has judged nothing of a job."""
     spec = spec_of(rule)
-    reason = _NOTHING_READ if spec.family == FIRST_FAMILY else _NOTHING_TO_JUDGE.format(spec.looks_at)
-    return Status.WAITING_FOR_DATA, reason
+    status, reason = Status.WAITING_FOR_DATA, _NOTHING_READ
+    if rule in plan.unchosen:
+        status, reason = Status.DISABLED, _NOT_CHOSEN
+    elif spec.family != FIRST_FAMILY:
+        reason = _NOTHING_TO_JUDGE.format(spec.looks_at)
+    return RuleRow(job, Finding(rule, None, reason), status)
 
 
-def _subject(job: str, rows: Sequence[RuleRow], rule: str, node: str | None, unread: tuple[Status, str]) -> _Subject:
-    nodes = by_node(rows).get(rule, [])
-    of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
-    if node is None:
-        status, reason = unread
-        row = RuleRow(job, Finding(rule, None, reason), status) if of_job is None else of_job
-        return _Subject(row, of_job, nodes)
-    of_node = next((each for each in nodes if each.node == node), None)
-    if of_node is None:
+def _of_node(job: str, rule: str, node: str, nodes: Sequence[RuleRow]) -> RuleRow:
+    found = next((each for each in nodes if each.node == node), None)
+    if found is None:
         names = [str(each.node) for each in nodes]
         place = f"what {rule} says about job {job}" + ("" if names else ", which it judges as a whole")
         raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
-    return _Subject(of_node, of_job, [])
+    return found
 
 
 def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
@@ -218,20 +175,3 @@ def comparison(row: RuleRow) -> str | None:
     what, unit = measured_as(row)
     text = with_unit(measured, unit) + (f" ({what})" if what else "")
     return text if threshold is None else f"{text}, threshold {with_unit(threshold, unit)}"
-
-
-def _done(of_job: RuleRow | None) -> Done | None:
-    if of_job is None or of_job.fire_id is None:
-        return None
-    return Done(
-        fire_id=of_job.fire_id,
-        action=of_job.action,
-        action_at=iso(of_job.action_at),
-        alert_id=of_job.alert_id,
-        report_uri=of_job.report_uri,
-    )
-
-
-def _node_state(row: RuleRow) -> NodeState:
-    _, unit = measured_as(row)
-    return NodeState(**row_fields(row, NodeState.__struct_fields__) | {"unit": unit})

@@ -90,7 +90,7 @@ def validate(
     rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
 ) -> Result:
-    """Check settings before a job starts with them: all that is wrong, at once. It asks no deployment.
+    """Check settings before a job starts with them: all that is wrong, at once. It needs no deployment.
 
     The exit code is 1 when anything is wrong, and 2 when a file cannot be read.
 

@@ -26,7 +26,7 @@ def show(
     *,
     prices: Prices = None,
 ) -> Result:
-    """Show instance types with their price, its source and its date, and their accelerators. It asks no network.
+    """Show instance types with their price, its source and its date, and their accelerators. It needs no network.
 
     Examples: `trainguard prices show ml.p5`, `trainguard prices show p5.48xlarge --json`,
     `trainguard prices show --prices prices.json`

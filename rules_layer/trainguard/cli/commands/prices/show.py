@@ -2,12 +2,13 @@
 
 import datetime
 
-import msgspec
+from msgspec.structs import asdict
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.names import similar
 from trainguard.core.errors import UnknownNameError
-from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable
+from trainguard.pricing.table import InstanceRow, PriceTable
 
 _COLUMNS = (
     Column("type"),
@@ -18,59 +19,28 @@ _COLUMNS = (
 )
 
 
-class InstanceEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type; ``recent`` says whether its price is at most a year old today, None where there is none."""
-
-    instance_type: str
-    per_hour: float | None
-    source: str | None
-    date: datetime.date | None
-    recent: bool | None
-    accelerators: Accelerators | None
-
-
-class PricesDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Instance types of a price table."""
-
-    schema_version: str = SCHEMA_VERSION
-    region: str
-    currency: str
-    instances: list[InstanceEntry]
-
-
 def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandResult:
     """Return the types of a table that begin so; raises UnknownNameError where none does."""
     chosen = {name: row for name, row in table.instances.items() if name.startswith(beginning.lower())}
     if not chosen:
-        family = beginning.lower().partition(".")
-        alike = [name for name in table.instances if family[0] and family[0] in name][:5]
-        raise UnknownNameError("instance type", beginning, f"the price table of {table.region}", alike)
-    entries = [_entry(name, row, today) for name, row in chosen.items()]
-    old = sum(entry.recent is False for entry in entries)
-    unknown = sum(entry.per_hour is None for entry in entries)
+        place = f"the price table of {table.region}"
+        raise UnknownNameError("instance type", beginning, place, similar(beginning, table.instances))
+    # Whether a price is at most a year old today; None where there is none.
+    recent = {name: None if row.per_hour is None else row.is_recent(today) for name, row in chosen.items()}
+    old, unknown = (list(recent.values()).count(state) for state in (False, None))
     blocks: list[Block] = [
-        Grid(_COLUMNS, [_cells(entry) for entry in entries]),
+        Grid(_COLUMNS, [_cells(name, row) for name, row in chosen.items()]),
         Line(f"{table.currency} of one instance on demand in {table.region}.", style="dim"),
     ]
     if old or unknown:
         text = f"{old} over a year old or undated, {unknown} not known"
         blocks.append(Line(f"Prices: {text}; `trainguard prices update` reads the account's price list.", style="dim"))
-    document = PricesDocument(region=table.region, currency=table.currency, instances=entries)
+    instances = [{"instance_type": name, **asdict(row), "recent": recent[name]} for name, row in chosen.items()]
+    document = {"region": table.region, "currency": table.currency, "instances": instances}
     return CommandResult(document=document, blocks=blocks)
 
 
-def _entry(name: str, row: InstanceRow, today: datetime.date) -> InstanceEntry:
-    return InstanceEntry(
-        instance_type=name,
-        per_hour=row.per_hour,
-        source=row.source,
-        date=row.date,
-        recent=None if row.per_hour is None else row.is_recent(today),
-        accelerators=row.accelerators,
-    )
-
-
-def _cells(entry: InstanceEntry) -> list[str]:
-    price = "no price known" if entry.per_hour is None else f"{entry.per_hour:g}"
-    accelerators = "not known" if entry.accelerators is None else str(entry.accelerators)
-    return [entry.instance_type, price, accelerators, str(entry.date or ""), entry.source or ""]
+def _cells(name: str, row: InstanceRow) -> list[str]:
+    price = "no price known" if row.per_hour is None else f"{row.per_hour:g}"
+    accelerators = "not known" if row.accelerators is None else str(row.accelerators)
+    return [name, price, accelerators, str(row.date or ""), row.source or ""]

@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 from botocore.session import Session
 
 from trainguard.aws.aws_errors import translated
@@ -13,36 +12,12 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.input_files import prices_from
 from trainguard.core.errors import RegionError, RequestError
 from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, read_offer
 from trainguard.pricing.table import packaged_prices, write_prices
 from trainguard.pricing.update import changes, updated
-
-
-class PriceChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type with another price than before."""
-
-    instance_type: str
-    before: float | None
-    after: float
-
-
-class UpdateDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Written and changed prices; the list lacks ``kept`` types, ``unused`` counts products by reason."""
-
-    schema_version: str = SCHEMA_VERSION
-    file: str
-    region: str
-    currency: str
-    date: datetime.date
-    priced: int
-    compared_with: str
-    changed: list[PriceChange]
-    new: list[str]
-    kept: list[str]
-    unused: dict[str, int]
 
 
 def updated_file(out: Path, region: str | None, profile: str | None, *, day: datetime.date) -> CommandResult:
@@ -58,22 +33,37 @@ def updated_file(out: Path, region: str | None, profile: str | None, *, day: dat
     unused: Counter[str] = Counter()
     for prices in listed.values():
         unused.update(prices.unused)
-    document = UpdateDocument(
-        file=str(out),
-        region=table.region,
-        currency=table.currency,
-        date=day,
-        priced=sum(len(prices.prices) for prices in listed.values()),
-        compared_with="the packaged table" if before is None else f"the {out} that was there",
-        changed=[
-            PriceChange(instance_type=name, before=old.hourly(name), after=table.hourly(name) or 0.0)
-            for name in (*found.dearer, *found.cheaper)
-        ],
-        new=list(found.new),
-        kept=list(found.kept),
-        unused=dict(unused),
+    changed = [(name, old.hourly(name), table.hourly(name) or 0.0) for name in (*found.dearer, *found.cheaper)]
+    compared_with = "the packaged table" if before is None else f"the {out} that was there"
+    priced = sum(len(prices.prices) for prices in listed.values())
+    blocks: list[Block] = []
+    if changed:
+        columns = (Column("type"), Column("before", right=True), Column("now", right=True))
+        rows = [[name, f"{was:g}", f"{now:g}"] for name, was, now in changed]
+        blocks.append(Grid(columns, rows))
+    blocks.append(
+        Line(
+            f"Against {compared_with}: {len(changed)} other prices, {len(found.new)} new, {len(found.same)} "
+            f"as before; {len(found.kept)} types that the price list does not have keep the price they had."
+        )
     )
-    return CommandResult(document=document, blocks=_blocks(document, len(found.same)))
+    if unused:
+        text = ", ".join(f"{amount:,} {why}" for why, amount in unused.items())
+        blocks.append(Line(f"Not used: {text}."))
+    blocks.append(Line(f"{priced} prices in {table.currency} of {table.region}, {day}: {out}", whole=True))
+    document = {
+        "file": str(out),
+        "region": table.region,
+        "currency": table.currency,
+        "date": day,
+        "priced": priced,
+        "compared_with": compared_with,
+        "changed": [{"instance_type": name, "before": was, "after": now} for name, was, now in changed],
+        "new": found.new,
+        "kept": found.kept,
+        "unused": unused,
+    }
+    return CommandResult(document=document, blocks=blocks)
 
 
 def _connect(region: str | None, profile: str | None) -> tuple[str, Clients]:
@@ -99,22 +89,3 @@ def _listed(clients: Clients, region: str) -> dict[Offer, ListedPrices]:
             "Is the Region's name right, and does it have SageMaker?" if TRAINING.service in empty else "Try it again.",
         )
     return listed
-
-
-def _blocks(document: UpdateDocument, same: int) -> list[Block]:
-    blocks: list[Block] = []
-    if document.changed:
-        columns = (Column("type"), Column("before", right=True), Column("now", right=True))
-        rows = [[each.instance_type, f"{each.before:g}", f"{each.after:g}"] for each in document.changed]
-        blocks.append(Grid(columns, rows))
-    blocks.append(
-        Line(
-            f"Against {document.compared_with}: {len(document.changed)} other prices, {len(document.new)} new, {same} "
-            f"as before; {len(document.kept)} types that the price list does not have keep the price they had."
-        )
-    )
-    if document.unused:
-        text = ", ".join(f"{amount:,} {why}" for why, amount in document.unused.items())
-        blocks.append(Line(f"Not used: {text}."))
-    written = f"{document.priced} prices in {document.currency} of {document.region}, {document.date}"
-    return [*blocks, Line(f"{written}: {document.file}", whole=True)]

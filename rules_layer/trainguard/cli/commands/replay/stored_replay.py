@@ -6,16 +6,18 @@ is never active: the scheduler leaves it out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trainguard.aws.stored_form import stored_job
+from trainguard.cli.output.rows import row_fields
 from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
 from trainguard.core.errors import RequestError
+from trainguard.core.finding import Severity
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, JobStatus, RuleRow
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -36,64 +38,36 @@ REPLAYED, REPLAYING = "Replayed", "Replaying"
 """SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleOutcome:
-    """A row's result in short."""
-
-    status: str
-    severity: str | None
-    times_fired: int
-    measured: float | None
-    threshold: float | None
-    worst: str | None
-    reason: str
-
-    @property
-    def outcome(self) -> tuple[bool, str, str | None]:
-        """Whether the rule has fired, its status and its severity."""
-        return self.times_fired > 0, self.status, self.severity
-
-    def __str__(self) -> str:
-        fired = f", fired {self.times_fired} x" if self.times_fired else ""
-        return f"{self.status}{f' ({self.severity})' if self.severity else ''}{fired}"
+_OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule then and now; None where there is no row."""
+    """A rule's row then and now; None where there is no row."""
 
-    rule: str
-    then: RuleOutcome | None
-    now: RuleOutcome
+    then: RuleRow | None
+    now: RuleRow
 
     @property
     def changed(self) -> bool:
-        """Whether the result differs; without a row from then it has not."""
-        return self.then is not None and self.then.outcome != self.now.outcome
+        """Whether status, severity or having fired differ; without a row from then they do not."""
+        return self.then is not None and _result(self.then) != _result(self.now)
 
     def document(self) -> dict[str, Any]:
         """Return it for machines."""
-        then = None if self.then is None else asdict(self.then)
-        return {"rule": self.rule, "changed": self.changed, "then": then, "now": asdict(self.now)}
+        then = None if self.then is None else row_fields(self.then, _OF_ROW)
+        return {"rule": self.now.rule, "changed": self.changed, "then": then, "now": row_fields(self.now, _OF_ROW)}
+
+
+def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
+    return row.times_fired > 0, row.status, row.finding.severity
 
 
 def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
     """Compare the rows of a whole job, changed ones first; rows of nodes are left out."""
-    before = {row.rule: _outcome_of(row) for row in then if row.node is None}
-    compared = [Change(row.rule, before.get(row.rule), _outcome_of(row)) for row in now if row.node is None]
+    before = {row.rule: row for row in then if row.node is None}
+    compared = [Change(before.get(row.rule), row) for row in now if row.node is None]
     return sorted(compared, key=lambda change: not change.changed)
-
-
-def _outcome_of(row: RuleRow) -> RuleOutcome:
-    return RuleOutcome(
-        status=row.status.value,
-        severity=None if row.finding.severity is None else row.finding.severity.value,
-        times_fired=row.times_fired,
-        measured=row.finding.measured,
-        threshold=row.finding.threshold,
-        worst=row.worst,
-        reason=row.finding.reason,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +157,7 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
     if not bucket:
         raise RequestError(
             f"the profile lies in {subject.profile.source.place}, which is no job's folder in a bucket",
-            "Leave --report away: the report is written on this machine all the same.",
+            "Leave out --report: the report is written on this machine anyway.",
         )
     return bucket, ProfileRoot.of_job(prefix, name).report
 
@@ -210,7 +184,7 @@ def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
         active=False,
         closing=False,
         tuning_job=None,
-        policy=msgspec.structs.replace(live.policy, evaluated=True, why="somebody asked for the replay"),
+        policy=msgspec.structs.replace(live.policy, evaluated=True, why="the replay was requested"),
         setting_sources={**live.setting_sources, **dict.fromkeys(given, "settings of the replay")},
     )
 
@@ -227,7 +201,7 @@ def _notes(subject: Subject) -> list[str]:
     if subject.live is None:
         return [f"The stack does not know job {subject.job}: there is nothing to compare with."]
     if not subject.rows:
-        return [f"The rows of job {subject.job} are gone: there is nothing to compare with."]
+        return [f"The rows of job {subject.job} have expired: there is nothing to compare with."]
     if subject.live.active:
         return [f"Job {subject.job} is not closed: it is evaluated as if it had ended now."]
     return []

@@ -12,6 +12,7 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
+from trainguard.cli.services.input_files import unpriced
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.units import counted
@@ -165,7 +166,8 @@ def folder_fleet(
     report = with_places(report, folder, places)
     if Path(folder).is_dir():
         report = with_kernels(report, list_kernels(folder, Wanted(since=since)))
-    return fleet_result(report, page, open_page=open_page)
+    notes = unpriced(settings.instance_type, settings.prices)
+    return fleet_result(report, page, open_page=open_page, notes=notes)
 
 
 def _judged(
