@@ -5,18 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
-from trainguard.cli.doctor import (
-    actions,
-    bucket,
-    encryption,
-    functions,
-    job,
-    job_case,
-    job_profile,
-    job_statuses,
-    roles,
-    stack,
-)
+from trainguard.cli.doctor import actions, bucket, functions, job, job_case, job_statuses, roles, stack
 from trainguard.cli.doctor.check import CheckResult, Findings, Level, UnansweredError, Why, fail, under_name, warn
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
@@ -51,7 +40,7 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("EventBridge rules", bucket.check_rules),
     ("event pattern", bucket.check_pattern),
     ("lifecycle", bucket.check_lifecycle),
-    ("encryption", encryption.check_encryption),
+    ("encryption", roles.check_encryption),
     ("roles", roles.check_roles),
     ("evaluation queue", functions.check_evaluation_queue),
     ("message age", functions.check_delay),
@@ -79,14 +68,14 @@ JOB_CHECKS: tuple[tuple[str, Callable[[JobCase], Findings]], ...] = (
     ("training job", lambda case: job.grade_description(case.job, case.description)),
     ("profiler", job.check_profiler),
     ("settings", lambda case: job.grade_settings(case.record, case.tags)),
-    ("objects", lambda case: job_profile.grade_objects(case.profile, case.record, case.place, case.site.now)),
-    ("nodes", lambda case: job_profile.grade_nodes(case.profile.nodes, case.record.instance_count)),
+    ("objects", lambda case: job.grade_objects(case.profile, case.record, case.place, case.site.now)),
+    ("nodes", lambda case: job.grade_nodes(case.profile.nodes, case.record.instance_count)),
     ("collector", job_statuses.check_collector),
     ("recorder", job_statuses.check_recorders),
-    ("source", job_profile.check_source),
+    ("source", job.check_source),
     ("kernel traces", job_case.check_traces),
-    ("evaluation", lambda case: job_profile.grade_evaluation(case.stored, case.nodes, case.profile)),
-    ("rules", lambda case: job_profile.grade_rows(case.rows)),
+    ("evaluation", lambda case: job.grade_evaluation(case.stored, case.nodes, case.profile)),
+    ("rules", lambda case: job.grade_rows(case.rows)),
     ("stop", job.check_stop),
 )
 

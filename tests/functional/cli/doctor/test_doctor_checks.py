@@ -221,7 +221,7 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
         "1 subscription not confirmed: email bob",
     ),
     (ALARMS, within("MetricAlarms", 0, StateValue="ALARM"), "alarms", Level.FAIL, "is in ALARM"),
-    (ALARMS, within("MetricAlarms", 0, ActionsEnabled=False), "alarms", Level.WARN, "tells nobody"),
+    (ALARMS, within("MetricAlarms", 0, ActionsEnabled=False), "alarms", Level.WARN, "notifies nobody"),
     (ALARMS, replace(MetricAlarms=[]), "alarms", Level.WARN, "alarms are missing"),
     (MACHINE, replace(status="DELETING"), "state machines", Level.FAIL, "is DELETING"),
     (RESOURCES, without("AWS::StepFunctions::StateMachine"), "state machines", Level.FAIL, "no state machine"),

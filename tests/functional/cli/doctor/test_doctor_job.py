@@ -16,9 +16,16 @@ from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.cli.doctor.check import CheckResult, Level, under_name
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
-from trainguard.cli.doctor.job import grade_profiler, grade_settings, grade_stop
+from trainguard.cli.doctor.job import (
+    grade_evaluation,
+    grade_nodes,
+    grade_objects,
+    grade_profiler,
+    grade_rows,
+    grade_settings,
+    grade_stop,
+)
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.cli.doctor.job_profile import grade_evaluation, grade_nodes, grade_objects, grade_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding

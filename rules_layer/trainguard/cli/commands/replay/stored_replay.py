@@ -1,4 +1,4 @@
-"""An old job's profile judged by today's rules, and kept as rows beside the live ones.
+"""An old job's profile judged by today's rules, kept as rows beside the live ones, and what would have changed.
 
 Nothing here can act: only the tables and the bucket are known. The item in Jobs is written first, as ``Unknown`` and
 ``Replaying``, and gets its final status last: an interrupted replay says that it is not finished, and expires. The item
@@ -7,17 +7,22 @@ is never active: the scheduler leaves it out.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trainguard.aws.stored_form import stored_job
-from trainguard.cli.output.rows import row_fields
+from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
 from trainguard.core.errors import RequestError
 from trainguard.core.finding import Severity
 from trainguard.core.layout import ProfileRoot
+from trainguard.core.links import REPORT_PAGE
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -27,6 +32,7 @@ from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
+from trainguard.report.document import Report
 from trainguard.rules.parameters import overridden
 
 if TYPE_CHECKING:
@@ -205,3 +211,66 @@ def _notes(subject: Subject) -> list[str]:
     if subject.live.active:
         return [f"Job {subject.job} is not closed: it is evaluated as if it had ended now."]
     return []
+
+
+_COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=True))
+
+
+def replay_result(
+    replay: Replay, report: Report, page: Path, files: list[str], published: tuple[str, str] | None
+) -> CommandResult:
+    """Return a replay's findings; ``published`` are bucket and key prefix of its report there, if any."""
+    uri = None if published is None else f"s3://{published[0]}/{published[1]}{REPORT_PAGE}"
+    document = {
+        "job": replay.item.job,
+        "replay_of": replayed_job(replay.item.job),
+        "healthy": report.healthy,
+        "evaluated": is_evaluated(report),
+        "verdict": report.verdict,
+        "fired": report.fired,
+        "changed": [change.now.rule for change in replay.changes if change.changed],
+        "changes": [change.document() for change in replay.changes],
+        "expires_at": iso_from_epoch(replay.item.expires_at or 0),
+        "report_uri": uri,
+        "page": str(page),
+        "files": files,
+        "notes": list(replay.notes),
+    }
+    verdict = report.verdict
+    lines = [verdict.health, verdict.change, verdict.cost, f"Report: {page}"]
+    lines += [] if uri is None else [f"Report in the bucket: {uri}"]
+    return CommandResult(
+        document=document,
+        blocks=[Heading(replay.item.job), *(Line(line) for line in lines), *_changes(replay)],
+        notes=replay.notes,
+        fired=bool(report.fired),
+        evaluated=is_evaluated(report),
+    )
+
+
+def _changes(replay: Replay) -> list[Block]:
+    changed = [change for change in replay.changes if change.changed]
+    if all(change.then is None for change in replay.changes):
+        return [Heading("What the rules say now"), _grid(list(replay.changes))]
+    if not changed:
+        return [Heading("What would have changed"), Line("Nothing: every rule gives the same result as then.")]
+    same = len(replay.changes) - len(changed)
+    return [
+        Heading("What would have changed"),
+        _grid(changed),
+        Line(f"{same} of {len(replay.changes)} rules give the same result as then."),
+    ]
+
+
+def _grid(changes: list[Change]) -> Grid:
+    rows: list[list[Shown]] = []
+    for change in changes:
+        then = "" if change.then is None else _in_short(change.then)
+        rows.append([change.now.rule, then, _in_short(change.now), change.now.finding.reason])
+    return Grid(_COLUMNS, rows)
+
+
+def _in_short(row: RuleRow) -> Cell:
+    severity = f" ({row.finding.severity})" if row.finding.severity else ""
+    fired = f", fired {row.times_fired} x" if row.times_fired else ""
+    return Cell(f"{row.status}{severity}{fired}", status_cell(row.status).style)
