@@ -8,7 +8,7 @@ from trainguard.cli.doctor.site import Site, metric_values
 from trainguard.core.units import counted
 
 if TYPE_CHECKING:
-    from mypy_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef, FunctionConfigurationResponseTypeDef
+    from mypy_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef
 
 _CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 _SPARE = 10
@@ -21,26 +21,21 @@ _FEWEST_SCHEDULER_RUNS = 8
 
 def check_functions(site: Site) -> Iterable[CheckResult]:
     """Judge the state of each function and of its last update."""
-    functions = site.functions
-    faults = [fault for name, each in functions.items() for fault in grade_function(name, each)]
-    if not functions:
-        faults = [fail("the stack has no function", DEPLOY)]
-    return unless(faults, f"{counted(len(functions), 'function')} active, last updates successful")
-
-
-def grade_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[CheckResult]:
-    """Yield what is wrong with a function."""
-    state = configuration.get("State", "Active")
-    if state == "Pending":
-        yield warn(f"{name} is Pending", "It is being made: look again in a minute.")
-    elif state == "Failed":
-        yield fail(f"{name} is Failed: {configuration.get('StateReason', 'no reason given')}", DEPLOY)
-    update = configuration.get("LastUpdateStatus", "Successful")
-    if update == "InProgress":
-        yield warn(f"{name} is being updated", "Look again in a minute.")
-    elif update == "Failed":
-        reason = configuration.get("LastUpdateStatusReason", "no reason given")
-        yield fail(f"the last update of {name} failed: {reason}", DEPLOY)
+    faults = [] if site.functions else [fail("the stack has no function", DEPLOY)]
+    for name, configuration in site.functions.items():
+        state = configuration.get("State", "Active")
+        if state == "Pending":
+            faults.append(warn(f"{name} is Pending", "It is being made: try again in a minute."))
+        elif state == "Failed":
+            reason = configuration.get("StateReason", "no reason given")
+            faults.append(fail(f"{name} is Failed: {reason}", DEPLOY))
+        update = configuration.get("LastUpdateStatus", "Successful")
+        if update == "InProgress":
+            faults.append(warn(f"{name} is being updated", "Try again in a minute."))
+        elif update == "Failed":
+            reason = configuration.get("LastUpdateStatusReason", "no reason given")
+            faults.append(fail(f"the last update of {name} failed: {reason}", DEPLOY))
+    return unless(faults, f"{counted(len(site.functions), 'function')} active, last updates successful")
 
 
 def check_concurrency(site: Site) -> Iterable[CheckResult]:
@@ -77,7 +72,7 @@ def check_mappings(site: Site) -> Iterator[CheckResult]:
         if state in {"Disabled", "Disabling", "Deleting"}:
             yield fail(f"the mapping is {state}: no message is evaluated", "Enable it.", enable)
         elif state != "Enabled":
-            yield warn(f"the mapping is {state}", "Look again in a minute.")
+            yield warn(f"the mapping is {state}", "Try again in a minute.")
         elif last.startswith("PROBLEM"):
             yield fail(f"Lambda cannot read the queue: {last}", "Are role and queue as deployed?")
         else:

@@ -49,7 +49,7 @@ def check_stack(site: Site) -> Iterator[CheckResult]:
     if deployment.status.endswith("_FAILED"):
         yield fail(is_now, "Its last change failed half-way: see its events, repair, deploy again.", events)
     elif deployment.status.endswith("_IN_PROGRESS"):
-        yield warn(is_now, "It is being changed: look again when that is done.", events)
+        yield warn(is_now, "It is being changed: try again when that is done.", events)
     elif "ROLLBACK" in deployment.status:
         yield warn(is_now, "Its last change failed and was undone: see its events.", events)
     elif not missing:

@@ -22,10 +22,10 @@ class _Piped(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        leave_pipe(self.file.fileno())
+        _leave_pipe(self.file.fileno())
 
 
-def leave_pipe(descriptor: int) -> None:
+def _leave_pipe(descriptor: int) -> None:
     """Send a stream whose reader has gone nowhere; else Python would complain once more when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
@@ -86,7 +86,7 @@ def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
         sys.stdout.write(encoded + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_pipe(sys.stdout.fileno())
+        _leave_pipe(sys.stdout.fileno())
 
 
 def _plain(block: Block) -> Iterator[list[str]]:

@@ -38,7 +38,7 @@ RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
 class CommandResult:
     """The result of a command; ``document`` is for `--json`, ``notes`` go to stderr.
 
-    ``fired`` is for `--fail-on-fire`; ``final``: another look will find the same; without ``evaluated`` the exit code
+    ``fired`` is for `--fail-on-fire`; ``final``: later results will be the same; without ``evaluated`` the exit code
     is NO_VERDICT, with ``failed`` it is 1.
     """
 

@@ -121,7 +121,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
 
-def active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:
+def _active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:
     """Return the jobs that are not closed, in order of their names."""
     return [record for record in pool.map(stores.jobs.load, stores.jobs.active()) if record is not None]
 
@@ -139,7 +139,9 @@ def instances(line: JobLine | JobRecord) -> str:
     return line.instance_type if line.instance_count in {None, 1} else f"{line.instance_count} x {line.instance_type}"
 
 
-def read_lines(stores: Stores, records: Sequence[JobRecord], now: float, pool: ThreadPoolExecutor) -> Iterator[JobLine]:
+def _read_lines(
+    stores: Stores, records: Sequence[JobRecord], now: float, pool: ThreadPoolExecutor
+) -> Iterator[JobLine]:
     """Read the rows of some jobs at a time, as far as lines are asked for."""
 
     def line(record: JobRecord) -> JobLine:
@@ -184,7 +186,7 @@ def status_of_job(status: JobStatus, *, active: bool) -> Cell:
     return Cell(status.value, style if not active else style or "cyan")
 
 
-def finding_text(line: JobLine) -> str:
+def _finding_text(line: JobLine) -> str:
     """Return the finding in a few words: what fires and what it has cost, else the verdict."""
     if line.fault is not None:
         return line.fault
@@ -207,9 +209,9 @@ def jobs_result(
 ) -> CommandResult:
     """List the wanted jobs: ``active`` are those that are not closed, ``fired`` those on which a rule has."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        known = active_records(stores, pool) if active else stores.jobs.all()
+        known = _active_records(stores, pool) if active else stores.jobs.all()
         records = sorted(filter(wanted, known), key=_newest_first)
-        lines = (line for line in read_lines(stores, records, now, pool) if line.fired or not fired)
+        lines = (line for line in _read_lines(stores, records, now, pool) if line.fired or not fired)
         found = list(islice(lines, limit + 1))
     shown = found[:limit]
     more = len(found) > limit
@@ -245,7 +247,7 @@ def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], st
             instances(line),
             *(write(line) for write in when.values()),
             severity_cell(line.severity),
-            finding_text(line),
+            _finding_text(line),
         ]
         for line in lines
     ]
@@ -263,8 +265,8 @@ def _ran(line: JobLine) -> str:
 def active_result(stores: Stores, *, now: float) -> CommandResult:
     """Return what fires on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        records = active_records(stores, pool)
-        lines = sorted(read_lines(stores, records, now, pool), key=_most_severe_first)
+        records = _active_records(stores, pool)
+        lines = sorted(_read_lines(stores, records, now, pool), key=_most_severe_first)
     newest = {record.job: record.last_object_at for record in records}
 
     def evaluated(line: JobLine) -> str:

@@ -42,7 +42,7 @@ def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> Co
     )
     blocks: list[Block] = [facts]
     for field, title in _SECTIONS.items():
-        rows = [(line.service, line.what, shown_amount(line.amount), money(line.cost)) for line in lines[field]]
+        rows = [(line.service, line.what, _shown_amount(line.amount), money(line.cost)) for line in lines[field]]
         blocks += [Heading(title), Grid(_COLUMNS, rows)]
     blocks.append(Line(f"{table.currency}. A model: {origin}.", style="dim"))
     document = {
@@ -76,6 +76,5 @@ def _table(file: Path | None) -> tuple[str, UnitPriceTable]:
     return str(file), read_unit_prices(str(file), body)
 
 
-def shown_amount(amount: float) -> str:
-    """Return an amount, whole where it is large."""
+def _shown_amount(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"

@@ -29,7 +29,7 @@ from trainguard.report.html.kernels.page import render_kernels
 _SHOWN = 15
 
 
-def rank_blocks(document: KernelProfiles) -> list[Block]:
+def _rank_blocks(document: KernelProfiles) -> list[Block]:
     """Return the blocks of what is beyond single ranks; none of one trace that is compared with nothing."""
     blocks: list[Block] = []
     if document.across is not None:
@@ -115,15 +115,15 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     other = None if compare is None else open_traces(compare)
     prepare(out)
     drawn = DrawnRanks(len(place.names))
-    document = profiles_of(place, drawn.add)
+    document = _profiles_of(place, drawn.add)
     if other is not None:
-        document = replace(document, comparison=compared(profiles_of(other, _unseen), document))
+        document = replace(document, comparison=compared(_profiles_of(other, _unseen), document))
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
     write_files(out, files)
     blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
     if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
         blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
-    blocks += rank_blocks(document)
+    blocks += _rank_blocks(document)
     return CommandResult(
         document=document,
         blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
@@ -133,7 +133,7 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     )
 
 
-def profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     unread: dict[str, str] = {}

@@ -6,15 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import (
-    DEFAULT_STACK,
-    DefaultsOf,
-    Stack,
-    Where,
-    defaults_option,
-    job_option,
-    rule_names,
-)
+from trainguard.cli.options import DEFAULT_STACK, DefaultsOf, Stack, Where, defaults_option, job_option, rule_names
 
 _SHOW = "show"
 

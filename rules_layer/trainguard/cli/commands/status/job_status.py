@@ -38,15 +38,7 @@ from trainguard.cli.services.job_list import (
     status_of_job,
     stop_text,
 )
-from trainguard.core.records import (
-    MOST_TUNED_JOBS,
-    JobRecord,
-    RuleRow,
-    Status,
-    TunedJob,
-    TuningJobRecord,
-    unit_title,
-)
+from trainguard.core.records import MOST_TUNED_JOBS, JobRecord, RuleRow, Status, TunedJob, TuningJobRecord, unit_title
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _OF_RECORD = ("status", "secondary_status", "instance_type", "instance_count", "tuning_job")
