@@ -203,8 +203,9 @@ def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResu
     """
     is_own = site.bucket in site.names("AWS::S3::Bucket")
     prefixes = announced(configured, site.queue_arn)
-    reads_events = any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
-    takes_events = not is_own and (site.bucket != site.own_bucket or reads_events)
+    takes_events = not is_own and (
+        site.bucket != site.own_bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+    )
     if prefixes is not None and takes_events:
         return _announced_twice(configured)
     if prefixes is not None and not (is_own and prefixes):
