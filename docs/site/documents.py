@@ -1,45 +1,61 @@
 """The JSON documents of the commands, by the section of the reference that shows their fields."""
 
-import msgspec
+from collections.abc import Mapping
 
-from trainguard.cli.commands.alerts.unsent import AlertsDocument
-from trainguard.cli.commands.cost.estimates import CostDocument
-from trainguard.cli.commands.explain.explanation import Explanation
-from trainguard.cli.commands.notifications.bucket import NotificationsDocument
-from trainguard.cli.commands.open.link import Link
-from trainguard.cli.commands.params.shown import ParametersDocument, RulesDocument
-from trainguard.cli.commands.params.validation import ValidationDocument
-from trainguard.cli.commands.prices.show import PricesDocument
-from trainguard.cli.commands.prices.update import UpdateDocument
-from trainguard.cli.commands.status.job_status import JobDocument, TuningDocument
-from trainguard.cli.commands.stops.switch import SwitchDocument
-from trainguard.cli.services.job_list import ActiveDocument, JobsDocument
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
 from trainguard.report.verdict.job_verdict_document import JobVerdict
 
-DOCUMENTS: dict[str, dict[str, type[msgspec.Struct]]] = {
-    "jobs": {"jobs": JobsDocument},
-    "status": {"status": ActiveDocument, "status JOB": JobDocument, "status of a tuning job": TuningDocument},
-    "verdict": {"verdict": JobVerdict},
-    "explain": {"explain": Explanation},
-    "open": {"open": Link},
-    "notifications": {"notifications": NotificationsDocument},
-    "kernels": {"kernels": KernelProfiles, "kernels --list": KernelList},
-    "cost": {"cost": CostDocument},
-    "params show": {"params": RulesDocument, "params RULE": ParametersDocument},
-    "params validate": {"params validate": ValidationDocument},
-    "alerts": {"alerts": AlertsDocument},
-    "stops": {"stops": SwitchDocument},
-    "prices show": {"prices": PricesDocument},
-    "prices update": {"prices update": UpdateDocument},
+DOCUMENTS: Mapping[str, Mapping[str, str]] = {
+    "jobs": {"jobs": "schema_version generated_at jobs more"},
+    "status": {
+        "status": "schema_version generated_at jobs",
+        "status JOB": "schema_version generated_at job status secondary_status instance_type instance_count tuning_job "
+        "active started_at ended_at evaluated_through verdict fired rules nodes evaluated evaluated_because "
+        "setting_faults rules_elsewhere rule_places staged muted",
+        "status of a tuning job": "schema_version generated_at tuning_job seen finished with_findings more jobs",
+    },
+    "verdict": {"verdict": " ".join(JobVerdict.__struct_fields__)},
+    "explain": {
+        "explain": "schema_version generated_at job rule node status worst data_points affected_percent "
+        "wasted_percent violations times_fired evaluated_through fired_at parameters earlier_episodes "
+        "stop reason measured threshold severity advice episodes finding_kind facts cost_lost patience "
+        "meaning fires_when comparison episodes_ended done evaluated evaluated_because is_staged "
+        "is_muted setting_faults rules_elsewhere outlook nodes"
+    },
+    "open": {"open": "schema_version job url uri expires_at credentials_end_it"},
+    "notifications": {"notifications": "schema_version stack region bucket queue changed written before after command"},
+    "kernels": {
+        "kernels": " ".join(KernelProfiles.__struct_fields__),
+        "kernels --list": " ".join(KernelList.__struct_fields__),
+    },
+    "cost": {
+        "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
+        "lines"
+    },
+    "params show": {
+        "params": "schema_version job rules groups faults",
+        "params RULE": "schema_version rule family looks_at fires_when fault runs job parameters",
+    },
+    "params validate": {"params validate": "schema_version valid settings faults elsewhere"},
+    "alerts": {"alerts": "schema_version generated_at since alerts"},
+    "stops": {"stops": "schema_version stack region account in_force deployed override parameter override_parameter"},
+    "prices show": {"prices": "schema_version region currency instances"},
+    "prices update": {
+        "prices update": "schema_version file region currency date priced compared_with changed new kept unused"
+    },
 }
-"""By section, the documents by what is typed."""
+"""By section, the fields of each document by what is typed."""
+
+
+def field_names(section: str, typed: str) -> list[str]:
+    """Return the fields of a document."""
+    return DOCUMENTS[section][typed].split()
 
 
 def field_lines(section: str) -> list[str]:
     """Return a line with the fields of each document of a section."""
     return [
-        f"Fields of `{typed} --json`: {', '.join(f'`{name}`' for name in kind.__struct_fields__)}."
-        for typed, kind in DOCUMENTS.get(section, {}).items()
+        f"Fields of `{typed} --json`: {', '.join(f'`{name}`' for name in names.split())}."
+        for typed, names in DOCUMENTS.get(section, {}).items()
     ]

@@ -45,11 +45,26 @@ def test_a_folder_gives_a_profile_a_rank(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--out", tmp_path / "out")
     assert code == 0, said
     assert "kernels/ExposedCommunication" in said
+    assert "1 file not read: settings.json. Other files are named as traces" in said
     document = json.loads((tmp_path / "out" / "kernels.json").read_bytes())
     assert [rank["rank"] for rank in document["ranks"]] == [0, 1]
     assert list(document["unread"]) == ["broken.pt.trace.json"]
     assert document["ranks"][0]["exposed_communication_ns"] == 336_983_000
     assert run(tmp_path, "--out", tmp_path / "out", "--fail-on-fire")[0] == 1
+
+
+def test_traces_beyond_the_shown_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainguard.cli.commands.kernels.judged._SHOWN_RANKS", 1)
+    for rank in (0, 1):
+        (tmp_path / f"{rank}.pt.trace.json").write_bytes(real_text(f"pair_rank-{rank}"))
+    _, said = run(tmp_path, "--out", tmp_path / "out")
+    assert "1 more trace not shown here: 1.pt.trace.json." in said
+
+
+def test_unknown_rule_of_the_list_suggests_the_nearest(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "--list", "--finding", "LaunchBond")
+    assert code == 2
+    assert "perhaps you mean kernels/LaunchBound" in said
 
 
 def test_json_is_the_document(tmp_path: Path) -> None:

@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from trainguard.cli.options import AsJson, FailOnFire, Where
+from trainguard.cli.options import AsJson, FailOnFire, OwnRule, OwnRules, Where
 
 if TYPE_CHECKING:
     from trainguard.cli.output.result import CommandResult
 
 _AS_JSON, _FAIL_ON_FIRE = "as_json", "fail_on_fire"
+_RULE_OPTIONS = {"own_rule": OwnRule, "rules_package": OwnRules}
 
 Result: TypeAlias = "CommandResult"
 Function = Callable[..., "CommandResult | int"]
 
 
-def command(*, fails_on_fire: bool = False) -> Callable[[Function], Callable[..., None]]:
-    """Return a decorator for a command's function; a parameter ``as_json`` or ``fail_on_fire`` gets its value."""
+def command(
+    *, fails_on_fire: bool = False, loads_rules: Sequence[str] = ()
+) -> Callable[[Function], Callable[..., None]]:
+    """Return a decorator for a command's function; a parameter of the name of an added option gets its value.
+
+    ``loads_rules`` names options of custom rules, ``own_rule`` or ``rules_package``: these are known before it runs.
+    """
 
     def made(function: Function) -> Callable[..., None]:
         own = inspect.signature(function).parameters
@@ -34,15 +40,24 @@ def command(*, fails_on_fire: bool = False) -> Callable[[Function], Callable[...
         @functools.wraps(function)
         def run(**given: Any) -> None:
             asked = {_AS_JSON: given.pop(_AS_JSON), _FAIL_ON_FIRE: given.pop(_FAIL_ON_FIRE, False)}
-            given |= {name: value for name, value in asked.items() if name in own}
+            rules = {name: given.pop(name) for name in loads_rules}
+            given |= {name: value for name, value in (asked | rules).items() if name in own}
             if where is not None:
                 given[where] = Where(**{field.name: given.pop(field.name) for field in fields(Where)})
             # Output is slow to import, and `--help` must be fast.
             from trainguard.cli.output.result import print_result
 
-            raise typer.Exit(print_result(lambda: function(**given), **asked))
+            def made_here() -> "CommandResult | int":
+                if any(rules.values()):
+                    from trainguard.cli.services.own_rules import know
 
-        shown = [each for each in own.values() if each.name not in {where, _AS_JSON, _FAIL_ON_FIRE}]
+                    know(rule=rules.get("own_rule"), package=rules.get("rules_package"))
+                return function(**given)
+
+            raise typer.Exit(print_result(made_here, **asked))
+
+        shown = [each for each in own.values() if each.name not in {where, _AS_JSON, _FAIL_ON_FIRE, *loads_rules}]
+        shown += [_option(name, _RULE_OPTIONS[name], default=None) for name in loads_rules]
         shown += [_option(_FAIL_ON_FIRE, FailOnFire, default=False)] if fails_on_fire else []
         shown += [_option(field.name, field.type, default=field.default) for field in fields(Where) if where]
         shown.append(_option(_AS_JSON, AsJson, default=False))

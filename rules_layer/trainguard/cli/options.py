@@ -116,9 +116,7 @@ InstanceType = Annotated[
 ]
 Prices = Annotated[
     Path | None,
-    typer.Option(
-        "--prices", metavar="FILE", help="A price table in place of the one that comes along.", show_default=False
-    ),
+    typer.Option("--prices", metavar="FILE", help="A price table instead of the packaged one.", show_default=False),
 ]
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")

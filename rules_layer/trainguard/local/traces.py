@@ -1,6 +1,6 @@
 """Where kernel traces lie: one file, a folder of them, an object or a prefix in S3."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,12 +32,16 @@ _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER,
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """Traces by their names below a place, in order; ``folder`` is where they lie on a disk, if they do."""
+    """Traces by their names below a place, in order; ``folder`` is where they lie on a disk, if they do.
+
+    ``left_out`` are files that might be traces too, beside those whose names say so.
+    """
 
     place: str
     names: Sequence[str]
     open: Callable[[str], ByteStream]
     folder: Path | None = None
+    left_out: Sequence[str] = ()
 
     def read(self, name: str) -> Trace:
         """Read a trace of any format; raises as `read_any` and the opening do."""
@@ -64,7 +68,8 @@ def _on_disk(place: str) -> TracePlace:
         found = [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()]
     except OSError as fault:
         raise KernelTraceError(place, fault.strerror or str(fault)) from fault
-    return TracePlace(place, _traces(place, found), lambda name: _opened(path / name), path)
+    names, left_out = _traces(place, found)
+    return TracePlace(place, names, lambda name: _opened(path / name), path, left_out)
 
 
 def _opened(file: Path) -> ByteStream:
@@ -96,24 +101,29 @@ def listed_objects(
 def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
     objects, bucket, path, found = listed_objects(place, clients)
     keys = [each.key for each in found]
+    left_out: list[str] = []
     if path in keys:
         above = path.rpartition("/")[0]
         prefix, names = f"{above}/" if above else "", [path.rpartition("/")[2]]
     else:
         prefix = f"{path.rstrip('/')}/" if path.strip("/") else ""
-        names = _traces(place, [key.removeprefix(prefix) for key in keys if key.startswith(prefix)])
-    return TracePlace(place, names, lambda name: objects.open_stream(bucket, prefix + name))
+        names, left_out = _traces(place, [key.removeprefix(prefix) for key in keys if key.startswith(prefix)])
+    return TracePlace(place, names, lambda name: objects.open_stream(bucket, prefix + name), left_out=left_out)
 
 
-def _traces(place: str, names: Sequence[str]) -> list[str]:
-    for endings, others in _NOT_TRACES.items():
-        found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
-        found = sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
-        if found:
-            return found
+def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the traces, and the files that are left out beside them."""
+    named, perhaps = (_ending(names, endings, others) for endings, others in _NOT_TRACES.items())
+    if named or perhaps:
+        return (named, [name for name in perhaps if name not in named]) if named else (perhaps, [])
     expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))
     hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if _has_reports(names) else ""
     raise KernelTraceError(place, f"it holds no file that ends in {expected}{hint}")
+
+
+def _ending(names: Sequence[str], endings: tuple[str, ...], others: Set[str]) -> list[str]:
+    found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
+    return sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
 
 
 def _has_reports(names: Sequence[str]) -> bool:

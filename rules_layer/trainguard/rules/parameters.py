@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
@@ -43,7 +44,6 @@ _GIVEN_FOR = {**{spelled.lower(): name for name in _GROUPS for spelled in (name,
 _INVOKED = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _NAMES = ", ".join((*PARAMETERS_TYPES, *map(bare, _OTHERS)))
-_A_RULE = f"<Rule>_<parameter> with a rule of {_NAMES}"
 Given = dict[str, tuple[str, str]]
 
 
@@ -98,6 +98,13 @@ def canonical_rule(written: str) -> str | None:
     return _CANONICAL.get(written.lower())
 
 
+def _a_rule(written: str) -> str:
+    """Say what a rule's name should be: one of the nearest, or of all where none is near."""
+    near = get_close_matches(written.lower(), _CANONICAL, n=3, cutoff=0.7)
+    names = dict.fromkeys(bare(_CANONICAL[each]) for each in near)
+    return f"a rule such as {' or '.join(names)}" if near else f"a rule of {_NAMES}"
+
+
 def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ()) -> dict[str, str]:
     """Read settings from JSON: ``{"Rule": {"p": v}}``, ``{"Rule_p": v}``, or both mixed; ``others`` are further rules.
 
@@ -116,7 +123,7 @@ def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ())
     for key, value in document.items():
         if isinstance(value, dict):
             if key.lower() not in known:
-                raise RuleConfigError(key, key, value, f"a rule of {_NAMES}")
+                raise RuleConfigError(key, key, value, _a_rule(key))
             pairs = {f"{key}_{parameter}": each for parameter, each in value.items()}
         else:
             pairs = {key: value}
@@ -185,7 +192,9 @@ def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, l
         if rule is None and written.lower() in unloaded:
             continue
         if rule is None:
-            faults.setdefault(written, []).append(RuleConfigError(written, setting, value, _A_RULE))
+            faults.setdefault(written, []).append(
+                RuleConfigError(written, setting, value, f"<Rule>_<parameter> with {_a_rule(written)}")
+            )
             continue
         earlier = given[rule].setdefault(parameter, (setting, value))
         if earlier[1] != value:

@@ -40,7 +40,11 @@ def test_stack_options_become_one_parameter() -> None:
 
 
 def test_json_option_prints_the_document_and_is_passed_on() -> None:
-    assert json.loads(ran(look, "job", "--json").stdout) == {"name": "job", "as_json": True}
+    assert json.loads(ran(look, "job", "--json").stdout) == {
+        "schema_version": "1",
+        "name": "job",
+        "as_json": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ BELOW = {
     "output": {"output"},
     "services": {"services", "output", "options"},
     "doctor": {"doctor", "services", "output", "version"},
-    "command": {"output", "options"},
+    "command": {"services", "output", "options"},
     "commands": {"doctor", "services", "output", "options", "command"},
     "main": {"commands", "options", "command", "version"},
 }

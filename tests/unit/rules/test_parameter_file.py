@@ -34,7 +34,13 @@ def test_file_of_either_form_means_the_same_as_tags(document: Any) -> None:
     ("document", "rule", "field", "expected"),
     [
         ({"LowGpu": {"patience": 1}}, "LowGpu", "LowGpu", "a rule of CPUBottleneck"),
-        ({"CPUBottleneck_patience": {"value": 1}}, "CPUBottleneck_patience", "CPUBottleneck_patience", "a rule of"),
+        (
+            {"CPUBottleneck_patience": {"value": 1}},
+            "CPUBottleneck_patience",
+            "CPUBottleneck_patience",
+            "a rule such as CPUB",
+        ),
+        ({"LowGPUUtilisation": {}}, "LowGPUUtilisation", "LowGPUUtilisation", "a rule such as LowGPUUtilization"),
         ({"CPUBottleneck": {"patience": [1]}}, "CPUBottleneck", "CPUBottleneck_patience", "a number, a text, true"),
         ({"CPUBottleneck": {"patience": {"a": 1}}}, "CPUBottleneck", "CPUBottleneck_patience", "a number, a text"),
         (

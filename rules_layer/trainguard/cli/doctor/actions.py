@@ -1,6 +1,6 @@
 """Checks of what leaves the stack: stops by the switch, messages to people by the topics."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from trainguard.aws.ssm_stop_switch import stored_switches
@@ -31,31 +31,25 @@ def stop_switches(site: Site) -> StopSwitches:
 
 
 def check_switch(site: Site) -> Iterable[CheckResult]:
-    """Report the stop switch and its override, and their meaning."""
+    """Judge the stop switch and its override, and say what they mean."""
     switches = stop_switches(site)
-
-    def put(output: str, value: StopSwitch) -> str:
-        words = ("--overwrite", "--name", site.deployment.output(output), "--value", value)
-        return site.aws("ssm", "put-parameter", *words)
-
-    return grade_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
-
-
-def grade_switch(switches: StopSwitches, enable: str, disable: str) -> Iterable[CheckResult]:
-    """Judge the stop switch; ``enable`` is the command that sets it, and ``disable`` the one that sets its override."""
-    meant = f"Set it to one of {', '.join(StopSwitch)}."
+    given = (
+        (_OWN, f"the stack's value {switches.deployed!r}", switches.deployed, StopSwitch.ENABLED),
+        (_OVERRIDE, f"the override {switches.override!r}", switches.override, StopSwitch.DISABLED),
+    )
     faults = []
-    if not is_known(switches.deployed):
-        faults.append(fail(f"the stack's value {switches.deployed!r} counts as disabled", meant, enable))
-    if switches.override is not None and not is_known(switches.override):
-        faults.append(fail(f"the override {switches.override!r} counts as disabled", meant, disable))
+    for output, what, value, wanted in given:
+        if value is not None and not is_known(value):
+            words = ("--overwrite", "--name", site.deployment.output(output), "--value", wanted)
+            meant = f"Set it to one of {', '.join(StopSwitch)}."
+            faults.append(fail(f"{what} counts as disabled", meant, site.aws("ssm", "put-parameter", *words)))
     override = "there is no override" if switches.override is None else f"the override {switches.override}"
     in_force = switches.in_force
     found = f"{in_force}: {_MEANINGS[in_force]} (the stack's value is {switches.deployed}, {override})"
     return unless(faults, found)
 
 
-def check_topic(site: Site, output: str, what: str, setting: str) -> Iterable[CheckResult]:
+def check_topic(site: Site, output: str, what: str, setting: str) -> Iterator[CheckResult]:
     """Judge whether anybody is notified of ``what`` by the topic of an output; ``setting`` subscribes people."""
     topic = site.deployment.output(output)
     confirmed, pending = 0, []
@@ -66,22 +60,15 @@ def check_topic(site: Site, output: str, what: str, setting: str) -> Iterable[Ch
                     pending.append(f"{each.get('Protocol')} {each.get('Endpoint')}")
                 elif each.get("SubscriptionArn", "").startswith("arn:"):
                     confirmed += 1
-    words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
-    return grade_topic(confirmed, pending, what, setting, site.aws("sns", "subscribe", *words))
-
-
-def grade_topic(
-    confirmed: int, pending: Sequence[str], what: str, setting: str, subscribe: str
-) -> Iterator[CheckResult]:
-    """Judge a topic by its subscriptions; ``subscribe`` is the command that adds one."""
     if pending:
         waiting = f"{counted(len(pending), 'subscription')} not confirmed: {', '.join(pending)}"
         yield warn(waiting, "Its owner must follow the link in the message from AWS Notifications.")
     if confirmed:
         yield ok(f"{counted(confirmed, 'confirmed subscription')}")
     elif not pending:
+        words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
         advice = f"Nobody is notified of {what}: subscribe somebody, or deploy with -c {setting}=…."
-        yield warn("no subscription", advice, subscribe)
+        yield warn("no subscription", advice, site.aws("sns", "subscribe", *words))
 
 
 _FIRES = "FireStateMachineArn"
@@ -103,11 +90,6 @@ def check_alarms(site: Site) -> Iterable[CheckResult]:
                 AlarmNames=names[first : first + _ALARMS_A_CALL], MaxRecords=_ALARMS_A_CALL
             )
         alarms += answer["MetricAlarms"]
-    return grade_alarms(names, alarms, site)
-
-
-def grade_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterable[CheckResult]:
-    """Judge alarms as they are now; ``names`` are those that the stack has made."""
     faults: list[CheckResult] = []
     for alarm in alarms:
         name = alarm.get("AlarmName", "")
@@ -117,26 +99,22 @@ def grade_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", s
             faults.append(fail(f"{name} is in ALARM", f"{meaning}. docs/operations.md has more.", history))
         if not alarm.get("ActionsEnabled", True):
             enable = site.aws("cloudwatch", "enable-alarm-actions", "--alarm-names", name)
-            faults.append(warn(f"{name} tells nobody: its actions are off", "Switch them on.", enable))
+            faults.append(warn(f"{name} notifies nobody: its actions are off", "Switch them on.", enable))
     gone = sorted(set(names) - {alarm.get("AlarmName", "") for alarm in alarms})
     if gone or not names:
-        lacks = ", ".join(gone) or "all of them"
-        faults.append(warn(f"alarms are missing: {lacks}", DEPLOY))
+        faults.append(warn(f"alarms are missing: {', '.join(gone) or 'all of them'}", DEPLOY))
     return unless(faults, f"{counted(len(alarms), 'alarm')}, none of them in alarm")
 
 
 def check_machines(site: Site) -> Iterable[CheckResult]:
     """Judge whether the state machines can be started."""
     machines = site.names("AWS::StepFunctions::StateMachine")
-    faults = []
+    faults = [] if machines else [fail("the stack has no state machine", DEPLOY)]
     for machine in machines:
         with asking("states:DescribeStateMachine"):
             state = site.clients.stepfunctions.describe_state_machine(stateMachineArn=machine).get("status", "ACTIVE")
         if state != "ACTIVE":
-            found = f"{_name(machine)} is {state}"
-            faults.append(fail(found, "No fire has an effect: deploy the stack again, `make deploy`."))
-    if not machines:
-        faults = [fail("the stack has no state machine", "Deploy it again: `make deploy`.")]
+            faults.append(fail(f"{_name(machine)} is {state}", f"No fire has an effect. {DEPLOY}"))
     return unless(faults, f"{counted(len(machines), 'state machine')} active")
 
 
@@ -146,28 +124,20 @@ def check_executions(site: Site) -> Iterable[CheckResult]:
     for machine in site.names("AWS::StepFunctions::StateMachine"):
         for end in _BAD_ENDS:
             with asking("states:ListExecutions"):
-                listed = site.clients.stepfunctions.list_executions(
+                newest_first = site.clients.stepfunctions.list_executions(
                     stateMachineArn=machine, statusFilter=end, maxResults=_LOOKED_AT
                 )["executions"]
-            faults += grade_executions(machine, end, listed, site)
+            recent = [each for each in newest_first if site.now - _ended(each) <= _DAY_S]
+            if recent:
+                newest, more = recent[0], "or more " if len(recent) == _LOOKED_AT else ""
+                found = (
+                    f"{len(recent)} {more}of {_name(machine)} {end} in the last 24 h, the last {newest['name']} "
+                    f"{span(site.now - _ended(newest))} ago"
+                )
+                unsent = _UNSENT if machine == site.deployment.outputs.get(_FIRES) else ""
+                describe = site.aws("stepfunctions", "describe-execution", "--execution-arn", newest["executionArn"])
+                faults.append(warn(found, f"Its cause names the step that failed.{unsent}", describe))
     return unless(faults, "none failed in the last 24 h")
-
-
-def grade_executions(
-    machine: str, end: str, executions: "Sequence[ExecutionListItemTypeDef]", site: Site
-) -> Iterator[CheckResult]:
-    """Judge a machine's executions that ended badly, newest first."""
-    recent = [each for each in executions if site.now - _ended(each) <= _DAY_S]
-    if recent:
-        newest = recent[0]
-        more = "or more " if len(recent) == _LOOKED_AT else ""
-        yield warn(
-            f"{len(recent)} {more}of {_name(machine)} {end} in the last 24 h, the last {newest['name']} "
-            f"{span(site.now - _ended(newest))} ago",
-            "Its cause names the step that failed."
-            + (_UNSENT if machine == site.deployment.outputs.get(_FIRES) else ""),
-            site.aws("stepfunctions", "describe-execution", "--execution-arn", newest["executionArn"]),
-        )
 
 
 def _ended(execution: "ExecutionListItemTypeDef") -> float:

@@ -1,10 +1,8 @@
 """Checks of the bucket: there, in the stack's Region, and keeping its objects long enough."""
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.cli.doctor.check import DEPLOY, CheckResult, Level, asking, fail, ok, unless, warn
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import Site, allows, listed
 from trainguard.cli.services.bucket_notifications import (
     EVENT_BRIDGE,
     S3,
@@ -27,11 +25,10 @@ from trainguard.cli.services.bucket_notifications import (
 from trainguard.core.units import counted
 
 if TYPE_CHECKING:
-    from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef, TargetOutputTypeDef
+    from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
 
 _S3 = "aws.s3"
-_WANTED = {"new objects": _S3, "state changes of training jobs": "aws.sagemaker"}
 SAMPLE_KEYS = (
     "prefix/job/profiler-output/system/incremental/2026071410/1784024700.algo-1.json",
     "prefix/job/profiler-output/framework/pevents/2026071410/1784024759999999_7-algo-1_pythontimeline.json",
@@ -48,34 +45,24 @@ def check_rules(site: Site) -> Iterable[CheckResult]:
     """Judge every rule of the stack, and that none is missing."""
     faults: list[CheckResult] = []
     for rule in site.rules:
-        name = rule["Name"]
+        name, purpose = rule["Name"], rule.get("Description")
+        about = name if purpose is None else f"{name} ({purpose})"
         with asking("events:ListTargetsByRule"):
             targets = site.clients.events.list_targets_by_rule(Rule=name).get("Targets", [])
-        faults += grade_rule(rule, targets, site.aws("events", "enable-rule", "--name", name))
-    faults += grade_kinds(site.rules, objects=bool(site.names("AWS::S3::Bucket")))
+        if not rule["State"].startswith("ENABLED"):
+            enable = site.aws("events", "enable-rule", "--name", name)
+            faults.append(fail(f"{about} is {rule['State']}", "Enable it.", enable))
+        if not targets:
+            faults.append(fail(f"{about} has no target", DEPLOY))
+    sources = {source for rule in site.rules for source in _pattern(rule).get("source", [])}
+    wanted = {"state changes of training jobs": "aws.sagemaker"}
+    if site.names("AWS::S3::Bucket"):
+        wanted = {"new objects": _S3, **wanted}
+    missing = [what for what, source in wanted.items() if source not in sources]
+    if not any(rule.get("ScheduleExpression") for rule in site.rules):
+        missing.append("the scheduler every minute")
+    faults += [fail(f"there is no rule for {what}", DEPLOY) for what in missing]
     return unless(faults, f"{counted(len(site.rules), 'rule')} enabled, each with a target")
-
-
-def grade_rule(
-    rule: "DescribeRuleResponseTypeDef", targets: "Sequence[TargetOutputTypeDef]", enable: str
-) -> Iterator[CheckResult]:
-    """Yield what is wrong with one rule; ``enable`` is the command that switches it on."""
-    purpose = rule.get("Description")
-    about = rule["Name"] if purpose is None else f"{rule['Name']} ({purpose})"
-    if not rule["State"].startswith("ENABLED"):
-        yield fail(f"{about} is {rule['State']}", "Enable it.", enable)
-    if not targets:
-        yield fail(f"{about} has no target", DEPLOY)
-
-
-def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]", *, objects: bool = True) -> Iterator[CheckResult]:
-    """Yield a fault for each kind of event without a rule; ``objects`` says whether objects need one."""
-    sources = {source for rule in rules for source in _pattern(rule).get("source", [])}
-    for what, source in _WANTED.items():
-        if source not in sources and (objects or source != _S3):
-            yield fail(f"there is no rule for {what}", DEPLOY)
-    if not any(rule.get("ScheduleExpression") for rule in rules):
-        yield fail("there is no rule for the scheduler every minute", DEPLOY)
 
 
 def check_pattern(site: Site) -> Iterable[CheckResult]:
@@ -90,11 +77,6 @@ def check_pattern(site: Site) -> Iterable[CheckResult]:
         fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects send no message. {DEPLOY}") for key in silent
     ]
     return unless(faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would be evaluated")
-
-
-def take_objects(site: Site) -> bool:
-    """Return whether the stack has rules on new objects."""
-    return any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
 
 
 def _matches(site: Site, pattern: str, key: str) -> bool:
@@ -162,11 +144,6 @@ def check_lifecycle(site: Site) -> Iterable[CheckResult]:
                 return ()
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
-    return grade_lifecycle(rules)
-
-
-def grade_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterable[CheckResult]:
-    """Judge a bucket's lifecycle rules of profiles and of rule-output."""
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
     whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
     faults: list[CheckResult] = []
@@ -207,15 +184,18 @@ def check_notifications(site: Site) -> Iterator[CheckResult]:
             if error_code(error) != "NoSuchBucket":
                 raise
             return
-    result = grade_notifications(configured, site)
+    result = _grade_notifications(configured, site)
     if result.level is Level.OK and announced(configured, site.queue_arn) is not None:
-        faults = [*_faults_of_queue(site), *_faults_of_key(site)]
-        yield from unless(faults, result.found)
+        with asking("sqs:GetQueueAttributes"):
+            sends = s3_sends(site.clients.sqs, site.queue_url)
+        refused = "the queue's policy does not let S3 send: nothing is evaluated"
+        faults = [fail(refused, DEPLOY)] if sends is S3Sends.NOTHING else []
+        yield from unless([*faults, *_faults_of_key(site)], result.found)
     else:
         yield result
 
 
-def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
+def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
     """Judge a bucket's notifications; the command keeps those that it has, as the call replaces them all.
 
     The stack's own bucket notifies the queue of all its objects, or EventBridge where its events start a function, too.
@@ -223,7 +203,9 @@ def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResul
     """
     is_own = site.bucket in site.names("AWS::S3::Bucket")
     prefixes = announced(configured, site.queue_arn)
-    takes_events = not is_own and (site.bucket != site.own_bucket or take_objects(site))
+    takes_events = not is_own and (
+        site.bucket != site.own_bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+    )
     if prefixes is not None and takes_events:
         return _announced_twice(configured)
     if prefixes is not None and not (is_own and prefixes):
@@ -270,13 +252,6 @@ def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, i
     )
 
 
-def _faults_of_queue(site: Site) -> Iterator[CheckResult]:
-    with asking("sqs:GetQueueAttributes"):
-        sends = s3_sends(site.clients.sqs, site.queue_url)
-    if sends is S3Sends.NOTHING:
-        yield fail("the queue's policy does not let S3 send: nothing is evaluated", DEPLOY)
-
-
 def _faults_of_key(site: Site) -> Iterator[CheckResult]:
     """Judge whether the queue's own key lets S3 in: it encrypts the messages, by no role's rights."""
     with asking("sqs:GetQueueAttributes"):
@@ -284,19 +259,8 @@ def _faults_of_key(site: Site) -> Iterator[CheckResult]:
     key = answer.get("Attributes", {}).get("KmsMasterKeyId")
     if not key:
         return
-    with asking("kms:GetKeyPolicy"):
-        policy: Mapping[str, Any] = json.loads(site.clients.kms.get_key_policy(KeyId=key)["Policy"])
-    lacking = [action for action in _NEEDED if not _lets_s3(policy, action)]
+    lets_in = [statement for statement in listed(site.key_policy(key).get("Statement")) if S3 in services_of(statement)]
+    lacking = [action for action in _NEEDED if not any(allows(statement, action) for statement in lets_in)]
     if lacking:
         found = f"the policy of {key}, which encrypts the queue, does not let {S3} use {', '.join(lacking)}"
         yield fail(f"{found}: nothing is evaluated", f"Let it in: {_KEY_SECTION}.")
-
-
-def _lets_s3(policy: Mapping[str, Any], action: str) -> bool:
-    for statement in policy.get("Statement", []):
-        named = statement.get("Action", [])
-        actions = named if isinstance(named, list) else [named]
-        is_for_s3 = statement.get("Effect") == "Allow" and S3 in services_of(statement)
-        if is_for_s3 and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in actions):
-            return True
-    return False

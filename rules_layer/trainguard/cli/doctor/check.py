@@ -1,17 +1,14 @@
-"""A line of the doctor's table, and its finding: a level, a sentence with numbers, and what to do about it."""
+"""What a check of the doctor finds: a level, a sentence with numbers, and what to do about it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Generic, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.core.errors import TrainGuardError
-
-Subject = TypeVar("Subject")
 
 DEPLOY = "Deploy the stack again: `make deploy`."
 
@@ -35,18 +32,14 @@ class CheckResult:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check(Generic[Subject]):
-    """A line of the table: a name in a word or two, and what judges a stack, or a job."""
+Findings = CheckResult | Iterable[CheckResult]
+"""What a check returns, its name left out."""
 
-    name: str
-    judge: Callable[[Subject], CheckResult | Iterable[CheckResult]]
 
-    def results(self, subject: Subject) -> Iterator[CheckResult]:
-        """Yield what the check finds, under its name."""
-        found = self.judge(subject)
-        for each in (found,) if isinstance(found, CheckResult) else found:
-            yield replace(each, check=self.name)
+def under_name(name: str, found: Findings) -> Iterator[CheckResult]:
+    """Yield what a check has found, under its name."""
+    for each in (found,) if isinstance(found, CheckResult) else found:
+        yield replace(each, check=name)
 
 
 def ok(found: str) -> CheckResult:

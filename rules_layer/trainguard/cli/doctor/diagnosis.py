@@ -1,22 +1,12 @@
 """All checks in order; one that is not answered says so, and the others go on."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
-from trainguard.cli.doctor import (
-    actions,
-    bucket,
-    encryption,
-    functions,
-    job,
-    job_case,
-    job_profile,
-    job_statuses,
-    roles,
-    stack,
-)
-from trainguard.cli.doctor.check import Check, CheckResult, Level, Subject, UnansweredError, Why, fail, warn
+from trainguard.cli.doctor import actions, bucket, functions, job, job_case, job_statuses, roles, stack
+from trainguard.cli.doctor.check import CheckResult, Findings, Level, UnansweredError, Why, fail, under_name, warn
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.output.aws_advice import advised
@@ -41,63 +31,63 @@ _GONE = "Somebody has deleted it: delete the stack and deploy it again, or make 
 _FINDINGS = ("AlertTopicArn", "findings", "alert_emails")
 _ALARMS = ("OperationsTopicArn", "alarms", "operations_emails")
 
-CHECKS: tuple[Check[Site], ...] = (
-    Check("credentials", stack.check_credentials),
-    Check("stack", stack.check_stack),
-    Check("version", lambda site: stack.grade_version(own_version(), site.deployment.outputs.get("Version"))),
-    Check("bucket", bucket.check_bucket),
-    Check("notifications", bucket.check_notifications),
-    Check("EventBridge rules", bucket.check_rules),
-    Check("event pattern", bucket.check_pattern),
-    Check("lifecycle", bucket.check_lifecycle),
-    Check("encryption", encryption.check_encryption),
-    Check("roles", roles.check_roles),
-    Check("evaluation queue", functions.check_evaluation_queue),
-    Check("message age", functions.check_delay),
-    Check("dead letters", functions.check_dead_letters),
-    Check("functions", functions.check_functions),
-    Check("queue to function", lambda site: functions.grade_mappings(functions.queue_mappings(site), site)),
-    Check("concurrency", functions.check_concurrency),
-    Check("sizing", stack.check_sizing),
-    Check("scheduler", functions.check_scheduler),
-    Check("looks at jobs", functions.check_looks),
-    Check("tables", stack.check_tables),
-    Check("expiry", stack.check_expiry),
-    Check("backups", stack.check_backups),
-    Check("state machines", actions.check_machines),
-    Check("executions", actions.check_executions),
-    Check("stop switch", actions.check_switch),
-    Check("alert topic", lambda site: actions.check_topic(site, *_FINDINGS)),
-    Check("operations topic", lambda site: actions.check_topic(site, *_ALARMS)),
-    Check("alarms", actions.check_alarms),
-    Check("permissions", roles.check_access),
+CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
+    ("credentials", stack.check_credentials),
+    ("stack", stack.check_stack),
+    ("version", lambda site: stack.grade_version(own_version(), site.deployment.outputs.get("Version"))),
+    ("bucket", bucket.check_bucket),
+    ("notifications", bucket.check_notifications),
+    ("EventBridge rules", bucket.check_rules),
+    ("event pattern", bucket.check_pattern),
+    ("lifecycle", bucket.check_lifecycle),
+    ("encryption", roles.check_encryption),
+    ("roles", roles.check_roles),
+    ("evaluation queue", functions.check_evaluation_queue),
+    ("message age", functions.check_delay),
+    ("dead letters", functions.check_dead_letters),
+    ("functions", functions.check_functions),
+    ("queue to function", functions.check_mappings),
+    ("concurrency", functions.check_concurrency),
+    ("sizing", stack.check_sizing),
+    ("scheduler", functions.check_scheduler),
+    ("reconciliations", functions.check_reconciliations),
+    ("tables", stack.check_tables),
+    ("expiry", stack.check_expiry),
+    ("backups", stack.check_backups),
+    ("state machines", actions.check_machines),
+    ("executions", actions.check_executions),
+    ("stop switch", actions.check_switch),
+    ("alert topic", lambda site: actions.check_topic(site, *_FINDINGS)),
+    ("operations topic", lambda site: actions.check_topic(site, *_ALARMS)),
+    ("alarms", actions.check_alarms),
+    ("permissions", roles.check_access),
 )
 """In the order of an object's way through the stack."""
 
-JOB_CHECKS: tuple[Check[JobCase], ...] = (
-    Check("training job", lambda case: job.grade_description(case.job, case.description)),
-    Check("profiler", job.check_profiler),
-    Check("settings", lambda case: job.grade_settings(case.record, case.tags)),
-    Check("objects", lambda case: job_profile.grade_objects(case.profile, case.record, case.place, case.site.now)),
-    Check("nodes", lambda case: job_profile.grade_nodes(case.profile.nodes, case.record.instance_count)),
-    Check("collector", job_statuses.check_collector),
-    Check("recorder", job_statuses.check_recorders),
-    Check("source", job_profile.check_source),
-    Check("kernel traces", job_case.check_traces),
-    Check("evaluation", lambda case: job_profile.grade_evaluation(case.stored, case.nodes, case.profile)),
-    Check("rules", lambda case: job_profile.grade_rows(case.rows)),
-    Check("stop", job.check_stop),
+JOB_CHECKS: tuple[tuple[str, Callable[[JobCase], Findings]], ...] = (
+    ("training job", lambda case: job.grade_description(case.job, case.description)),
+    ("profiler", job.check_profiler),
+    ("settings", lambda case: job.grade_settings(case.record, case.tags)),
+    ("objects", lambda case: job.grade_objects(case.profile, case.record, case.place, case.site.now)),
+    ("nodes", lambda case: job.grade_nodes(case.profile.nodes, case.record.instance_count)),
+    ("collector", job_statuses.check_collector),
+    ("recorder", job_statuses.check_recorders),
+    ("source", job.check_source),
+    ("kernel traces", job_case.check_traces),
+    ("evaluation", lambda case: job.grade_evaluation(case.stored, case.nodes, case.profile)),
+    ("rules", lambda case: job.grade_rows(case.rows)),
+    ("stop", job.check_stop),
 )
 
 
 def diagnose(site: Site, job_name: str | None) -> Iterator[CheckResult]:
     """Yield the findings of all checks of a stack and, where one is named, of a job."""
-    for check in CHECKS:
-        yield from _answered(check, site)
+    for name, judge in CHECKS:
+        yield from _answered(name, partial(judge, site))
     if job_name is not None:
         case = JobCase(site, job_name)
-        for of_job in JOB_CHECKS:
-            yield from _answered(of_job, case)
+        for name, judge_job in JOB_CHECKS:
+            yield from _answered(name, partial(judge_job, case))
 
 
 def unfound(fault: TrainGuardError) -> CheckResult:
@@ -107,12 +97,12 @@ def unfound(fault: TrainGuardError) -> CheckResult:
     return replace(fail(*problem), check=name)
 
 
-def _answered(check: Check[Subject], subject: Subject) -> Iterator[CheckResult]:
+def _answered(name: str, judge: Callable[[], Findings]) -> Iterator[CheckResult]:
     try:
-        yield from check.results(subject)
+        yield from under_name(name, judge())
     except Exception as fault:
         # A fault of one check must not hide the others' findings.
-        yield replace(_failed(fault), check=check.name)
+        yield replace(_failed(fault), check=name)
 
 
 def _failed(fault: Exception) -> CheckResult:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.check import DEPLOY, CheckResult, asking, fail, ok, span, unless, warn
-from trainguard.cli.doctor.site import Metric, Site, metric_values
+from trainguard.cli.doctor.site import Site, metric_values
 from trainguard.core.units import counted
 
 if TYPE_CHECKING:
-    from mypy_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef, FunctionConfigurationResponseTypeDef
+    from mypy_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef
 
 _CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 _SPARE = 10
@@ -21,26 +21,21 @@ _FEWEST_SCHEDULER_RUNS = 8
 
 def check_functions(site: Site) -> Iterable[CheckResult]:
     """Judge the state of each function and of its last update."""
-    functions = site.functions
-    faults = [fault for name, each in functions.items() for fault in grade_function(name, each)]
-    if not functions:
-        faults = [fail("the stack has no function", "Deploy it again: `make deploy`.")]
-    return unless(faults, f"{counted(len(functions), 'function')} active, last updates successful")
-
-
-def grade_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[CheckResult]:
-    """Yield what is wrong with a function."""
-    state = configuration.get("State", "Active")
-    if state == "Pending":
-        yield warn(f"{name} is Pending", "It is being made: look again in a minute.")
-    elif state == "Failed":
-        yield fail(f"{name} is Failed: {configuration.get('StateReason', 'no reason given')}", DEPLOY)
-    update = configuration.get("LastUpdateStatus", "Successful")
-    if update == "InProgress":
-        yield warn(f"{name} is being updated", "Look again in a minute.")
-    elif update == "Failed":
-        reason = configuration.get("LastUpdateStatusReason", "no reason given")
-        yield fail(f"the last update of {name} failed: {reason}", DEPLOY)
+    faults = [] if site.functions else [fail("the stack has no function", DEPLOY)]
+    for name, configuration in site.functions.items():
+        state = configuration.get("State", "Active")
+        if state == "Pending":
+            faults.append(warn(f"{name} is Pending", "It is being made: try again in a minute."))
+        elif state == "Failed":
+            reason = configuration.get("StateReason", "no reason given")
+            faults.append(fail(f"{name} is Failed: {reason}", DEPLOY))
+        update = configuration.get("LastUpdateStatus", "Successful")
+        if update == "InProgress":
+            faults.append(warn(f"{name} is being updated", "Try again in a minute."))
+        elif update == "Failed":
+            reason = configuration.get("LastUpdateStatusReason", "no reason given")
+            faults.append(fail(f"the last update of {name} failed: {reason}", DEPLOY))
+    return unless(faults, f"{counted(len(site.functions), 'function')} active, last updates successful")
 
 
 def check_concurrency(site: Site) -> Iterable[CheckResult]:
@@ -66,17 +61,18 @@ def check_concurrency(site: Site) -> Iterable[CheckResult]:
     return unless(faults, f"no function held back, {free:,} executions at once free in the account")
 
 
-def grade_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
+def check_mappings(site: Site) -> Iterator[CheckResult]:
     """Judge the mappings of the evaluation queue."""
+    mappings = queue_mappings(site)
     if not mappings:
-        yield fail("no function is called for the evaluation queue", "Deploy it again: `make deploy`.")
+        yield fail("no function is called for the evaluation queue", DEPLOY)
     for mapping in mappings:
         state, last = mapping.get("State", "unknown"), mapping.get("LastProcessingResult", "")
         enable = site.aws("lambda", "update-event-source-mapping", "--uuid", mapping["UUID"], "--enabled")
         if state in {"Disabled", "Disabling", "Deleting"}:
             yield fail(f"the mapping is {state}: no message is evaluated", "Enable it.", enable)
         elif state != "Enabled":
-            yield warn(f"the mapping is {state}", "Look again in a minute.")
+            yield warn(f"the mapping is {state}", "Try again in a minute.")
         elif last.startswith("PROBLEM"):
             yield fail(f"Lambda cannot read the queue: {last}", "Are role and queue as deployed?")
         else:
@@ -84,39 +80,11 @@ def grade_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", sit
             yield ok(f"enabled, batches of {mapping.get('BatchSize', 0)}, {most} at once at most")
 
 
-def check_scheduler(site: Site) -> Iterator[CheckResult]:
+def check_scheduler(site: Site) -> CheckResult:
     """Judge by the function's metrics, which are fresher than its log, whether the scheduler runs every minute."""
-    if site.functions.get("scheduler") is None:
-        yield fail("the stack has no function scheduler", "Deploy it again: `make deploy`.")
-        return
-    yield grade_scheduler(*_recent(site, "scheduler", ("Invocations", "Errors")))
-
-
-def check_looks(site: Site) -> Iterator[CheckResult]:
-    """Check by the metrics of `reconcile_job` whether every job is evaluated; without a job there are none."""
-    if site.functions.get("reconcile_job") is None:
-        yield fail("the stack has no function reconcile_job", "Deploy it again: `make deploy`.")
-        return
-    yield judge_looks(*_recent(site, "reconcile_job", ("Invocations", "Errors", "AsyncEventsDropped")))
-
-
-def _recent(site: Site, name: str, metrics: tuple[str, ...]) -> tuple[dict[str, float], str]:
-    """Return the sums of a function's metrics in the last minutes, and the command that shows its log."""
-    configuration = site.functions[name]
-    function = configuration["FunctionName"]
-    counts = {
-        each: sum(
-            metric_values(site, Metric("AWS/Lambda", each, {"FunctionName": function}, "Sum"), _SCHEDULER_WINDOW_MIN)
-        )
-        for each in metrics
-    }
-    log = configuration.get("LoggingConfig", {}).get("LogGroup", f"/aws/lambda/{function}")
-    return counts, site.aws("logs", "tail", log, "--since", f"{_SCHEDULER_WINDOW_MIN}m")
-
-
-def grade_scheduler(counts: Mapping[str, float], log: str) -> CheckResult:
-    """Judge the scheduler by its invocations and recent errors; ``log`` is the command that shows its log."""
-    ran, failed = counts["Invocations"], counts["Errors"]
+    if "scheduler" not in site.functions:
+        return fail("the stack has no function scheduler", DEPLOY)
+    (ran, failed), log = _recent(site, "scheduler", "Invocations", "Errors")
     found = f"ran {ran:.0f} times in the last {_SCHEDULER_WINDOW_MIN} min, {failed:.0f} with an error"
     if ran == 0:
         return fail(found, "Is its EventBridge rule enabled (see above), was it deployed just now?", log)
@@ -127,18 +95,29 @@ def grade_scheduler(counts: Mapping[str, float], log: str) -> CheckResult:
     return ok(found)
 
 
-def judge_looks(counts: Mapping[str, float], log: str) -> CheckResult:
-    """Judge the looks at jobs by how many failed, or were dropped because they waited for too long."""
-    ran, failed, dropped = counts["Invocations"], counts["Errors"], counts["AsyncEventsDropped"]
+def check_reconciliations(site: Site) -> CheckResult:
+    """Judge by the metrics of `reconcile_job` how many runs failed, or were dropped because they waited too long."""
+    if "reconcile_job" not in site.functions:
+        return fail("the stack has no function reconcile_job", DEPLOY)
+    (ran, failed, dropped), log = _recent(site, "reconcile_job", "Invocations", "Errors", "AsyncEventsDropped")
     found = (
-        f"{ran:.0f} in the last {_SCHEDULER_WINDOW_MIN} min, {failed:.0f} ended in an error, "
-        f"{dropped:.0f} came to nothing"
+        f"{ran:.0f} in the last {_SCHEDULER_WINDOW_MIN} min, {failed:.0f} ended in an error, {dropped:.0f} were dropped"
     )
     if failed > 0:
         return fail(found, "A job is not evaluated: the event dead letters name it, the log says why.", log)
     if dropped > 0:
         return warn(found, "They waited for over a minute: raise reconcile_concurrency, or the account's quota.")
     return ok(found)
+
+
+def _recent(site: Site, name: str, *metrics: str) -> tuple[list[float], str]:
+    """Return the sums of a function's metrics in the last minutes, and the command that shows its log."""
+    configuration = site.functions[name]
+    function = configuration["FunctionName"]
+    about = {"FunctionName": function}
+    counts = [sum(metric_values(site, "AWS/Lambda", each, about, "Sum", _SCHEDULER_WINDOW_MIN)) for each in metrics]
+    log = configuration.get("LoggingConfig", {}).get("LogGroup", f"/aws/lambda/{function}")
+    return counts, site.aws("logs", "tail", log, "--since", f"{_SCHEDULER_WINDOW_MIN}m")
 
 
 def queue_mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
@@ -165,18 +144,12 @@ def check_evaluation_queue(site: Site) -> CheckResult:
 
 def check_delay(site: Site) -> CheckResult:
     """Judge how long the oldest message waits."""
-    queue = site.queue_url.rpartition("/")[2]
-    metric = Metric("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}, "Maximum")
-    ages = metric_values(site, metric, _AGE_WINDOW_MIN)
-    return grade_delay(ages[0] if ages else None)
-
-
-def grade_delay(age_s: float | None) -> CheckResult:
-    """Judge the age of the oldest message, in seconds; None is a queue of which CloudWatch has measured nothing."""
-    if age_s is None:
+    queue = {"QueueName": site.queue_url.rpartition("/")[2]}
+    ages = metric_values(site, "AWS/SQS", "ApproximateAgeOfOldestMessage", queue, "Maximum", _AGE_WINDOW_MIN)
+    if not ages:
         return ok(f"CloudWatch has no age of the last {_AGE_WINDOW_MIN} min: the queue has long been empty")
-    found = f"the oldest waits for {span(age_s)}"
-    if age_s > AGE_LIMIT_S:
+    found = f"the oldest waits for {span(ages[0])}"
+    if ages[0] > AGE_LIMIT_S:
         advice = "Verdicts are late: look at the functions above, and for throttles; raise evaluator_concurrency."
         return fail(found, advice)
     return ok(found)
@@ -214,9 +187,6 @@ def _depth(site: Site, url: str) -> Mapping[str, int]:
     with asking("sqs:GetQueueAttributes"):
         answer = site.clients.sqs.get_queue_attributes(
             QueueUrl=url,
-            AttributeNames=[
-                "ApproximateNumberOfMessages",
-                "ApproximateNumberOfMessagesNotVisible",
-            ],
+            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )
     return {name: int(value) for name, value in answer["Attributes"].items()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -69,30 +69,26 @@ Status = TypeVar("Status", CollectorStatus, RecorderStatus)
 _SUFFIXES = {CollectorStatus: ".status.json", RecorderStatus: ".recorder.json"}
 
 
-class _Loss(NamedTuple):
-    field: str
-    noun: str
-    what: str
-    advice: str
-
+_Loss = tuple[str, str, str, str]
+"""The field that counts a loss, its noun, what happened, and what to do."""
 
 _MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
-_OF_COLLECTOR = (
-    _Loss("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
-    _Loss("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
-    _Loss("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
-    _Loss("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
-    _Loss("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
+_OF_COLLECTOR: tuple[_Loss, ...] = (
+    ("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
+    ("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
+    ("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
+    ("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
+    ("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
 )
-_OF_RECORDER = (
-    _Loss(
+_OF_RECORDER: tuple[_Loss, ...] = (
+    (
         "dropped_events",
         "event",
         "dropped, as no sampler took them or the disk was full",
         "Is the collector's sampler running? Raise TRAINGUARD_SPOOL_MB, or set TRAINGUARD_SPOOL to a disk with space.",
     ),
-    _Loss("dropped_objects", "file", "dropped, as the spool was full", _MORE_ROOM),
-    _Loss(
+    ("dropped_objects", "file", "dropped, as the spool was full", _MORE_ROOM),
+    (
         "skipped_tensor_steps",
         "saved step",
         "skipped, as the device had not copied the last ones",
@@ -154,7 +150,7 @@ def grade_collector(seen: SeenStatuses[CollectorStatus], *, now: float, final: b
 def grade_recorders(seen: SeenStatuses[RecorderStatus]) -> Iterable[CheckResult]:
     """Judge the final statuses of recorders."""
     if not seen.count:
-        return (ok("no recorder has said how it ended"),)
+        return (ok("no recorder has written its final status"),)
     faults = [*_unread(seen), *_losses(_OF_RECORDER, seen, ": ")]
     if left_out := list(dict.fromkeys(name for each in seen.statuses for name in each.tensors_left_out)):
         what = f"full tensors of a step were too many, left out: {_listed(left_out)}"

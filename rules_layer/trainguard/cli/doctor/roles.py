@@ -1,15 +1,17 @@
-"""Rights of the stack's own roles on the objects of the bucket, whoever asks."""
+"""Rights of the stack's own roles: on the objects of the bucket, and on the key that encrypts them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.aws.dynamodb_jobs import ACTIVE_JOBS_INDEX
-from trainguard.cli.doctor.check import CheckResult, UnansweredError, Why, asking, fail, unless, warn
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.check import CheckResult, UnansweredError, Why, asking, fail, ok, unless, warn
+from trainguard.cli.doctor.site import Site, allows, listed
 from trainguard.core.units import counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
@@ -22,18 +24,10 @@ if TYPE_CHECKING:
 _SIMULATE = "iam:SimulatePrincipalPolicy"
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """An action that a role may not do, and what keeps it from it."""
-
-    action: str
-    why: str
-
-
 def denials(
     site: Site, role_arn: str, actions: Sequence[str], resource: str, context: Mapping[str, str]
-) -> list[Denial]:
-    """Return which ``actions``, in IAM's names, a role may not do; UnansweredError unless IAM answers for all."""
+) -> list[tuple[str, str]]:
+    """Return which ``actions`` a role may not do, each with the reason; UnansweredError unless IAM answers for all."""
     entries: list[ContextEntryTypeDef] = [
         {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "string"}
         for name, value in context.items()
@@ -45,7 +39,7 @@ def denials(
     silent = sorted(set(actions) - {result["EvalActionName"] for result in results})
     if silent:
         raise UnansweredError(_SIMULATE, f"it decided nothing about {', '.join(silent)}", Why.OTHER)
-    return [Denial(result["EvalActionName"], _why(result)) for result in results if result["EvalDecision"] != "allowed"]
+    return [(each["EvalActionName"], _why(each)) for each in results if each["EvalDecision"] != "allowed"]
 
 
 def _why(result: "EvaluationResultTypeDef") -> str:
@@ -143,19 +137,17 @@ def check_roles(site: Site) -> Iterable[CheckResult]:
     """Judge whether the roles have their rights in the stack's bucket; another bucket is not theirs."""
     if site.bucket != site.own_bucket:
         return ()
+    if not site.asks_aws:
+        return (warn("not checked here: an emulator simulates no rights of roles", "Run it against AWS."),)
     bucket_arn = f"arn:{site.deployment.partition}:s3:::{site.bucket}"
     faults: list[CheckResult] = []
     roles = roles_of(site)
     for name, role in roles.items():
         for use in USES[name]:
-            for denial in denials(site, role, use.actions, use.resource(bucket_arn), use.context):
+            for action, why in denials(site, role, use.actions, use.resource(bucket_arn), use.context):
                 where = site.bucket if use.keys == "*" else f"{use.keys} in {site.bucket}"
-                faults.append(
-                    fail(
-                        f"{name} may not {denial.action} on {where}: {denial.why}",
-                        "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`.",
-                    )
-                )
+                remedy = "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`."
+                faults.append(fail(f"{name} may not {action} on {where}: {why}", remedy))
     return unless(faults, f"{counted(len(roles), 'role')} may do in {site.bucket} what they are for")
 
 
@@ -166,16 +158,6 @@ _ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationExcep
 """Answers of S3 and SageMaker about what does not exist, to a permitted caller."""
 
 _POLICY = "Ask for the policy in docs/cli.md, section Permissions."
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A read, the IAM action that it needs, and the commands that do such reads."""
-
-    action: str
-    of: str
-    commands: str
-    ask: Callable[[Site], object]
 
 
 def _item(site: Site) -> object:
@@ -230,28 +212,30 @@ def _tags(site: Site) -> object:
     return site.clients.sagemaker.list_tags(ResourceArn=site.arn("sagemaker", f"training-job/{_NOBODY}"))
 
 
-PROBES = (
-    Probe("dynamodb:GetItem", "the table Jobs", "status, explain, open, report, replay", _item),
-    Probe("dynamodb:Scan", "the table Jobs", "jobs, report --fleet", _scan),
-    Probe("dynamodb:Query", "the index ActiveJobs", "status", _active),
-    Probe("dynamodb:Query", "the table RuleState", "jobs, status, explain, report", _rows("RuleStateTable")),
-    Probe("dynamodb:Query", "the table NodeState", "report, doctor --job", _rows("NodeStateTable")),
-    Probe("s3:ListBucket", "the bucket", "report, analyze, doctor --job", _listing),
-    Probe("s3:GetObject", "reports", "open", _object("rule-output/TrainGuardReport/report.html")),
-    Probe("s3:GetObject", "profiles", "report, analyze, replay", _object("profiler-output/system/training_job_end.ts")),
-    Probe("sagemaker:DescribeTrainingJob", "training jobs", "doctor --job", _training_job),
-    Probe("sagemaker:ListTags", "training jobs", "doctor --job", _tags),
+PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
+    ("dynamodb:GetItem", "the table Jobs", "status, explain, open, report, replay", _item),
+    ("dynamodb:Scan", "the table Jobs", "jobs, report --fleet", _scan),
+    ("dynamodb:Query", "the index ActiveJobs", "status", _active),
+    ("dynamodb:Query", "the table RuleState", "jobs, status, explain, report", _rows("RuleStateTable")),
+    ("dynamodb:Query", "the table NodeState", "report, doctor --job", _rows("NodeStateTable")),
+    ("s3:ListBucket", "the bucket", "report, analyze, doctor --job", _listing),
+    ("s3:GetObject", "reports", "open", _object("rule-output/TrainGuardReport/report.html")),
+    ("s3:GetObject", "profiles", "report, analyze, replay", _object("profiler-output/system/training_job_end.ts")),
+    ("sagemaker:DescribeTrainingJob", "training jobs", "doctor --job", _training_job),
+    ("sagemaker:ListTags", "training jobs", "doctor --job", _tags),
 )
+"""Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try."""
 
 
 def check_access(site: Site) -> Iterable[CheckResult]:
     """Try every read that the other commands do, on what does not exist."""
     faults = []
-    for probe in PROBES:
+    for action, of, commands, ask in PROBES:
+        needed = f"{action} on {of}, for {commands}"
         try:
-            _try(probe, site)
+            with asking(action):
+                _try(ask, site)
         except UnansweredError as fault:
-            needed = f"{probe.action} on {probe.of}, for {probe.commands}"
             if fault.why is Why.DENIED:
                 faults.append(warn(f"you may not {needed}", _POLICY))
             else:
@@ -259,10 +243,119 @@ def check_access(site: Site) -> Iterable[CheckResult]:
     return unless(faults, f"{counted(len(PROBES), 'kind')} of reads that the commands need are allowed")
 
 
-def _try(probe: Probe, site: Site) -> None:
-    with asking(probe.action):
+def _try(ask: Callable[[Site], object], site: Site) -> None:
+    try:
+        ask(site)
+    except ClientError as error:
+        if error_code(error) not in _ALLOWED_CODES:
+            raise
+
+
+_DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
+_SECTION = "docs/deployment.md, section An existing bucket"
+_NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
+"""S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
+
+
+def check_encryption(site: Site) -> Iterator[CheckResult]:
+    """Judge the bucket's encryption by the roles' rights; a missing bucket was reported before."""
+    chosen: Mapping[str, Any] = {}
+    with asking("s3:GetEncryptionConfiguration"):
         try:
-            probe.ask(site)
+            answer = site.clients.s3.get_bucket_encryption(Bucket=site.bucket)
+            (rule,) = answer["ServerSideEncryptionConfiguration"]["Rules"]
+            chosen = rule.get("ApplyServerSideEncryptionByDefault", {})
         except ClientError as error:
-            if error_code(error) not in _ALLOWED_CODES:
+            if error_code(error) == "NoSuchBucket":
+                return
+            if error_code(error) != _NEVER_CHOSEN:
                 raise
+    if (key := chosen.get("KMSMasterKeyID")) is not None:
+        yield from _check_key(site, key)
+    else:
+        keeper = "S3 itself keeps" if chosen.get("SSEAlgorithm", "AES256") == "AES256" else "AWS manages for S3"
+        yield ok(f"{site.bucket} is encrypted with a key that {keeper}")
+
+
+def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
+    if ":key/" in named and _account(named) != site.deployment.account:
+        yield from _grade_rights(site, named, roles_of(site))
+        yield _of_another_account(site, named)
+        return
+    with asking("kms:DescribeKey"):
+        described = site.clients.kms.describe_key(KeyId=named)["KeyMetadata"]
+    if described.get("KeyManager") == "AWS":
+        yield ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
+        return
+    key, roles = described["Arn"], roles_of(site)
+    faults = [*_grade_rights(site, key, roles)]
+    if (state := described.get("KeyState", "Enabled")) != "Enabled":
+        found = f"{key} is {state}: no object under it can be read or written"
+        faults.append(fail(found, "Enable it, cancel its deletion, or give the bucket another key."))
+    faults += grade_policy(key, site.key_policy(key), roles)
+    yield from unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
+
+
+def _account(arn: str) -> str:
+    return arn.split(":")[4]
+
+
+def needed(role: str) -> tuple[str, ...]:
+    """Return the actions on the key that a role of `USES` needs; who writes decrypts to check."""
+    writes = any(PUT in use.actions for use in USES[role])
+    return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
+
+
+def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:
+    if not site.asks_aws:
+        return  # The line on roles says so.
+    service = f"s3.{site.deployment.region}.amazonaws.com"
+    context = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
+    lacking: dict[str, list[str]] = {}
+    for name, role in roles.items():
+        for action, why in denials(site, role, needed(name), key, context):
+            lacking.setdefault(f"{action}: {why}", []).append(name)
+    for what, names in lacking.items():
+        found = f"{site.bucket} is encrypted with {key}, with which {', '.join(names)} may not {what}"
+        yield fail(found, _remedy(site, key))
+
+
+def _remedy(site: Site, key: str) -> str:
+    if site.bucket != site.own_bucket:
+        return f"Deploy with -c profile_bucket={shlex.quote(site.bucket)} -c profile_key_arn={key}: {_SECTION}."
+    if site.names("AWS::S3::Bucket"):
+        return f"Deploy with -c kms_key_arn={key}, or give the bucket the encryption again that the stack made."
+    return f"Deploy with -c profile_key_arn={key}: {_SECTION}."
+
+
+def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Judge whether a key's own policy leaves its use to IAM, or names the roles; warns, as grants are not read."""
+    partition, account = key.split(":")[1], _account(key)
+    everybody = {"*", account, f"arn:{partition}:iam::{account}:root"}
+    left_out = [
+        name
+        for name, role in roles.items()
+        if not all(_lets_in(policy, everybody | {role}, action) for action in needed(name))
+    ]
+    if left_out:
+        found = f"the policy of {key} lets in neither its account nor the roles of {', '.join(left_out)}"
+        yield warn(found, f"Let the account use it, or these roles: {_SECTION}.")
+
+
+def _lets_in(policy: Mapping[str, Any], principals: AbstractSet[str], action: str) -> bool:
+    for statement in listed(policy.get("Statement")):
+        named = statement.get("Principal")
+        if allows(statement, action) and not principals.isdisjoint(
+            listed(named.get("AWS") if isinstance(named, dict) else named)
+        ):
+            return True
+    return False
+
+
+def _of_another_account(site: Site, key: str) -> CheckResult:
+    """Return what the policy of another account's key must say, which that account alone may read."""
+    return warn(
+        f"{key}, which encrypts {site.bucket}, is of account {_account(key)}: its policy cannot be read from here",
+        f"It must let account {site.deployment.account} use {_DECRYPT} and {_GENERATE} through S3; "
+        f"{_SECTION}, has the statement.",
+    )

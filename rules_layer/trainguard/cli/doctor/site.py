@@ -2,16 +2,20 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
 
 from trainguard.aws.clients import Clients
 from trainguard.cli.doctor.check import asking
 from trainguard.cli.services.deployment import Deployment
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.type_defs import StackResourceSummaryTypeDef
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_cloudwatch.type_defs import DimensionTypeDef, MetricDataQueryTypeDef
     from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef
@@ -19,14 +23,6 @@ if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_lambda.type_defs import FunctionConfigurationResponseTypeDef
-
-
-class CallerIdentity(Protocol):
-    """The one question to STS; everybody may ask it."""
-
-    def get_caller_identity(self) -> "Mapping[str, str]":
-        """Return Account, Arn and UserId of the caller."""
-        ...
 
 
 class DoctorClients(Clients):
@@ -53,22 +49,14 @@ class DoctorClients(Clients):
         return cast("KMSClient", self._create("kms"))
 
     @cached_property
-    def sts(self) -> CallerIdentity:
+    def sts(self) -> Any:
         """Client that says who is calling."""
-        return cast("CallerIdentity", self._create("sts"))
+        return self._create("sts")
 
 
 _SCHEME = "s3://"
+_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
 _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A resource of the stack; ``name`` is its service's, ``logical`` its id in the template."""
-
-    kind: str
-    logical: str
-    name: str
 
 
 class Site:
@@ -110,23 +98,30 @@ class Site:
         return self.arn("sqs", self.queue_url.rpartition("/")[2])
 
     @cached_property
-    def resources(self) -> Sequence[Resource]:
+    def _resources(self) -> "Sequence[StackResourceSummaryTypeDef]":
         """The stack's resources, in the order of the template's names."""
         with asking("cloudformation:ListStackResources"):
             pages = self.clients.cloudformation.get_paginator("list_stack_resources").paginate(
                 StackName=self.deployment.stack
             )
-            found = [
-                Resource(each["ResourceType"], each["LogicalResourceId"], each["PhysicalResourceId"])
-                for page in pages
-                for each in page["StackResourceSummaries"]
-                if "PhysicalResourceId" in each
-            ]
-        return sorted(found, key=lambda resource: resource.logical)
+            found = [each for page in pages for each in page["StackResourceSummaries"] if "PhysicalResourceId" in each]
+        return sorted(found, key=lambda resource: resource["LogicalResourceId"])
 
     def names(self, kind: str) -> list[str]:
         """Return the names of all resources of a kind, for example ``AWS::Lambda::Function``."""
-        return [resource.name for resource in self.resources if resource.kind == kind]
+        return [each["PhysicalResourceId"] for each in self._resources if each["ResourceType"] == kind]
+
+    @property
+    def asks_aws(self) -> bool:
+        """Whether IAM itself answers: an emulator simulates no policies, and denies what is allowed."""
+        host = urlsplit(self.clients.iam.meta.endpoint_url).hostname or ""
+        return host.endswith(_AWS_DOMAINS)
+
+    def key_policy(self, key: str) -> Mapping[str, Any]:
+        """Return the policy of a key of KMS."""
+        with asking("kms:GetKeyPolicy"):
+            document: dict[str, Any] = msgspec.json.decode(self.clients.kms.get_key_policy(KeyId=key)["Policy"])
+        return document
 
     @cached_property
     def functions(self) -> "Mapping[str, FunctionConfigurationResponseTypeDef]":
@@ -160,28 +155,33 @@ class Site:
         return shlex.join(["aws", *words, *place, *who])
 
 
+def listed(value: Any) -> Sequence[Any]:
+    """Return what a policy's document may give as one value or several."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list) else (value,)
+
+
+def allows(statement: Mapping[str, Any], action: str) -> bool:
+    """Whether a policy's statement allows an action, to whomever it names."""
+    patterns = listed(statement.get("Action"))
+    return statement.get("Effect") == "Allow" and any(fnmatchcase(action.lower(), each.lower()) for each in patterns)
+
+
 _PERIOD_S = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric of a service, for example ``AWS/Lambda``, ``Invocations`` of one function, its sum each minute."""
-
-    namespace: str
-    name: str
-    dimensions: Mapping[str, str]
-    statistic: str
-
-
-def metric_values(site: Site, metric: Metric, minutes: int) -> Sequence[float]:
-    """Return the values of the last ``minutes``, one for each minute that has any, newest first."""
-    dimensions: list[DimensionTypeDef] = [{"Name": name, "Value": value} for name, value in metric.dimensions.items()]
+def metric_values(
+    site: Site, namespace: str, name: str, about: Mapping[str, str], statistic: str, minutes: int
+) -> Sequence[float]:
+    """Return the values of a metric with the dimensions ``about`` in the last ``minutes``, newest first."""
+    dimensions: list[DimensionTypeDef] = [{"Name": key, "Value": value} for key, value in about.items()]
     query: MetricDataQueryTypeDef = {
         "Id": "asked",
         "MetricStat": {
-            "Metric": {"Namespace": metric.namespace, "MetricName": metric.name, "Dimensions": dimensions},
+            "Metric": {"Namespace": namespace, "MetricName": name, "Dimensions": dimensions},
             "Period": _PERIOD_S,
-            "Stat": metric.statistic,
+            "Stat": statistic,
         },
     }
     with asking("cloudwatch:GetMetricData"):

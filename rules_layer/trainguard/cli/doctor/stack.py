@@ -1,17 +1,12 @@
 """Checks of the caller, and of the stack: its state, its outputs, its version."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.check import CheckResult, asking, fail, ok, unless, warn
 from trainguard.cli.doctor.functions import queue_mappings
 from trainguard.cli.doctor.site import Site
-from trainguard.cli.services.deployment import Deployment
 from trainguard.core.units import counted
 from trainguard.running_costs.sizing import SIZES, Size, size_for
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 EXPECTED_OUTPUTS = (
     "ProfilerOutputUri",
@@ -42,14 +37,10 @@ def check_credentials(site: Site) -> CheckResult:
     return ok(f"{identity['Arn']} in account {identity['Account']}, Region {site.deployment.region}")
 
 
-def check_stack(site: Site) -> Iterable[CheckResult]:
-    """Judge the stack's state, and whether it has what the commands need."""
-    events = site.aws("cloudformation", "describe-stack-events", "--stack-name", site.deployment.stack)
-    return grade_stack(site.deployment, events)
-
-
-def grade_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
-    """Judge a stack by its state and outputs; ``events`` is the command that shows what happened to it."""
+def check_stack(site: Site) -> Iterator[CheckResult]:
+    """Judge the stack's state, and whether it has the outputs that the commands need."""
+    deployment = site.deployment
+    events = site.aws("cloudformation", "describe-stack-events", "--stack-name", deployment.stack)
     missing = [name for name in EXPECTED_OUTPUTS if name not in deployment.outputs]
     if missing:
         lacks = f"stack {deployment.stack} has no output {', '.join(missing)}"
@@ -58,7 +49,7 @@ def grade_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
     if deployment.status.endswith("_FAILED"):
         yield fail(is_now, "Its last change failed half-way: see its events, repair, deploy again.", events)
     elif deployment.status.endswith("_IN_PROGRESS"):
-        yield warn(is_now, "It is being changed: look again when that is done.", events)
+        yield warn(is_now, "It is being changed: try again when that is done.", events)
     elif "ROLLBACK" in deployment.status:
         yield warn(is_now, "Its last change failed and was undone: see its events.", events)
     elif not missing:
@@ -68,7 +59,7 @@ def grade_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
 def grade_version(own: str | None, deployed: str | None) -> CheckResult:
     """Judge the two versions; None is a checkout that is not installed, and a stack without a version."""
     if own is None or deployed is None:
-        text = [f"the command line is {own or 'not installed'}", f"the stack is {deployed or 'silent on its version'}"]
+        text = [f"the command line is {own or 'not installed'}", f"the stack is {deployed or 'without a version'}"]
         return ok(", ".join(text))
     if deployed == own:
         return ok(f"the command line and the stack are {own}")
@@ -76,7 +67,7 @@ def grade_version(own: str | None, deployed: str | None) -> CheckResult:
     return warn(found, "Install the stack's version, or deploy this one: `make deploy`.")
 
 
-_OUTPUTS = ("JobsTable", "NodeStateTable", "RuleStateTable")
+_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable")
 _EXPIRES_AT = "ExpiresAt"
 _WORKING = frozenset({"ACTIVE", "UPDATING"})
 
@@ -85,29 +76,25 @@ def check_tables(site: Site) -> Iterable[CheckResult]:
     """Judge the state of the tables and their indices."""
     faults: list[CheckResult] = []
     sizes = []
-    for output in _OUTPUTS:
+    for output in _TABLES:
         with asking("dynamodb:DescribeTable"):
             table = site.clients.dynamodb.describe_table(TableName=site.deployment.output(output))["Table"]
-        faults += grade_table(table)
+        name = table.get("TableName", "")
+        if (state := table.get("TableStatus", "unknown")) not in _WORKING:
+            faults.append(fail(f"{name} is {state}", "See it in the console of DynamoDB, under Tables."))
+        for index in table.get("GlobalSecondaryIndexes", []):
+            if (state := index.get("IndexStatus", "unknown")) not in _WORKING:
+                found = f"index {index.get('IndexName')} of {name} is {state}: the scheduler finds no jobs"
+                wait = "Wait until it is made; see the console of DynamoDB, under Tables, Indexes."
+                faults.append(fail(found, wait))
         sizes.append(f"{output.removesuffix('Table')} {table.get('ItemCount', 0):,}")
     return unless(faults, f"3 tables active; items, as of the last hours: {', '.join(sizes)}")
-
-
-def grade_table(table: "TableDescriptionTypeDef") -> Iterator[CheckResult]:
-    """Yield what is wrong with a table's state."""
-    name = table.get("TableName", "")
-    if (state := table.get("TableStatus", "unknown")) not in _WORKING:
-        yield fail(f"{name} is {state}", "See it in the console of DynamoDB, under Tables.")
-    for index in table.get("GlobalSecondaryIndexes", []):
-        if (state := index.get("IndexStatus", "unknown")) not in _WORKING:
-            found = f"index {index.get('IndexName')} of {name} is {state}: the scheduler finds no jobs"
-            yield fail(found, "Wait until it is made; see the console of DynamoDB, under Tables, Indexes.")
 
 
 def check_expiry(site: Site) -> Iterable[CheckResult]:
     """Judge whether items of jobs that ended expire."""
     faults = []
-    for table in (site.deployment.output(output) for output in _OUTPUTS):
+    for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeTimeToLive"):
             set_to = site.clients.dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
         state, column = set_to.get("TimeToLiveStatus", "DISABLED"), set_to.get("AttributeName")
@@ -123,7 +110,7 @@ def check_expiry(site: Site) -> Iterable[CheckResult]:
 def check_backups(site: Site) -> Iterable[CheckResult]:
     """Judge whether the tables can be restored to a point in time."""
     faults = []
-    for table in (site.deployment.output(output) for output in _OUTPUTS):
+    for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeContinuousBackups"):
             answer = site.clients.dynamodb.describe_continuous_backups(TableName=table)
         recovery = answer["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
@@ -136,7 +123,6 @@ def check_backups(site: Site) -> Iterable[CheckResult]:
     return unless(faults, "point-in-time recovery is on for 3 tables")
 
 
-_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable")
 _PAGE = "docs/reliability.md"
 
 

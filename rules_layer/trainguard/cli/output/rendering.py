@@ -22,10 +22,10 @@ class _Piped(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        leave_pipe(self.file.fileno())
+        _leave_pipe(self.file.fileno())
 
 
-def leave_pipe(descriptor: int) -> None:
+def _leave_pipe(descriptor: int) -> None:
     """Send a stream whose reader has gone nowhere; else Python would complain once more when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
@@ -80,12 +80,13 @@ def rendered(blocks: Sequence[Block]) -> RenderableType:
 
 def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
     """Print one JSON document, with control and direction characters escaped."""
-    encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    # `enc_hook` is asked for what msgspec does not know: mappings that cannot be changed.
+    encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document, enc_hook=dict), indent=2).decode())
     try:
         sys.stdout.write(encoded + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_pipe(sys.stdout.fileno())
+        _leave_pipe(sys.stdout.fileno())
 
 
 def _plain(block: Block) -> Iterator[list[str]]:

@@ -36,9 +36,9 @@ RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """The result of a command; ``document`` begins with ``schema_version``, ``notes`` go to stderr.
+    """The result of a command; ``document`` is for `--json`, ``notes`` go to stderr.
 
-    ``fired`` is for `--fail-on-fire`; ``final``: another look will find the same; without ``evaluated`` the exit code
+    ``fired`` is for `--fail-on-fire`; ``final``: later results will be the same; without ``evaluated`` the exit code
     is NO_VERDICT, with ``failed`` it is 1.
     """
 
@@ -61,7 +61,8 @@ def print_result(make: Callable[[], CommandResult | int], *, as_json: bool, fail
     if isinstance(result, int):
         return result
     if as_json:
-        print_json(result.document)
+        document = result.document
+        print_json({"schema_version": SCHEMA_VERSION, **document} if isinstance(document, Mapping) else document)
     else:
         show(stdout_console(), result.blocks)
     for note in result.notes:

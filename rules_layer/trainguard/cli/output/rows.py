@@ -2,10 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from trainguard.core.finding import finding_fields, severity_rank
 from trainguard.core.records import RuleRow, Status
@@ -23,16 +21,6 @@ _FIXED_UNITS = {"%": " %", "": ""}
 _UNSHOWN = ("job", "finding", "quantity", "unit", "expires_at", "generation", "cost")
 
 
-class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest decision on a stop; ``made`` is None while SageMaker's answer is unknown."""
-
-    decision: str
-    why: str
-    at: str | None
-    fire_id: str | None
-    made: bool | None
-
-
 def row_json(row: RuleRow) -> dict[str, Any]:
     """Return a row for machines: its fields beside those of its finding; times are ISO 8601 in UTC."""
     values = {"rule": row.rule, "node": row.node} | {field.name: getattr(row, field.name) for field in fields(row)}
@@ -40,13 +28,10 @@ def row_json(row: RuleRow) -> dict[str, Any]:
     values |= {
         "cost_lost": row.finding.cost,
         "patience": row.patience,
-        "facts": list(row.finding.facts),
-        "counters": dict(row.counters),
-        "parameters": dict(row.parameters),
         "evaluated_through": iso(row.evaluated_through),
         "fired_at": iso(row.fired_at),
         "action_at": iso(row.action_at),
-        "stop": stop_entry(row),
+        "stop": None if row.stop is None else {**asdict(row.stop), "at": iso(row.stop.at)},
     }
     return {name: value for name, value in values.items() if name not in _UNSHOWN}
 
@@ -54,14 +39,6 @@ def row_json(row: RuleRow) -> dict[str, Any]:
 def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
     """Return the fields ``names`` of a row for machines."""
     return {name: value for name, value in row_json(row).items() if name in names}
-
-
-def stop_entry(row: RuleRow) -> StopEntry | None:
-    """Return a row's decision on a stop for machines."""
-    stop = row.stop
-    if stop is None:
-        return None
-    return StopEntry(decision=stop.decision, why=stop.why, at=iso(stop.at), fire_id=stop.fire_id, made=stop.made)
 
 
 def iso(epoch_s: float | None) -> str | None:
@@ -81,16 +58,14 @@ def age(epoch_s: float | None, now: float) -> str:
     return "" if epoch_s is None else show_duration(max(round(now - epoch_s), 0))
 
 
-def number_text(value: float | None) -> str:
+def _number_text(value: float) -> str:
     """Return a number for people: to two decimals below ten, where a distance of 0.31 must not become 0.3."""
-    if value is None:
-        return ""
     return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < _FIXED_BELOW else show_number(value)
 
 
 def with_unit(value: float | None, unit: str | None) -> str:
     """Return a number for people with its unit, for example ``62.5 %``; empty where there is none."""
-    return "" if value is None else f"{number_text(value)}{_FIXED_UNITS.get(unit or '', f' {unit}')}"
+    return "" if value is None else f"{_number_text(value)}{_FIXED_UNITS.get(unit or '', f' {unit}')}"
 
 
 def measured_as(row: RuleRow) -> tuple[str | None, str]:

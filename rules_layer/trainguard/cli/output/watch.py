@@ -16,18 +16,18 @@ _CLOCK = "%Y-%m-%d %H:%M:%SZ"
 
 
 def watch(
-    look: Callable[[], CommandResult],
+    read: Callable[[], CommandResult],
     *,
     console: Console,
     every_s: float,
     fail_on_fire: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Draw looks until one is final or interrupted; return the exit code. The first look must succeed."""
+    """Redraw a result until it is final or interrupted; return the exit code. The first result must succeed."""
     try:
         if not console.is_terminal:
             raise RequestError("--watch needs a terminal", "Leave it out, and call the command again instead.")
-        result, fault = look(), ""
+        result, fault = read(), ""
     except TrainGuardError as refused:
         print_fault(refused)
         return REFUSED
@@ -36,7 +36,7 @@ def watch(
             live.update(rendered(_page(result, fault, every_s)), refresh=True)
             pause(every_s)
             try:
-                result, fault = look(), ""
+                result, fault = read(), ""
             except TrainGuardError as failed:
                 fault = str(advised_fault(failed))
     console.print(rendered(result.blocks))

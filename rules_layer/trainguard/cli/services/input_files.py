@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainguard.cli.output.files import read_body
+from trainguard.cli.services.names import similar
 from trainguard.cli.services.own_rules import rule_at
 from trainguard.core.errors import PriceTableError
 from trainguard.local.settings import rule_settings
-from trainguard.pricing.table import PriceTable, read_prices
+from trainguard.pricing.table import PriceTable, packaged_prices, read_prices
 from trainguard.rules.extension import AnyRule
 from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
 from trainguard.rules.protocol import RuleParameters
@@ -48,6 +49,16 @@ def given_settings(
         framework_expected=framework_expected,
         prices=prices_from(prices),
     )
+
+
+def unpriced(instance_type: str | None, table: PriceTable | None) -> list[str]:
+    """Return a note, with the nearest type, where the table has no price of an instance type that a person gave."""
+    known = table or packaged_prices()
+    if instance_type is None or known.hourly(instance_type) is not None:
+        return []
+    near = similar(instance_type, (name for name, row in known.instances.items() if row.per_hour is not None))
+    perhaps = f" Perhaps you mean {near[0]}." if near else ""
+    return [f"No price of {instance_type} is known, so findings have no cost.{perhaps}"]
 
 
 def prices_from(file: Path | None) -> PriceTable | None:

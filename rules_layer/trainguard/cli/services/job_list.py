@@ -8,14 +8,13 @@ from itertools import islice
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, severity_cell
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
-from trainguard.cli.output.rows import StopEntry, age, has_fired, iso, report_row, ringing, time_text
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job
 from trainguard.core.errors import StateCodecError
 from trainguard.core.finding import Severity, severity_rank
 from trainguard.core.records import JobRecord, JobStatus, RuleRow
-from trainguard.core.timestamps import epoch_from_iso
 from trainguard.core.units import counted, show_duration
 
 NODES_SHOWN = 8
@@ -33,14 +32,6 @@ _DECISIONS = {
 }
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """Unused parts of a job's configuration; ``rules_elsewhere`` maps configured rules to the reason."""
-
-    setting_faults: list[str] = []
-    rules_elsewhere: dict[str, str] = {}
-    rule_places: dict[str, str] = {}
-
-
 def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]:
     """Return a job's item and rows; raises UnknownNameError or UnknownJobError when there is neither."""
     record, rows = stores.jobs.load(job), stores.rows.of_job(job)
@@ -49,21 +40,15 @@ def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]
     return record, rows
 
 
+def expired_record(job: str) -> JobRecord:
+    """Return what stands for the item of a job that has expired."""
+    return JobRecord(job=job, arn="", bucket="", prefix="", active=False)
+
+
 def read_whole_job(stores: Stores, record: JobRecord) -> Sequence[RuleRow]:
     """Return a job's rows of the whole job, with the results of fires; of few nodes, theirs too."""
     many = (record.instance_count or 1) > _MANY_NODES
     return stores.rows.of_whole_job(record.job) if many else stores.rows.of_job(record.job)
-
-
-def configuration_of(record: JobRecord | None) -> Configuration:
-    """Return a job's unused configuration; nothing where the item has expired."""
-    if record is None:
-        return Configuration()
-    return Configuration(
-        setting_faults=list(record.faults),
-        rules_elsewhere=dict(record.rules_elsewhere),
-        rule_places=dict(record.rule_places),
-    )
 
 
 def shown_nodes(nodes: Sequence[RuleRow]) -> tuple[Sequence[RuleRow], str]:
@@ -76,35 +61,36 @@ def shown_nodes(nodes: Sequence[RuleRow]) -> tuple[Sequence[RuleRow], str]:
     return shown, f"… and {counted(len(rest), 'node')} more: {by_status}. All of them are in --json."
 
 
-def stop_text(stop: StopEntry | None, fire_id: str | None, now: float) -> str:
-    """Return the decision on a stop in words; empty where there was none."""
+def stop_text(row: RuleRow, fire_id: str | None, now: float) -> str:
+    """Return a row's newest decision on a stop in words, for the fire ``fire_id``; empty where there was none."""
+    stop = row.stop
     if stop is None:
         return ""
     decision = "stopped" if stop.made else _DECISIONS.get(stop.decision, stop.decision)
     if stop.decision == "stop" and stop.made is False:
         decision = "not stopped, SageMaker did not take the call"
     of = ", for an earlier fire" if stop.fire_id is not None and fire_id not in {None, stop.fire_id} else ""
-    when = "" if stop.at is None else f" ({time_text(epoch_from_iso(stop.at), now)}{of})"
+    when = "" if stop.at is None else f" ({time_text(stop.at, now)}{of})"
     return f"Stop: {decision}{when}: {stop.why}" if stop.why else f"Stop: {decision}{when}"
 
 
-def configuration_blocks(configuration: Configuration, rule: str | None = None) -> list[Block]:
+def configuration_blocks(record: JobRecord, rule: str | None = None) -> list[Block]:
     """Say what is wrong with a job's settings, those of ``rule`` in full, and which rules run elsewhere."""
     blocks: list[Block] = []
-    faults = [fault for fault in configuration.setting_faults if rule is None or rule.lower() in fault.lower()]
-    others = len(configuration.setting_faults) - len(faults)
-    if configuration.setting_faults:
+    faults = [fault for fault in record.faults if rule is None or rule.lower() in fault.lower()]
+    others = len(record.faults) - len(faults)
+    if record.faults:
         blocks.append(Heading("Settings that cannot be used"))
         blocks += [Line(fault, indent=2) for fault in faults]
     if others:
         which = "not of this rule" if not faults else "more"
-        blocks.append(Line(f"{others} {which}: `trainguard status` of the job tells them.", indent=2))
-    if configuration.rules_elsewhere:
+        blocks.append(Line(f"{others} {which}: `trainguard status` of the job shows them.", indent=2))
+    if record.rules_elsewhere:
         blocks.append(Heading("Configured rules that are not evaluated here"))
-        blocks.append(Facts(sorted(configuration.rules_elsewhere.items())))
-    if configuration.rule_places and rule is None:
+        blocks.append(Facts(sorted(record.rules_elsewhere.items())))
+    if record.rule_places and rule is None:
         blocks.append(Heading("Places that rule configurations name for their reports; nothing is written there"))
-        blocks.append(Facts(sorted(configuration.rule_places.items())))
+        blocks.append(Facts(sorted(record.rule_places.items())))
     return blocks
 
 
@@ -135,7 +121,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
 
-def active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:
+def _active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:
     """Return the jobs that are not closed, in order of their names."""
     return [record for record in pool.map(stores.jobs.load, stores.jobs.active()) if record is not None]
 
@@ -153,7 +139,9 @@ def instances(line: JobLine | JobRecord) -> str:
     return line.instance_type if line.instance_count in {None, 1} else f"{line.instance_count} x {line.instance_type}"
 
 
-def read_lines(stores: Stores, records: Sequence[JobRecord], now: float, pool: ThreadPoolExecutor) -> Iterator[JobLine]:
+def _read_lines(
+    stores: Stores, records: Sequence[JobRecord], now: float, pool: ThreadPoolExecutor
+) -> Iterator[JobLine]:
     """Read the rows of some jobs at a time, as far as lines are asked for."""
 
     def line(record: JobRecord) -> JobLine:
@@ -198,7 +186,7 @@ def status_of_job(status: JobStatus, *, active: bool) -> Cell:
     return Cell(status.value, style if not active else style or "cyan")
 
 
-def finding_text(line: JobLine) -> str:
+def _finding_text(line: JobLine) -> str:
     """Return the finding in a few words: what fires and what it has cost, else the verdict."""
     if line.fault is not None:
         return line.fault
@@ -216,32 +204,27 @@ def _shortened(sentence: str) -> str:
     return sentence[:_VERDICT_CHARACTERS].rsplit(" ", 1)[0] + " …"
 
 
-class JobsDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs, the newest first; ``more`` says that the limit left some out."""
-
-    schema_version: str = SCHEMA_VERSION
-    generated_at: str
-    jobs: list[JobLine]
-    more: bool
-
-
 def jobs_result(
     stores: Stores, wanted: Callable[[JobRecord], bool], *, active: bool, fired: bool, limit: int, now: float
 ) -> CommandResult:
     """List the wanted jobs: ``active`` are those that are not closed, ``fired`` those on which a rule has."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        known = active_records(stores, pool) if active else stores.jobs.all()
+        known = _active_records(stores, pool) if active else stores.jobs.all()
         records = sorted(filter(wanted, known), key=_newest_first)
-        lines = (line for line in read_lines(stores, records, now, pool) if line.fired or not fired)
+        lines = (line for line in _read_lines(stores, records, now, pool) if line.fired or not fired)
         found = list(islice(lines, limit + 1))
     shown = found[:limit]
-    document = JobsDocument(generated_at=str(iso(now)), jobs=shown, more=len(found) > len(shown))
-    notes = [] if shown else ["No job is like that."]
-    if document.more:
+    more = len(found) > limit
+    notes = [] if shown else ["No job matches."]
+    if more:
         notes.append(f"Only the newest {limit:,} are shown: pass --limit for more.")
     when = {Column("started", drops=1): _started, Column("ran", right=True, drops=2): _ran}
-    blocks = _grid(shown, when, "finding and verdict")
-    return CommandResult(document=document, blocks=blocks, notes=notes, fired=any(line.fired for line in shown))
+    return CommandResult(
+        document={"generated_at": iso(now), "jobs": shown, "more": more},
+        blocks=_grid(shown, when, "finding and verdict"),
+        notes=notes,
+        fired=any(line.fired for line in shown),
+    )
 
 
 def _newest_first(record: JobRecord) -> tuple[float, str]:
@@ -264,7 +247,7 @@ def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], st
             instances(line),
             *(write(line) for write in when.values()),
             severity_cell(line.severity),
-            finding_text(line),
+            _finding_text(line),
         ]
         for line in lines
     ]
@@ -279,19 +262,11 @@ def _ran(line: JobLine) -> str:
     return "" if line.duration_s is None else show_duration(line.duration_s)
 
 
-class ActiveDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The active jobs, the most severe first."""
-
-    schema_version: str = SCHEMA_VERSION
-    generated_at: str
-    jobs: list[JobLine]
-
-
 def active_result(stores: Stores, *, now: float) -> CommandResult:
     """Return what fires on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        records = active_records(stores, pool)
-        lines = sorted(read_lines(stores, records, now, pool), key=_most_severe_first)
+        records = _active_records(stores, pool)
+        lines = sorted(_read_lines(stores, records, now, pool), key=_most_severe_first)
     newest = {record.job: record.last_object_at for record in records}
 
     def evaluated(line: JobLine) -> str:
@@ -300,7 +275,7 @@ def active_result(stores: Stores, *, now: float) -> CommandResult:
 
     when = {Column("running", right=True, drops=2): _ran, Column("evaluated", right=True, drops=1): evaluated}
     return CommandResult(
-        document=ActiveDocument(generated_at=str(iso(now)), jobs=lines),
+        document={"generated_at": iso(now), "jobs": lines},
         blocks=_grid(lines, when, "what fires"),
         notes=[] if lines else ["No job is active: `trainguard jobs` lists those that have ended."],
         fired=any(line.fired for line in lines),

@@ -14,11 +14,18 @@ from moto.sagemaker.models import sagemaker_backends
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
-from trainguard.cli.doctor.check import CheckResult, Level
+from trainguard.cli.doctor.check import CheckResult, Level, under_name
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
-from trainguard.cli.doctor.job import grade_profiler, grade_settings, grade_stop
+from trainguard.cli.doctor.job import (
+    grade_evaluation,
+    grade_nodes,
+    grade_objects,
+    grade_profiler,
+    grade_rows,
+    grade_settings,
+    grade_stop,
+)
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.cli.doctor.job_profile import grade_evaluation, grade_nodes, grade_objects, grade_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding
@@ -263,7 +270,7 @@ def examined(now: float = NOW) -> dict[str, list[CheckResult]]:
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
     )
     case = JobCase(Site(deployment, offline_clients(), now=now), JOB)
-    return {check.name: list(check.results(case)) for check in JOB_CHECKS}
+    return {name: list(under_name(name, judge(case))) for name, judge in JOB_CHECKS}
 
 
 def put(key: str, at: float) -> None:
@@ -323,7 +330,7 @@ def test_missing_notifications_take_the_place_from_sagemaker(
     assert found["objects"][1].found.startswith("1 of the first 12 keys are of other kinds and not read")
     assert found["nodes"][0].found == "1 of 2 nodes with system metrics, missing: algo-1"
     assert found["evaluation"][0].found == "objects are there and not evaluated: Jobs has no item of it"
-    assert (found["stop"][0].level, found["rules"][0].found) == (Level.OK, "no rule has said anything yet")
+    assert (found["stop"][0].level, found["rules"][0].found) == (Level.OK, "no rule has a result yet")
 
 
 def test_job_unknown_to_sagemaker_takes_the_place_from_its_item(

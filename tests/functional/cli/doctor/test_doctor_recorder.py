@@ -39,7 +39,7 @@ def test_lossless_recorder_is_healthy(tmp_path: Path, monkeypatch: pytest.Monkey
     (said,) = graded(written.read_bytes())
     assert (said.level, said.found) == (Level.OK, "1 recorder, nothing lost")
     (said,) = graded()
-    assert (said.level, said.found) == (Level.OK, "no recorder has said how it ended")
+    assert (said.level, said.found) == (Level.OK, "no recorder has written its final status")
 
 
 @pytest.mark.parametrize(

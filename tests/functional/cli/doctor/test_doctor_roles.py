@@ -15,8 +15,7 @@ from tests.infra.test_permissions import BUCKET as BUCKET_ARN
 from tests.infra.test_permissions import EXPECTED
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
-from trainguard.cli.doctor.encryption import grade_policy, needed
-from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES
+from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES, grade_policy, needed
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment, find_deployment
 
@@ -66,6 +65,14 @@ def test_checked_role_permissions_match_the_template() -> None:
 def test_roles_of_a_deployed_stack_have_their_permissions(account: Account) -> None:
     (found,) = of_check("roles")
     assert (found.level, found.found) == (Level.OK, f"11 roles may do in {BUCKET} what they are for")
+
+
+def test_emulator_has_one_line_that_roles_are_not_checked(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.encrypt_bucket(KEY, roles_may=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://localhost:4566")
+    found = [*of_check("roles"), *of_check("encryption")]
+    said = [each.found for each in found if each.level is not Level.OK]
+    assert said == ["not checked here: an emulator simulates no rights of roles"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from trainguard.cli.doctor.check import Level
-from trainguard.cli.doctor.job_profile import BEHIND_S, grade_source
+from trainguard.cli.doctor.job import BEHIND_S, grade_source
 from trainguard.stack.polling.status import PollStatus
 
 AT = 1_800_000_000.0

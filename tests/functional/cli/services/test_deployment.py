@@ -216,7 +216,7 @@ def test_empty_deployment_lists_jobs_end_to_end(
     with mock_aws():
         create_tables(connect(Where(stack="Mine", region=REGION)).clients.dynamodb)
         result = CliRunner().invoke(app, ["jobs", "--region", REGION])
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job matches.\n")
 
 
 def test_commands_answer_from_tables_of_a_judged_job(

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from docs.site.documents import field_names
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, judged, many_nodes, row
 from trainguard.cli.commands.explain.explanation import Explanation, explained
@@ -25,15 +28,20 @@ LOW = "LowGPUUtilization"
 READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
-def of_small_job(rule: str, node: str | None = None) -> Explanation:
-    record, rows, now = judged()
-    return explained(JOB, record, rows, rule=rule, node=node, now=now)
+def as_printed(why: Explanation) -> Any:
+    """Return what `--json` has of an explanation, its fields as attributes."""
+    document = msgspec.json.encode(why.document(0.0), enc_hook=dict)
+    return json.loads(document, object_hook=lambda fields: SimpleNamespace(**fields))
 
 
-def of_row(stored: RuleRow, record: JobRecord | None = None, others: Sequence[RuleRow] = ()) -> Explanation:
+def of_small_job(rule: str, node: str | None = None) -> Any:
+    record, rows, _ = judged()
+    return as_printed(explained(JOB, record, rows, rule=rule, node=node))
+
+
+def of_row(stored: RuleRow, record: JobRecord | None = None, others: Sequence[RuleRow] = ()) -> Any:
     record = record or job("job", profiling_interval_ms=500)
-    rows = [stored, *others]
-    return explained("job", record, rows, rule=stored.rule, node=stored.node, now=0.0)
+    return as_printed(explained("job", record, [stored, *others], rule=stored.rule, node=stored.node))
 
 
 def test_firing_rule_has_numbers_in_every_part() -> None:
@@ -51,7 +59,7 @@ def test_fire_shows_the_action_taken_and_its_nodes() -> None:
     told = of_small_job("LowGPUUtilization")
     assert told.done is not None
     assert (told.done.action, told.done.alert_id, told.done.report_uri) == (NOT_STOPPED, "f1", REPORT)
-    assert [(node.node, node.status.value, node.measured) for node in told.nodes] == [
+    assert [(node.node, node.status, node.measured) for node in told.nodes] == [
         ("algo-1", "FIRED", 39.0),
         ("algo-2", "OK", 98.0),
     ]
@@ -198,7 +206,7 @@ def test_points_replaced_by_seconds_are_marked() -> None:
 
 def test_settings_of_a_replay_are_not_tags() -> None:
     record = replace(job("job@replay-1"), rule_settings={"BatchSize_patience": "60"})
-    told = explained("job@replay-1", record, [row("BatchSize")], rule="BatchSize", node=None, now=0.0)
+    told = explained("job@replay-1", record, [row("BatchSize")], rule="BatchSize", node=None)
     assert told.parameters[0].source == "setting BatchSize_patience"
 
 
@@ -240,8 +248,8 @@ def test_unknown_node_names_the_existing_ones(rule: str, said: str) -> None:
 
 @pytest.mark.parametrize("rule", ALL_RULE_NAMES)
 def test_rule_without_a_row_waits_and_shows_all_parameters(rule: str) -> None:
-    told = explained("job", job("job"), [], rule=rule, node=None, now=0.0)
-    assert told.status is Status.WAITING_FOR_DATA
+    told = as_printed(explained("job", job("job"), [], rule=rule, node=None))
+    assert told.status == Status.WAITING_FOR_DATA
     assert told.reason == "No profile object of the job was read yet."
     assert {each.name for each in told.parameters} == set(PARAMETERS_TYPES[rule].__struct_fields__)
     assert "{" not in told.fires_when
@@ -289,7 +297,7 @@ def test_ambiguous_or_unknown_word_suggests_the_nearest_rules(deployed: Deployed
 def test_json_document_has_its_version_first(deployed: Deployed) -> None:
     document: dict[str, Any] = json.loads(deployed.run("explain", JOB, "low", "--node", "algo-2", "--json").stdout)
     assert next(iter(document)) == "schema_version"
-    assert set(document) == set(Explanation.__struct_fields__)
+    assert set(document) == set(field_names("explain", "explain"))
     assert document["node"] == "algo-2"
 
 

@@ -137,7 +137,7 @@ def test_no_line_is_wider_than_the_terminal_and_keeps_findings(deployed: Deploye
 
 def test_no_matching_job_leaves_stdout_empty_and_tells_stderr(deployed: Deployed) -> None:
     result = deployed.run("jobs", "--status", "Stopped")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job matches.\n")
 
 
 def test_hostile_text_is_escaped_and_markup_is_shown(deployed: Deployed) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from docs.site.documents import field_names
 from tests.support.price_list import EC2_FILTERS, SAGEMAKER_FILTERS, answer, on_ec2, price_list, training
 from trainguard.aws import price_list as adapter
-from trainguard.cli.commands.prices.show import PricesDocument
-from trainguard.cli.commands.prices.update import UpdateDocument
 from trainguard.cli.main import app
+from trainguard.cli.services.input_files import unpriced
 from trainguard.pricing.table import read_prices
 
 DENIED = "User: arn:aws:iam::123456789012:user/ann is not authorized to perform: pricing:GetProducts"
@@ -34,7 +34,7 @@ def update(monkeypatch: pytest.MonkeyPatch, file: Path, *words: str, region: str
 def test_instance_type_shows_price_source_date_and_gpus() -> None:
     result = run("show", "ml.p5.48xlarge", "--json")
     document = json.loads(result.stdout)
-    assert list(document) == [*PricesDocument.__struct_fields__]
+    assert list(document) == field_names("prices show", "prices")
     (row,) = document["instances"]
     assert (row["per_hour"], row["date"]) == (63.296, "2026-09-27")
     assert row["accelerators"] == {"count": 8, "kind": "gpu", "model": "NVIDIA H100"}
@@ -56,12 +56,19 @@ def test_unknown_instance_type_is_an_error_that_names_it() -> None:
     assert "no instance type 'ml.p55' in the price table of us-east-1" in result.stderr
 
 
+def test_mistyped_instance_type_names_the_nearest_with_a_price() -> None:
+    assert unpriced("ml.p3.8xlargee", None) == [
+        "No price of ml.p3.8xlargee is known, so findings have no cost. Perhaps you mean ml.p3.8xlarge."
+    ]
+    assert unpriced("ml.p3.8xlarge", None) == unpriced(None, None) == []
+
+
 def test_update_writes_a_regional_table_and_reports_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "tables" / "prices.json"
     result = update(monkeypatch, file, "--json")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
-    assert list(document) == [*UpdateDocument.__struct_fields__]
+    assert list(document) == field_names("prices update", "prices update")
     table = read_prices("", file.read_bytes())
     assert (table.region, table.hourly("ml.p5.48xlarge"), table.hourly("ml.p5en.48xlarge")) == (
         "us-east-1",

@@ -151,7 +151,7 @@ def test_job_without_rows_says_that_nothing_was_read_yet(deployed: Deployed) -> 
     deployed.add(job("fresh"))
     result = deployed.run("status", "fresh")
     assert result.exit_code == 0
-    assert "No rule has said anything about it yet" in result.stderr
+    assert "No rule has a result yet" in result.stderr
 
 
 def test_watching_without_a_terminal_is_refused(deployed: Deployed) -> None:

@@ -108,7 +108,7 @@ def test_faults_of_the_explained_rule_are_shown_others_counted(
     told = deployed.run("explain", "one", RULE).stdout
     assert own in told
     assert other not in told
-    assert "1 more: `trainguard status` of the job tells them." in told
+    assert "1 more: `trainguard status` of the job shows them." in told
     assert "LossNotDecreasing\ta rule of tensors" in told
     assert f"not evaluated\t{policy.why}" in told
     assert "2 not of this rule" in deployed.run("explain", "one", "BatchSize").stdout

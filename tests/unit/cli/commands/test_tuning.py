@@ -40,7 +40,7 @@ def test_document_of_a_tuning_job_has_its_jobs_worst_first(
                 "status": "Stopped",
                 "finished": True,
                 "findings": 3,
-                "finding": "LowGPUUtilization",
+                "rule": "LowGPUUtilization",
                 "severity": "critical",
             },
             {
@@ -48,7 +48,7 @@ def test_document_of_a_tuning_job_has_its_jobs_worst_first(
                 "status": "InProgress",
                 "finished": False,
                 "findings": 1,
-                "finding": "BatchSize",
+                "rule": "BatchSize",
                 "severity": "low",
             },
             {
@@ -56,7 +56,7 @@ def test_document_of_a_tuning_job_has_its_jobs_worst_first(
                 "status": "Completed",
                 "finished": True,
                 "findings": 0,
-                "finding": None,
+                "rule": None,
                 "severity": None,
             },
         ],

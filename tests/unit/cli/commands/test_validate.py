@@ -58,6 +58,7 @@ def test_json_faults_have_all_their_parts() -> None:
                 "setting": LOW_GPU.removeprefix("trainguard:"),
                 "value": "160",
                 "expected": "a number from 0 to 100",
+                "stops": False,
             }
         ],
         "elsewhere": {},

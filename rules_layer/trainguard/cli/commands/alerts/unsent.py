@@ -8,7 +8,7 @@ import msgspec
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import unknown_job
@@ -53,15 +53,6 @@ class AlertEntry(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str | None
     attempts: int
     waits_until: str | None
-
-
-class AlertsDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The alerts that were not sent, as they stand now."""
-
-    schema_version: str = SCHEMA_VERSION
-    generated_at: str
-    since: str
-    alerts: Sequence[AlertEntry]
 
 
 def executions(connection: Connection) -> Executions:
@@ -139,10 +130,10 @@ def alerts_result(
     entries: Sequence[AlertEntry], job: str | None, since: float, now: float, *, sent: bool = False
 ) -> CommandResult:
     """Return the alerts as they stand; where they should have been ``sent``, one that is not fails the command."""
-    document = AlertsDocument(generated_at=str(iso(now)), since=str(iso(since)), alerts=tuple(entries))
+    document = {"generated_at": iso(now), "since": iso(since), "alerts": entries}
     if not entries:
         whose = "" if job is None else f" of {job}"
-        text = Line(f"No alert{whose} is unsent since {document.since}.")
+        text = Line(f"No alert{whose} is unsent since {document['since']}.")
         return CommandResult(document=document, blocks=[text])
     rows = [(each.job, f"{each.rule} {each.kind}", each.fired_at, _state(each), each.why or "") for each in entries]
     blocks: list[Block] = [Grid(_COLUMNS, rows)]

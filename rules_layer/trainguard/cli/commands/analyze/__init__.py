@@ -10,7 +10,6 @@ from trainguard.cli.options import (
     DefaultsOf,
     FrameworkExpected,
     InstanceType,
-    OwnRules,
     Params,
     Prices,
     defaults_option,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     Analysis = DebuggerReplay | Documented
 
 
-@command(fails_on_fire=True)
+@command(fails_on_fire=True, loads_rules=("rules_package",))
 def analyze(
     source: Annotated[
         str,
@@ -51,7 +50,6 @@ def analyze(
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
     rule: Annotated[str | None, rule_option("Run only this custom rule.")] = None,
-    rules_package: OwnRules = None,
     as_json: bool,
 ) -> Result:
     """Evaluate an ended job's profile with all rules; with --out, write their reports.
@@ -63,9 +61,6 @@ def analyze(
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
     `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(package=rules_package)
     from trainguard.cli.commands.analyze.outcome import blocks_of, document_of
     from trainguard.cli.output.blocks import Line
     from trainguard.cli.output.files import prepare, write_files

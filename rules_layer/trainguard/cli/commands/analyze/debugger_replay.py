@@ -24,7 +24,7 @@ _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportPar
 _WITHOUT_EFFECT = frozenset({"opt_out_telemetry", "rule_to_invoke"})
 
 
-def settings_by_rule(name: str, body: bytes) -> dict[str, dict[str, Any]]:
+def _settings_by_rule(name: str, body: bytes) -> dict[str, dict[str, Any]]:
     """Return a file's settings by rule and parameter, as written; raises ParameterFileError, RuleConfigError."""
     read_parameter_file(name, body)
     written: dict[str, Any] = msgspec.json.decode(body)
@@ -55,7 +55,7 @@ class DebuggerReplay:
     """The ``compatible`` reading with a person's settings; raises ParameterFileError, RuleConfigError."""
 
     def __init__(self, place: str, *, params: Path | None, defaults: Defaults) -> None:
-        self._settings = {} if params is None else settings_by_rule(str(params), read_body(params))
+        self._settings = {} if params is None else _settings_by_rule(str(params), read_body(params))
         self._documented = defaults == "documented"
         resolve_compatible_parameters(self._settings, documented=self._documented)
         self._source = open_place(place)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.services.input_files import given_settings, rule_from
+from trainguard.cli.services.input_files import given_settings, rule_from, unpriced
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
@@ -60,7 +60,8 @@ class Documented:
         described = described_job(self._profile.source, self._given.job(self._profile.root.job))
         judged = evaluated_profile(self._profile, described.job, self._plan, progress, timelines=False)
         built = judged.report()
-        return _outcome(self._profile, built, described, self._of_training(judged, built), judged.notes)
+        notes = [*unpriced(self._given.instance_type, self._given.prices), *judged.notes]
+        return _outcome(self._profile, built, described, self._of_training(judged, built), notes)
 
     def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
         """Return a report for each rule of training, and for a model of XGBoost its files."""

@@ -45,13 +45,11 @@ def cost(
     retention_days: Annotated[
         int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
     ] = 30,
-    region: Annotated[
-        str, region_option("Whose prices to take; no network is asked.", show_default=True)
-    ] = "us-east-1",
+    region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
         Path | None,
         typer.Option(
-            "--unit-prices", metavar="FILE", help="Unit prices in place of those that come along.", show_default=False
+            "--unit-prices", metavar="FILE", help="Unit prices instead of the packaged ones.", show_default=False
         ),
     ] = None,
 ) -> Result:

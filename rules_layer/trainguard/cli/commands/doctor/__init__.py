@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import command
-from trainguard.cli.options import OwnRules, Where, job_option
+from trainguard.cli.options import Where, job_option
 
 
-@command()
+@command(loads_rules=("rules_package",))
 def doctor(
     *,
     job: Annotated[str | None, job_option("Examine this training job too.")] = None,
@@ -17,19 +17,15 @@ def doctor(
         str | None,
         typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
     ] = None,
-    rules_package: OwnRules = None,
     where: Where,
     as_json: bool,
 ) -> int:
     """Check the deployed stack: what works, what does not, and what to do.
 
-    It only reads. Exit code 0: no check failed, in spite of warnings. 1: a check failed. 2: it could not run.
+    It only reads. Exit code 0: no check failed; there may be warnings. 1: a check failed. 2: it could not run.
 
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(package=rules_package)
     from trainguard.cli.doctor.check import Level
     from trainguard.cli.doctor.diagnosis import diagnose, printed, refuse_name, unfound
     from trainguard.cli.doctor.site import Site

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Job, OwnRule, OwnRules, Where, rule_names
+from trainguard.cli.options import Job, Where, rule_names
 
 
-@command()
+@command(loads_rules=("own_rule", "rules_package"))
 def explain(
     job: Job,
     rule: Annotated[
@@ -26,17 +26,12 @@ def explain(
         str | None,
         typer.Option("--node", metavar="N", help="On one node, such as algo-3; else on the job.", show_default=False),
     ] = None,
-    own_rule: OwnRule = None,
-    rules_package: OwnRules = None,
     where: Where,
 ) -> Result:
     """Say why a rule is in the state in which it is: what it measured, since when, what was done, what comes.
 
     Examples: `trainguard explain my-job lowgpu`, `trainguard explain my-job step --node algo-2 --json`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(rule=own_rule, package=rules_package)
     from trainguard.cli.commands.explain.blocks import FOREIGN, explanation_blocks
     from trainguard.cli.commands.explain.explanation import explained
     from trainguard.cli.output.result import CommandResult
@@ -46,6 +41,6 @@ def explain(
 
     record, rows = read_job(connect(where).stores, job)
     name, now = rule_named(rule, [stored.rule for stored in rows]), time.time()
-    found = explained(job, record, rows, rule=name, node=node, now=now)
+    found = explained(job, record, rows, rule=name, node=node)
     notes = [] if name in EVERY_RULE else [FOREIGN.format(name)]
-    return CommandResult(document=found, blocks=explanation_blocks(found, now=now), notes=notes)
+    return CommandResult(document=found.document(now), blocks=explanation_blocks(found, now=now), notes=notes)

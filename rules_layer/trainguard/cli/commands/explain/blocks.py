@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trainguard.aws.facts import shown_times, shown_value
-from trainguard.cli.commands.explain.explanation import Explanation, NodeState
-from trainguard.cli.commands.explain.next_steps import Patience
+from trainguard.cli.commands.explain.explanation import Explanation, Patience
 from trainguard.cli.output.blocks import (
     Block,
     Cell,
@@ -18,46 +17,40 @@ from trainguard.cli.output.blocks import (
     severity_cell,
     status_cell,
 )
-from trainguard.cli.output.rows import time_text, with_unit
+from trainguard.cli.output.rows import measured_as, time_text, with_unit
 from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
-from trainguard.cli.services.job_list import NODES_SHOWN, Configuration, configuration_blocks, stop_text
+from trainguard.cli.services.job_list import NODES_SHOWN, configuration_blocks, stop_text
 from trainguard.core.finding import Fact, clock_times
-from trainguard.core.records import unit_title
-from trainguard.core.timestamps import epoch_from_iso
+from trainguard.core.job_policy import AlertPolicy
+from trainguard.core.records import RuleRow, unit_title
 from trainguard.core.units import counted, show_duration, show_percent
 
 FOREIGN = (
-    "{} is no rule of TrainGuard's: --rules-package, with the package that was deployed, tells when it fires and what "
+    "{} is no rule of TrainGuard's: --rules-package, with the package that was deployed, says when it fires and what "
     "its parameters default to."
 )
 
 
 def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     """Lay an explanation out for a person."""
-    on = f", node {unit_title(why.node)}" if why.node is not None else ""
-    blocks: list[Block] = [
-        Heading(f"{why.rule} on {why.job}{on}"),
-        Facts(_facts(why, now)),
-        Heading("Why"),
-        Line(_sentence(why.reason), indent=2),
-        Line(
-            f"It fires when {why.fires_when}." if not why.fires_when.startswith("never") else "",
-            indent=2,
-        ),
-        Line(_held_back(why), indent=2),
-    ]
-    blocks = [block for block in blocks if not (isinstance(block, Line) and not block.text)]
-    if why.facts:
-        blocks += [Heading("Facts"), Grid(_FACTS, [_fact(each) for each in why.facts])]
+    row, known, of_job = why.row, why.known, why.of_job
+    on = f", node {unit_title(row.node)}" if row.node is not None else ""
+    fires_when = "" if why.fires_when.startswith("never") else f"It fires when {why.fires_when}."
+    texts = (_sentence(row.finding.reason), fires_when, _held_back(row.rule, known.policy.alerts))
+    blocks: list[Block] = [Heading(f"{row.rule} on {why.job}{on}"), Facts(_facts(why, now)), Heading("Why")]
+    blocks += [Line(text, indent=2) for text in texts if text]
+    if row.finding.facts:
+        blocks += [Heading("Facts"), Grid(_FACTS, [_fact(each) for each in row.finding.facts])]
     if why.nodes:
         blocks += _nodes(why.nodes, now)
-    blocks += _section("When it held", _episodes(why))
-    blocks += _section("What was done", _done(why, now))
-    if why.done is not None and why.done.report_uri is not None:
-        blocks.append(Line(f"  {why.done.report_uri}", whole=True))
-    configuration = Configuration(setting_faults=why.setting_faults, rules_elsewhere=why.rules_elsewhere)
-    blocks += configuration_blocks(configuration, why.rule)
-    blocks += _section("What to do", [why.advice] if why.advice else [])
+    blocks += _section("When it held", _episodes(row))
+    if of_job is not None:
+        stop = stop_text(of_job, of_job.fire_id, now)
+        blocks += _section("What was done", [*_fire_done(of_job, now), *([stop] if stop else [])])
+        if of_job.fire_id is not None and of_job.report_uri is not None:
+            blocks.append(Line(f"  {of_job.report_uri}", whole=True))
+    blocks += configuration_blocks(known, row.rule)
+    blocks += _section("What to do", [row.finding.advice] if row.finding.advice else [])
     blocks += _section("What comes", why.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in why.parameters])]
 
@@ -94,21 +87,21 @@ _PARAMETERS = (
 
 
 def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
-    status = status_cell(why.status)
+    row, status = why.row, status_cell(why.row.status)
     facts: list[tuple[str, Shown]] = [("status", Cell(f"{status.text}. {why.meaning}", status.style))]
-    if why.evaluated is False:
-        facts.append(("not evaluated", Cell(why.evaluated_because or "", "bold yellow")))
-    if why.severity is not None:
-        facts.append(("severity", severity_cell(why.severity)))
+    if why.record is not None and not why.record.policy.evaluated:
+        facts.append(("not evaluated", Cell(why.record.policy.why, "bold yellow")))
+    if row.finding.severity is not None:
+        facts.append(("severity", severity_cell(row.finding.severity)))
     facts += [
         ("measured", why.comparison or ""),
-        ("worst", why.worst or ""),
+        ("worst", row.worst or ""),
         ("patience", "" if why.patience is None else _patience(why.patience)),
-        ("data points", f"{why.data_points:,}" if why.data_points else ""),
-        ("evaluated through", _when(why.evaluated_through, now)),
+        ("data points", f"{row.data_points:,}" if row.data_points else ""),
+        ("evaluated through", time_text(row.evaluated_through, now)),
         ("fired", _history(why, now)),
-        ("share of time", _shares(why)),
-        ("cost", why.cost_lost or ""),
+        ("share of time", _shares(row)),
+        ("cost", row.finding.cost or ""),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -126,84 +119,81 @@ def _patience(patience: Patience) -> str:
 
 
 def _history(why: Explanation, now: float) -> str:
-    if not why.times_fired:
+    row = why.row
+    if not row.times_fired:
         return ""
-    times = "once" if why.times_fired == 1 else f"{why.times_fired} times"
-    ended = f"; {counted(why.episodes_ended, 'episode')} ended" if why.episodes_ended else ""
-    return f"{times}, last at {_when(why.fired_at, now)}; seen at {counted(why.violations, 'evaluation')}{ended}"
+    times = "once" if row.times_fired == 1 else f"{row.times_fired} times"
+    ended = why.known.episodes.get(row.rule, 0)
+    over = f"; {counted(ended, 'episode')} ended" if ended else ""
+    return f"{times}, last at {time_text(row.fired_at, now)}; seen at {counted(row.violations, 'evaluation')}{over}"
 
 
-def _episodes(why: Explanation) -> list[str]:
+def _episodes(row: RuleRow) -> list[str]:
     """Return a line for each episode that is kept, the newest first, and how many there were before."""
-    lines = [f"{each.sentence}{'' if each.lost is None else f'; it cost {each.lost}'}." for each in why.episodes[::-1]]
-    return [
-        *lines,
-        *([f"{counted(why.earlier_episodes, 'episode')} before."] if why.earlier_episodes else []),
-    ]
+    kept = [episode.entry for episode in reversed(row.finding.episodes)]
+    lines = [f"{each.sentence}{'' if each.lost is None else f'; it cost {each.lost}'}." for each in kept]
+    return [*lines, *([f"{counted(row.earlier_episodes, 'episode')} before."] if row.earlier_episodes else [])]
 
 
-def _shares(why: Explanation) -> str:
+def _shares(row: RuleRow) -> str:
     parts = []
-    if why.affected_percent is not None:
-        parts.append(f"seen in {show_percent(why.affected_percent)} of the evaluated time")
-    if why.wasted_percent is not None:
-        parts.append(f"{show_percent(why.wasted_percent)} of the paid time lost")
+    if row.affected_percent is not None:
+        parts.append(f"seen in {show_percent(row.affected_percent)} of the evaluated time")
+    if row.wasted_percent is not None:
+        parts.append(f"{show_percent(row.wasted_percent)} of the paid time lost")
     return ", ".join(parts)
 
 
-def _held_back(why: Explanation) -> str:
-    if why.is_staged:
+def _held_back(rule: str, alerts: AlertPolicy) -> str:
+    if alerts.is_staged(rule):
         return "It is staged: its findings are recorded, without an alert or a stop."
-    return "It is muted: its findings raise no alert, except for a stop." if why.is_muted else ""
+    return "It is muted: its findings raise no alert, except for a stop." if alerts.is_muted(rule) else ""
 
 
-def _done(why: Explanation, now: float) -> list[str]:
-    stop = stop_text(why.stop, None if why.done is None else why.done.fire_id, now)
-    return [*_fire_done(why, now), *([stop] if stop else [])]
-
-
-def _fire_done(why: Explanation, now: float) -> list[str]:
-    if why.done is None:
+def _fire_done(of_job: RuleRow, now: float) -> list[str]:
+    if of_job.fire_id is None:
         return []
-    lines = [why.done.action or "The fire is being handled: no outcome is recorded yet."]
-    if why.done.action_at is not None:
-        sent = f"Alert {why.done.alert_id} was sent" if why.done.alert_id else "No alert was delivered"
-        lines.append(f"{sent}, {_when(why.done.action_at, now)}.")
-    if why.done.report_uri is not None:
-        lines.append(f"A report was written; `trainguard open {why.job}` shows it:")
+    lines = [of_job.action or "The fire is being handled: no outcome is recorded yet."]
+    if of_job.action_at is not None:
+        sent = f"Alert {of_job.alert_id} was sent" if of_job.alert_id else "No alert was delivered"
+        lines.append(f"{sent}, {time_text(of_job.action_at, now)}.")
+    if of_job.report_uri is not None:
+        lines.append(f"A report was written; `trainguard open {of_job.job}` shows it:")
     return lines
 
 
-def _nodes(nodes: Sequence[NodeState], now: float) -> list[Block]:
-    columns = (
-        Column("node"),
-        Column("status"),
-        Column("measured", right=True),
-        Column("threshold", right=True),
-        Column("patience", right=True, drops=2),
-        Column("worst", folds=True),
-        Column("fired", folds=True, drops=1),
-    )
-    rows = [_node(node, now) for node in nodes[:NODES_SHOWN]]
+_NODES = (
+    Column("node"),
+    Column("status"),
+    Column("measured", right=True),
+    Column("threshold", right=True),
+    Column("patience", right=True, drops=2),
+    Column("worst", folds=True),
+    Column("fired", folds=True, drops=1),
+)
+
+
+def _nodes(nodes: Sequence[RuleRow], now: float) -> list[Block]:
     counts = Counter(node.status.value for node in nodes)
     by_status = ", ".join(f"{amount} {status}" for status, amount in counts.items())
-    blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {by_status})"), Grid(columns, rows)]
+    rows = [_node(node, now) for node in nodes[:NODES_SHOWN]]
+    blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {by_status})"), Grid(_NODES, rows)]
     if len(nodes) > NODES_SHOWN:
-        blocks.append(
-            Line(f"… and {counted(len(nodes) - NODES_SHOWN, 'node')} more, none of them worse. All are in --json.")
-        )
+        more = counted(len(nodes) - NODES_SHOWN, "node")
+        blocks.append(Line(f"… and {more} more, none of them worse. All are in --json."))
     return blocks
 
 
-def _node(node: NodeState, now: float) -> list[Shown]:
+def _node(row: RuleRow, now: float) -> list[Shown]:
+    _, unit = measured_as(row)
     return [
-        unit_title(node.node),
-        status_cell(node.status),
-        with_unit(node.measured, node.unit),
-        with_unit(node.threshold, node.unit),
-        node.patience or "",
-        node.worst or "",
-        f"{node.times_fired} x, last {_when(node.fired_at, now)}" if node.times_fired else "",
+        unit_title(str(row.node)),
+        status_cell(row.status),
+        with_unit(row.finding.measured, unit),
+        with_unit(row.finding.threshold, unit),
+        row.patience or "",
+        row.worst or "",
+        f"{row.times_fired} x, last {time_text(row.fired_at, now)}" if row.times_fired else "",
     ]
 
 
@@ -226,7 +216,3 @@ def _section(title: str, sentences: Sequence[str]) -> list[Block]:
 def _sentence(text: str) -> str:
     """Begin with a capital, unless the first word is a name such as ``gpu0`` or ``algo-1``."""
     return text[:1].upper() + text[1:] if text.split(" ", 1)[0].strip(":,").isalpha() else text
-
-
-def _when(iso_time: str | None, now: float) -> str:
-    return "" if iso_time is None else time_text(epoch_from_iso(iso_time), now)

@@ -28,7 +28,7 @@ def jobs(
     tuning: Annotated[
         str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most N, the newest.")] = 50,
     where: Where,
 ) -> Result:
     """List the jobs that the deployed stack has seen, the newest first, with what was found on them.

@@ -73,8 +73,12 @@ def kernels(
         _known("--status", status, STATUSES)
         _known("--made-with", framework, FRAMEWORKS)
         from trainguard.cli.commands.kernels.judged import listed
+        from trainguard.cli.services.names import rule_named
         from trainguard.kernels.listing import Wanted
+        from trainguard.rules.family_rules import bare
 
+        if finding:
+            finding = rule_named(f"kernels/{bare(finding)}")
         after = None if since is None else time.time() - since
         return listed(source, Wanted(name=name, since=after, status=status, framework=framework, finding=finding))
     chosen = {"--name": name, "--since": since, "--status": status, "--made-with": framework, "--finding": finding}

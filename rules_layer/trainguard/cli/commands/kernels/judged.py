@@ -1,6 +1,6 @@
 """From traces to ``kernels.json`` and ``kernels.html``, and their summary on the terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from trainguard.report.html.kernels.page import render_kernels
 _SHOWN = 15
 
 
-def rank_blocks(document: KernelProfiles) -> list[Block]:
+def _rank_blocks(document: KernelProfiles) -> list[Block]:
     """Return the blocks of what is beyond single ranks; none of one trace that is compared with nothing."""
     blocks: list[Block] = []
     if document.across is not None:
@@ -42,7 +42,7 @@ def rank_blocks(document: KernelProfiles) -> list[Block]:
 
 
 def _across(across: AcrossRanks) -> Iterator[Block]:
-    yield Heading(f"{len(across.lines)} traces beside each other")
+    yield Heading(f"{len(across.lines)} traces compared")
     for finding in across.findings:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         yield Item(labels=labels, text=f"{finding.id}: {finding.summary}", advice=finding.recommendation)
@@ -70,7 +70,7 @@ def _across(across: AcrossRanks) -> Iterator[Block]:
 
 
 def _compared(rank: RankComparison) -> Iterator[Block]:
-    yield Heading(f"{rank.after_trace} beside {rank.before_trace}")
+    yield Heading(f"{rank.after_trace} compared with {rank.before_trace}")
     if rank.step is not None:
         parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
         yield Facts(
@@ -93,8 +93,7 @@ def _compared(rank: RankComparison) -> Iterator[Block]:
 
 def _row(entry: ChangedEntry) -> tuple[str, str, str, str]:
     name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
-    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    return name, entry.change, _signed(entry.delta_ns), f"{entry.before_runs:g} to {entry.after_runs:g}"
+    return shortened(name), entry.change, _signed(entry.delta_ns), f"{entry.before_runs:g} to {entry.after_runs:g}"
 
 
 def _signed(ns: int) -> str:
@@ -106,6 +105,8 @@ _SHOWN_RANKS = 8
 _SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
 _LONGEST_NAME = 100
+_NAMED = 5
+"""Of more files that are left out, the others are counted."""
 
 
 def judged(source: str, out: Path, compare: str | None) -> CommandResult:
@@ -114,23 +115,25 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     other = None if compare is None else open_traces(compare)
     prepare(out)
     drawn = DrawnRanks(len(place.names))
-    document = profiles_of(place, drawn.add)
+    document = _profiles_of(place, drawn.add)
     if other is not None:
-        document = replace(document, comparison=compared(profiles_of(other, _unseen), document))
+        document = replace(document, comparison=compared(_profiles_of(other, _unseen), document))
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
     write_files(out, files)
     blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
-    blocks += rank_blocks(document)
+    if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
+        blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
+    blocks += _rank_blocks(document)
     return CommandResult(
         document=document,
         blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
-        notes=[f"{name} was not read: {reason}" for name, reason in document.unread.items()],
+        notes=[*_left_out(place), *(f"{name} was not read: {why}" for name, why in document.unread.items())],
         fired=_fired(document),
         evaluated=any(rank.busy_ns for rank in document.ranks),
     )
 
 
-def profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     unread: dict[str, str] = {}
@@ -147,6 +150,18 @@ def profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) 
     ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.trace))
     source = place.place.encode("utf-8", "replace").decode()
     return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
+
+
+def _left_out(place: TracePlace) -> list[str]:
+    if not place.left_out:
+        return []
+    files = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
+    return [f"{files}. Other files are named as traces; give one of these by its own path to read it."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _fired(document: KernelProfiles) -> bool:

@@ -41,7 +41,7 @@ def notifications(
     from trainguard.core.errors import RequestError
 
     if apply and not yes and (as_json or not sys.stdin.isatty()):
-        raise RequestError("--apply asks before it writes, and nobody can answer here", "Add --yes.")
+        raise RequestError("--apply asks before it writes, and there is no terminal to answer on", "Add --yes.")
     bucket = Bucket(*find_deployment(where.stack, where.region, where.profile), where.profile)
     before = bucket.read()
     after = (

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.clients import Clients
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services import bucket_notifications as notifying
 from trainguard.cli.services.bucket_notifications import Entry, S3Sends, Wanted, s3_sends
 from trainguard.cli.services.deployment import Deployment
@@ -20,21 +20,6 @@ _COLUMNS = (Column("change"), Column("to", folds=True), Column("events"), Column
 _STYLES = {"added": "green", "removed": "red", "kept": "dim"}
 _STAYS = "EventBridge stays on and bills each event. If no other program needs them, add --without-eventbridge."
 _SILENT = "The bucket then announces no new object to TrainGuard."
-
-
-class NotificationsDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A bucket's notifications ``before`` and ``after``; ``command`` writes these."""
-
-    schema_version: str = SCHEMA_VERSION
-    stack: str
-    region: str
-    bucket: str
-    queue: str
-    changed: bool
-    written: bool
-    before: dict[str, Any]
-    after: dict[str, Any]
-    command: str
 
 
 class Bucket:
@@ -132,17 +117,17 @@ def change_result(
     elif not refused:
         entries += [Line("Nothing was written. Add --apply, or run:"), Line(bucket.command(after), whole=True)]
     announces, by_events = notifying.announced(after, bucket.queue) is not None, notifying.EVENT_BRIDGE in after
-    document = NotificationsDocument(
-        stack=bucket.deployment.stack,
-        region=bucket.deployment.region,
-        bucket=bucket.name,
-        queue=bucket.queue,
-        changed=after != before,
-        written=written,
-        before=before,
-        after=after,
-        command=bucket.command(after),
-    )
+    document = {
+        "stack": bucket.deployment.stack,
+        "region": bucket.deployment.region,
+        "bucket": bucket.name,
+        "queue": bucket.queue,
+        "changed": after != before,
+        "written": written,
+        "before": before,
+        "after": after,
+        "command": bucket.command(after),
+    }
     note = _STAYS if announces and by_events else "" if announces or by_events else _SILENT
     return CommandResult(document=document, blocks=entries, notes=[note] if note and not refused else [])
 

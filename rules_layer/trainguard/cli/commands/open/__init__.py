@@ -1,7 +1,6 @@
 """``trainguard open``."""
 
 import time
-import webbrowser
 from typing import Annotated
 
 import typer
@@ -32,19 +31,13 @@ def open_report(
     Examples: `trainguard open my-job`, `trainguard open my-job --expires 12h --print`
     """
     expires_s = _lasts(expires)
-    from trainguard.cli.commands.open.link import notes_on, sign
-    from trainguard.cli.output.blocks import Line
+    from trainguard.cli.commands.open.link import link_result
     from trainguard.cli.output.rendering import stdout_console
-    from trainguard.cli.output.result import CommandResult
     from trainguard.cli.services.deployment import connect
-    from trainguard.core.units import show_duration
 
-    link = sign(connect(where), job, expires_s, of_page=not json_report, now=time.time())
+    name = "report.json" if json_report else "report.html"
     browses = not (only_print or as_json) and stdout_console().is_terminal
-    line = Line(link.url, whole=True)
-    if browses and webbrowser.open(link.url):
-        line = Line(f"Opened {link.uri} in the browser; the link works for {show_duration(expires_s)}.")
-    return CommandResult(document=link, blocks=[line], notes=notes_on(link))
+    return link_result(connect(where), job, name, expires_s=expires_s, browses=browses, now=time.time())
 
 
 def _lasts(written: str) -> float:

@@ -1,41 +1,38 @@
 """``trainguard open``: a link to a job's report that works without credentials, for a while."""
 
+import webbrowser
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trainguard.aws.aws_errors import translated
-from trainguard.cli.output.result import SCHEMA_VERSION
+from trainguard.cli.output.blocks import Line
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import known_job
 from trainguard.core.errors import ObjectMissingError, RequestError
+from trainguard.core.links import REPORT_PAGE
+from trainguard.core.units import show_duration
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A link; ``credentials_end_it``: it ends before ``expires_at``, with its credentials; None where unknown."""
+def link_result(
+    connection: Connection, job: str, name: str, *, expires_s: float, browses: bool, now: float
+) -> CommandResult:
+    """Sign a link to the file ``name`` of a job's report, and open it where a browser is there and ``browses``.
 
-    schema_version: str = SCHEMA_VERSION
-    job: str
-    url: str
-    uri: str
-    expires_at: str
-    credentials_end_it: bool | None
-
-
-def sign(connection: Connection, job: str, expires_s: float, *, of_page: bool, now: float) -> Link:
-    """Sign a link to a job's report or ``report.json``; raises RequestError without a report, PortUnavailableError."""
+    ``credentials_end_it``: the link ends before ``expires_at``, with its credentials; None where that is unknown.
+    Raises RequestError without a report, PortUnavailableError.
+    """
     record = known_job(connection.stores.jobs, job)
     if not record.bucket:
         raise RequestError(
             f"job {record.job} has no bucket: it is a replay of a profile that lay elsewhere",
             "Its report is where `trainguard replay` wrote it; `--out` says where that is.",
         )
-    name, kind = ("report.html", "text/html") if of_page else ("report.json", "application/json")
-    key = record.root.report + name
+    key, kind = record.root.report + name, "text/html" if name == REPORT_PAGE else "application/json"
     try:
         # Reading one byte needs the link's permissions, so that a printed link works.
         connection.stores.objects.get(record.bucket, key, 0)
@@ -57,13 +54,25 @@ def sign(connection: Connection, job: str, expires_s: float, *, of_page: bool, n
             ExpiresIn=int(expires_s),
         )
         credentials = connection.clients.session.get_credentials()
-    return Link(
-        job=record.job,
-        url=url,
-        uri=f"s3://{record.bucket}/{key}",
-        expires_at=str(iso(now + int(expires_s))),
-        credentials_end_it=_ended_by(credentials, int(expires_s)),
-    )
+    ended_by, uri = _ended_by(credentials, int(expires_s)), f"s3://{record.bucket}/{key}"
+    document = {
+        "job": record.job,
+        "url": url,
+        "uri": uri,
+        "expires_at": iso(now + int(expires_s)),
+        "credentials_end_it": ended_by,
+    }
+    line = Line(url, whole=True)
+    if browses and webbrowser.open(url):
+        line = Line(f"Opened {uri} in the browser; the link works for {show_duration(expires_s)}.")
+    return CommandResult(document=document, blocks=[line], notes=_NOTES[ended_by])
+
+
+_NOTES: Mapping[bool | None, Sequence[str]] = {
+    True: ("The credentials that signed the link expire before it does: it works until then.",),
+    None: ("The credentials are temporary: the link ends with them, if that is earlier.",),
+    False: (),
+}
 
 
 def _ended_by(credentials: "Credentials | None", expires_s: int) -> bool | None:
@@ -72,12 +81,3 @@ def _ended_by(credentials: "Credentials | None", expires_s: int) -> bool | None:
     if isinstance(credentials, RefreshableCredentials):
         return credentials.refresh_needed(refresh_in=expires_s)
     return None if credentials is not None and credentials.token else False
-
-
-def notes_on(link: Link) -> list[str]:
-    """Say when the link ends with the credentials that signed it."""
-    if link.credentials_end_it:
-        return ["The credentials that signed the link expire before it does: it works until then."]
-    if link.credentials_end_it is None:
-        return ["The credentials are temporary: the link ends with them, if that is earlier."]
-    return []

@@ -6,17 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import (
-    DEFAULT_STACK,
-    DefaultsOf,
-    OwnRule,
-    OwnRules,
-    Stack,
-    Where,
-    defaults_option,
-    job_option,
-    rule_names,
-)
+from trainguard.cli.options import DEFAULT_STACK, DefaultsOf, Stack, Where, defaults_option, job_option, rule_names
 
 _SHOW = "show"
 
@@ -39,7 +29,7 @@ params = typer.Typer(
 
 
 @params.command(_SHOW)
-@command()
+@command(loads_rules=("own_rule", "rules_package"))
 def show(
     rule: Annotated[
         str | None,
@@ -53,8 +43,6 @@ def show(
     *,
     job: Annotated[str | None, job_option("Show what that job runs with, and why.")] = None,
     defaults: Annotated[DefaultsOf | None, defaults_option("Show these defaults alone.")] = None,
-    own_rule: OwnRule = None,
-    rules_package: OwnRules = None,
     where: Where,
 ) -> Result:
     """Show the rules in a line each, or the parameters of one. The word show may be left out.
@@ -62,9 +50,6 @@ def show(
     Examples: `trainguard params`, `trainguard params ClassImbalance`, `trainguard params step --job my-job`,
     `trainguard params HostMemory --rules-package examples/example_rules`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(rule=own_rule, package=rules_package)
     from trainguard.cli.commands.params.shown import GROUPS, parameters_result, rules_result
     from trainguard.cli.services.deployment import connect
     from trainguard.cli.services.names import known_job, rule_named
@@ -75,7 +60,7 @@ def show(
 
 
 @params.command()
-@command()
+@command(loads_rules=("own_rule", "rules_package"))
 def validate(
     given: Annotated[
         list[str],
@@ -86,20 +71,15 @@ def validate(
         ),
     ],
     *,
-    own_rule: OwnRule = None,
-    rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
 ) -> Result:
-    """Check settings before a job starts with them: all that is wrong, at once. It asks no deployment.
+    """Check settings before a job starts with them: all that is wrong, at once. It needs no deployment.
 
     The exit code is 1 when anything is wrong, and 2 when a file cannot be read.
 
     Examples: `trainguard params validate settings.json`,
     `trainguard params validate trainguard:stop-rules=all trainguard:stop-grace=10m`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(rule=own_rule, package=rules_package)
     from trainguard.cli.commands.params.validation import validated
 
     return validated(given, stack)

@@ -1,15 +1,15 @@
 """``trainguard params``: the rules, their parameters, and those of a job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
     EffectiveParameter,
-    Value,
     effective_parameters,
     value_text,
 )
@@ -28,61 +28,11 @@ _DOES_NOT_RUN = "It does not run on the job: the job's settings choose other rul
 _NO_PARAMETERS = "It has no parameters: its thresholds are fixed."
 
 
-class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in a line; ``changed`` is None without a job, ``runs`` whether the job runs it."""
-
-    rule: str
-    family: str
-    looks_at: str
-    fires_when: str
-    parameters: list[str]
-    changed: list[str] | None
-    fault: str | None
-    runs: bool | None
-
-
-class RulesDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules, with groups of settings that no rule owns, and the settings of a job that no rule knows."""
-
-    schema_version: str = SCHEMA_VERSION
-    job: str | None
-    rules: list[RuleEntry]
-    groups: list[RuleEntry]
-    faults: list[str]
-
-
-class ParameterEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a rule; ``setting`` is how it is given, ``in_force`` what a job runs with."""
-
-    name: str
-    setting: str
-    accepts: str
-    unit: str
-    documented: Value
-    shipped: Value
-    meaning: str
-    in_force: EffectiveParameter | None
-
-
-class ParametersDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of one rule, or of a group of settings."""
-
-    schema_version: str = SCHEMA_VERSION
-    rule: str
-    family: str
-    looks_at: str
-    fires_when: str
-    job: str | None
-    fault: str | None
-    runs: bool | None
-    parameters: list[ParameterEntry]
-
-
 def rules_result(record: JobRecord | None) -> CommandResult:
-    """Return every rule in a line, family by family."""
+    """Return every rule in a line, family by family, with groups of settings that no rule owns."""
     plan = None if record is None else _plan(record)
-    rules: list[RuleEntry] = []
-    groups: list[RuleEntry] = []
+    rules: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
     blocks: list[Block] = []
     for title, names, settings in _families():
         of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
@@ -93,7 +43,7 @@ def rules_result(record: JobRecord | None) -> CommandResult:
     unknown = [str(fault) for name, fault in faults.items() if parameters_type_of(name) is None]
     job = None if record is None else record.job
     return CommandResult(
-        document=RulesDocument(job=job, rules=rules, groups=groups, faults=unknown),
+        document={"job": job, "rules": rules, "groups": groups, "faults": unknown},
         blocks=[*blocks, *(Line(fault, style="bold magenta") for fault in unknown)],
         notes=[OWN_RULES] if unknown else [],
     )
@@ -105,58 +55,55 @@ def _families() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         yield family.title, family.names, family.settings
 
 
-def _rules_grid(entries: list[RuleEntry], *, with_job: bool) -> Grid:
+def _rules_grid(entries: list[dict[str, Any]], *, with_job: bool) -> Grid:
     columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
-    rows = [[entry.rule, entry.looks_at, entry.fires_when] for entry in entries]
+    rows = [[entry["rule"], entry["looks_at"], entry["fires_when"]] for entry in entries]
     if with_job:
         columns.append(Column("changed", folds=True))
         rows = [[*row, _changed(entry)] for row, entry in zip(rows, entries, strict=True)]
     return Grid(columns, rows)
 
 
-def _changed(entry: RuleEntry) -> str:
-    return entry.fault or (", ".join(entry.changed or []) if entry.runs else "does not run")
+def _changed(entry: Mapping[str, Any]) -> str:
+    return entry["fault"] or (", ".join(entry["changed"] or []) if entry["runs"] else "does not run")
 
 
-def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> RuleEntry:
-    changed = [each.name for each in _in_force(rule, record, plan).values() if each.changed]
+def _about(rule: str, plan: RulePlan | None) -> dict[str, Any]:
+    """Return what is said about a rule; ``runs`` is whether the job runs it, None without a job."""
     spec = _spec_of(rule)
-    return RuleEntry(
-        rule=rule,
-        family=spec.family,
-        looks_at=spec.looks_at,
-        fires_when=spec.fires_when,
-        parameters=list(spec.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
-        changed=None if record is None else changed,
-        fault=_fault(rule, plan),
-        runs=_runs(rule, plan),
-    )
+    return {
+        "rule": rule,
+        "family": spec.family,
+        "looks_at": spec.looks_at,
+        "fires_when": spec.fires_when,
+        "fault": None if plan is None or rule not in plan.faults else str(plan.faults[rule]),
+        "runs": None if plan is None else rule not in (*plan.unchosen, *plan.disabled),
+    }
+
+
+def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> dict[str, Any]:
+    changed = [each.name for each in _in_force(rule, record, plan).values() if each.changed]
+    return {
+        **_about(rule, plan),
+        "parameters": list(_spec_of(rule).parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
+        "changed": None if record is None else changed,
+    }
 
 
 def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | None) -> CommandResult:
     """Return the parameters of one rule or group of settings; ``defaults`` None shows every set that it has."""
     plan = None if record is None else _plan(record)
-    fault = _fault(rule, plan)
-    spec, of_job = _spec_of(rule), _in_force(rule, record, plan)
+    about, spec, of_job = _about(rule, plan), _spec_of(rule), _in_force(rule, record, plan)
     entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
-    document = ParametersDocument(
-        rule=rule,
-        family=spec.family,
-        looks_at=spec.looks_at,
-        fires_when=spec.fires_when,
-        job=None if record is None else record.job,
-        fault=fault,
-        runs=_runs(rule, plan),
-        parameters=entries,
-    )
-    facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
+    document = {**about, "job": None if record is None else record.job, "parameters": entries}
     on = "" if record is None else f" on {record.job}"
+    facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
     blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
-    if fault is not None:
-        blocks.append(Line(fault, style="bold magenta"))
-    if document.runs is False:
+    if about["fault"] is not None:
+        blocks.append(Line(about["fault"], style="bold magenta"))
+    if about["runs"] is False:
         blocks.append(Line(_DOES_NOT_RUN))
-    if {entry.name for entry in entries} == {SCAN_INTERVAL_US} and spec.family != FIRST_FAMILY:
+    if {entry["name"] for entry in entries} == {SCAN_INTERVAL_US} and spec.family != FIRST_FAMILY:
         return CommandResult(document=document, blocks=[*blocks, Line(_NO_PARAMETERS)])
     # What is deployed has the documented defaults, so the shipped ones say nothing about a job.
     both = record is None and spec.family == FIRST_FAMILY
@@ -166,7 +113,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     return CommandResult(document=document, blocks=blocks)
 
 
-def _grid(entries: list[ParameterEntry], shown: list[Defaults], *, with_job: bool) -> Grid:
+def _grid(entries: list[dict[str, Any]], shown: list[Defaults], *, with_job: bool) -> Grid:
     columns = [Column("parameter")]
     columns += [Column("in force", right=True), Column("from", folds=True)] if with_job else []
     columns += [Column(each, right=True, drops=2 if with_job else 0) for each in shown]
@@ -177,11 +124,11 @@ def _grid(entries: list[ParameterEntry], shown: list[Defaults], *, with_job: boo
     ]
     rows = []
     for entry in entries:
-        row: list[str | Cell] = [entry.name]
+        row: list[str | Cell] = [entry["name"]]
         if with_job:
-            row += _in_force_cells(entry.in_force)
-        row += [value_text(entry.documented if each == "documented" else entry.shipped) for each in shown]
-        rows.append([*row, entry.unit, entry.accepts, entry.meaning])
+            row += _in_force_cells(entry["in_force"])
+        row += [value_text(entry[each]) for each in shown]
+        rows.append([*row, entry["unit"], entry["accepts"], entry["meaning"]])
     return Grid(columns, rows)
 
 
@@ -213,21 +160,21 @@ def _ordered(rule: str) -> list[str]:
     )
 
 
-def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> ParameterEntry:
+def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> dict[str, Any]:
     kind = _kind(rule)
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     documented = kind.defaults()[name]
     described = help_of(rule, name)
-    return ParameterEntry(
-        name=name,
-        setting=f"{bare(rule)}_{name}",
-        accepts=accepted(fields[name].type),
-        unit=described.unit,
-        documented=documented,
-        shipped=own_defaults(rule, "shipped").get(name, documented),
-        meaning=described.meaning,
-        in_force=of_job,
-    )
+    return {
+        "name": name,
+        "setting": f"{bare(rule)}_{name}",
+        "accepts": accepted(fields[name].type),
+        "unit": described.unit,
+        "documented": documented,
+        "shipped": own_defaults(rule, "shipped").get(name, documented),
+        "meaning": described.meaning,
+        "in_force": of_job,
+    }
 
 
 def _plan(record: JobRecord) -> RulePlan:
@@ -235,14 +182,6 @@ def _plan(record: JobRecord) -> RulePlan:
     from trainguard.engine.installed import FAMILIES
 
     return FAMILIES.plan(record)
-
-
-def _fault(rule: str, plan: RulePlan | None) -> str | None:
-    return None if plan is None or rule not in plan.faults else str(plan.faults[rule])
-
-
-def _runs(rule: str, plan: RulePlan | None) -> bool | None:
-    return None if plan is None else rule not in (*plan.unchosen, *plan.disabled)
 
 
 def _in_force(rule: str, record: JobRecord | None, plan: RulePlan | None) -> dict[str, EffectiveParameter]:

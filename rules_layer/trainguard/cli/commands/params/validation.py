@@ -10,7 +10,7 @@ import msgspec
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import read_body
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.core.errors import ParameterFileError
@@ -31,25 +31,6 @@ _DOCUMENT_SIZE = 4_096
 """Limit of a standard SSM parameter, in bytes; an advanced one holds twice as much, and costs money."""
 
 
-class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that cannot be used; ``setting`` is empty where all of its source cannot."""
-
-    source: str
-    setting: str
-    value: str
-    expected: str
-
-
-class ValidationDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was checked, and all that is wrong with it."""
-
-    schema_version: str = SCHEMA_VERSION
-    valid: bool
-    settings: int
-    faults: list[FaultEntry]
-    elsewhere: dict[str, str]
-
-
 class _Tag(msgspec.Struct, rename="pascal"):
     key: str
     value: str = ""
@@ -61,13 +42,9 @@ class _Rule(msgspec.Struct, rename="pascal"):
     rule_parameters: dict[str, str] = {}
 
 
-class _Profiler(msgspec.Struct):
-    s3_output_path: str = msgspec.field(default="", name="S3OutputPath")
-
-
 class _Job(msgspec.Struct, rename="pascal"):
     tags: list[_Tag] = []
-    profiler_config: _Profiler = msgspec.field(default_factory=_Profiler)
+    profiler_config: dict[str, Any] = {}
     profiler_rule_configurations: list[_Rule] = []
     debug_rule_configurations: list[_Rule] = []
 
@@ -100,9 +77,7 @@ def validated(given: Sequence[str], stack: str) -> CommandResult:
     faults += [fault for source in sources for fault in resolve("", [source], asked=True).faults]
     settings = sum(len(source.parameters) + len(source.choices) for source in sources)
     return CommandResult(
-        document=ValidationDocument(
-            valid=not faults, settings=settings, faults=[_entry(fault) for fault in faults], elsewhere=read.elsewhere
-        ),
+        document={"valid": not faults, "settings": settings, "faults": faults, "elsewhere": read.elsewhere},
         blocks=_blocks(faults, settings, read.elsewhere),
         notes=[OWN_RULES] if any(_names_no_rule(fault) for fault in faults) else [],
         failed=bool(faults),
@@ -151,7 +126,7 @@ def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
     if (
         "TrainingJobName" in document
         and (STOP_TAG, STOP_ALLOWED) in read.tags
-        and not job.profiler_config.s3_output_path
+        and not job.profiler_config.get("S3OutputPath")
         and PROFILE_TAG not in dict(read.tags)
     ):
         read.faults.append(NO_PLACE)
@@ -184,10 +159,6 @@ def _tag_faults(tags: Sequence[tuple[str, str]], stack: str) -> list[SettingFaul
         faults.append(SettingFault("tags", "number of tags", str(len(tags)), f"at most {MOST_TAGS}"))
     named = settings_name(dict(tags), f"/{stack}/settings/")
     return [*faults, named] if isinstance(named, SettingFault) else faults
-
-
-def _entry(fault: SettingFault) -> FaultEntry:
-    return FaultEntry(source=fault.source, setting=fault.setting, value=fault.value, expected=fault.expected)
 
 
 def _blocks(faults: Sequence[SettingFault], settings: int, elsewhere: Mapping[str, str]) -> list[Block]:

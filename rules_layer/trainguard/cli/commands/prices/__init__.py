@@ -26,12 +26,12 @@ def show(
     *,
     prices: Prices = None,
 ) -> Result:
-    """Show instance types with their price, its source and its date, and their accelerators. It asks no network.
+    """Show instance types with their price, its source and its date, and their accelerators. It needs no network.
 
     Examples: `trainguard prices show ml.p5`, `trainguard prices show p5.48xlarge --json`,
     `trainguard prices show --prices prices.json`
     """
-    from trainguard.cli.commands.prices.show import shown
+    from trainguard.cli.commands.prices.tables import shown
     from trainguard.cli.services.input_files import prices_from
     from trainguard.pricing.table import packaged_prices
 
@@ -55,6 +55,6 @@ def update(
 
     Examples: `trainguard prices update`, `trainguard prices update --region eu-west-1 --out eu-west-1.json`
     """
-    from trainguard.cli.commands.prices.update import updated_file
+    from trainguard.cli.commands.prices.tables import updated_file
 
     return updated_file(out, region, profile, day=datetime.datetime.now(datetime.UTC).date())

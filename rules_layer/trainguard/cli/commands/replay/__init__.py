@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import OwnRules, Params, Prices, Where, out_option
+from trainguard.cli.options import Params, Prices, Where, out_option
 
 
-@command(fails_on_fire=True)
+@command(fails_on_fire=True, loads_rules=("rules_package",))
 def replay(
     source: Annotated[
         str,
@@ -23,7 +23,6 @@ def replay(
     *,
     params: Params = None,
     prices: Prices = None,
-    rules_package: OwnRules = None,
     label: Annotated[
         str | None,
         typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
@@ -40,11 +39,7 @@ def replay(
     Examples: `trainguard replay my-job`, `trainguard replay my-job --params stricter.json --as stricter`,
     `trainguard replay s3://my-profiles/jobs/my-job --report --json`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(package=rules_package)
     from trainguard.cli.commands.replay import stored_replay as replays
-    from trainguard.cli.commands.replay.outcome import replay_result
     from trainguard.cli.output.files import output_path
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.services.deployment import connect_for, target_of
@@ -73,4 +68,4 @@ def replay(
             put_files(connection.stores.objects, *published, files)
 
     replays.store(judged, connection.stores, publish)
-    return replay_result(judged, built.report, place.shown, place.names(files), published)
+    return replays.replay_result(judged, built.report, place.shown, place.names(files), published)

@@ -1,4 +1,4 @@
-"""An old job's profile judged by today's rules, and kept as rows beside the live ones.
+"""An old job's profile judged by today's rules, kept as rows beside the live ones, and what would have changed.
 
 Nothing here can act: only the tables and the bucket are known. The item in Jobs is written first, as ``Unknown`` and
 ``Replaying``, and gets its final status last: an interrupted replay says that it is not finished, and expires. The item
@@ -6,16 +6,23 @@ is never active: the scheduler leaves it out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trainguard.aws.stored_form import stored_job
+from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
 from trainguard.core.errors import RequestError
+from trainguard.core.finding import Severity
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, JobStatus, RuleRow
+from trainguard.core.links import REPORT_PAGE
+from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -25,6 +32,7 @@ from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
+from trainguard.report.document import Report
 from trainguard.rules.parameters import overridden
 
 if TYPE_CHECKING:
@@ -36,64 +44,36 @@ REPLAYED, REPLAYING = "Replayed", "Replaying"
 """SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleOutcome:
-    """A row's result in short."""
-
-    status: str
-    severity: str | None
-    times_fired: int
-    measured: float | None
-    threshold: float | None
-    worst: str | None
-    reason: str
-
-    @property
-    def outcome(self) -> tuple[bool, str, str | None]:
-        """Whether the rule has fired, its status and its severity."""
-        return self.times_fired > 0, self.status, self.severity
-
-    def __str__(self) -> str:
-        fired = f", fired {self.times_fired} x" if self.times_fired else ""
-        return f"{self.status}{f' ({self.severity})' if self.severity else ''}{fired}"
+_OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule then and now; None where there is no row."""
+    """A rule's row then and now; None where there is no row."""
 
-    rule: str
-    then: RuleOutcome | None
-    now: RuleOutcome
+    then: RuleRow | None
+    now: RuleRow
 
     @property
     def changed(self) -> bool:
-        """Whether the result differs; without a row from then it has not."""
-        return self.then is not None and self.then.outcome != self.now.outcome
+        """Whether status, severity or having fired differ; without a row from then they do not."""
+        return self.then is not None and _result(self.then) != _result(self.now)
 
     def document(self) -> dict[str, Any]:
         """Return it for machines."""
-        then = None if self.then is None else asdict(self.then)
-        return {"rule": self.rule, "changed": self.changed, "then": then, "now": asdict(self.now)}
+        then = None if self.then is None else row_fields(self.then, _OF_ROW)
+        return {"rule": self.now.rule, "changed": self.changed, "then": then, "now": row_fields(self.now, _OF_ROW)}
+
+
+def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
+    return row.times_fired > 0, row.status, row.finding.severity
 
 
 def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
     """Compare the rows of a whole job, changed ones first; rows of nodes are left out."""
-    before = {row.rule: _outcome_of(row) for row in then if row.node is None}
-    compared = [Change(row.rule, before.get(row.rule), _outcome_of(row)) for row in now if row.node is None]
+    before = {row.rule: row for row in then if row.node is None}
+    compared = [Change(before.get(row.rule), row) for row in now if row.node is None]
     return sorted(compared, key=lambda change: not change.changed)
-
-
-def _outcome_of(row: RuleRow) -> RuleOutcome:
-    return RuleOutcome(
-        status=row.status.value,
-        severity=None if row.finding.severity is None else row.finding.severity.value,
-        times_fired=row.times_fired,
-        measured=row.finding.measured,
-        threshold=row.finding.threshold,
-        worst=row.worst,
-        reason=row.finding.reason,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +163,7 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
     if not bucket:
         raise RequestError(
             f"the profile lies in {subject.profile.source.place}, which is no job's folder in a bucket",
-            "Leave --report away: the report is written on this machine all the same.",
+            "Leave out --report: the report is written on this machine anyway.",
         )
     return bucket, ProfileRoot.of_job(prefix, name).report
 
@@ -210,7 +190,7 @@ def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
         active=False,
         closing=False,
         tuning_job=None,
-        policy=msgspec.structs.replace(live.policy, evaluated=True, why="somebody asked for the replay"),
+        policy=msgspec.structs.replace(live.policy, evaluated=True, why="the replay was requested"),
         setting_sources={**live.setting_sources, **dict.fromkeys(given, "settings of the replay")},
     )
 
@@ -227,7 +207,70 @@ def _notes(subject: Subject) -> list[str]:
     if subject.live is None:
         return [f"The stack does not know job {subject.job}: there is nothing to compare with."]
     if not subject.rows:
-        return [f"The rows of job {subject.job} are gone: there is nothing to compare with."]
+        return [f"The rows of job {subject.job} have expired: there is nothing to compare with."]
     if subject.live.active:
         return [f"Job {subject.job} is not closed: it is evaluated as if it had ended now."]
     return []
+
+
+_COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=True))
+
+
+def replay_result(
+    replay: Replay, report: Report, page: Path, files: list[str], published: tuple[str, str] | None
+) -> CommandResult:
+    """Return a replay's findings; ``published`` are bucket and key prefix of its report there, if any."""
+    uri = None if published is None else f"s3://{published[0]}/{published[1]}{REPORT_PAGE}"
+    document = {
+        "job": replay.item.job,
+        "replay_of": replayed_job(replay.item.job),
+        "healthy": report.healthy,
+        "evaluated": is_evaluated(report),
+        "verdict": report.verdict,
+        "fired": report.fired,
+        "changed": [change.now.rule for change in replay.changes if change.changed],
+        "changes": [change.document() for change in replay.changes],
+        "expires_at": iso_from_epoch(replay.item.expires_at or 0),
+        "report_uri": uri,
+        "page": str(page),
+        "files": files,
+        "notes": list(replay.notes),
+    }
+    verdict = report.verdict
+    lines = [verdict.health, verdict.change, verdict.cost, f"Report: {page}"]
+    lines += [] if uri is None else [f"Report in the bucket: {uri}"]
+    return CommandResult(
+        document=document,
+        blocks=[Heading(replay.item.job), *(Line(line) for line in lines), *_changes(replay)],
+        notes=replay.notes,
+        fired=bool(report.fired),
+        evaluated=is_evaluated(report),
+    )
+
+
+def _changes(replay: Replay) -> list[Block]:
+    changed = [change for change in replay.changes if change.changed]
+    if all(change.then is None for change in replay.changes):
+        return [Heading("What the rules say now"), _grid(list(replay.changes))]
+    if not changed:
+        return [Heading("What would have changed"), Line("Nothing: every rule gives the same result as then.")]
+    same = len(replay.changes) - len(changed)
+    return [
+        Heading("What would have changed"),
+        _grid(changed),
+        Line(f"{same} of {len(replay.changes)} rules give the same result as then."),
+    ]
+
+
+def _grid(changes: list[Change]) -> Grid:
+    rows: list[list[Shown]] = []
+    for change in changes:
+        then = "" if change.then is None else _in_short(change.then)
+        rows.append([change.now.rule, then, _in_short(change.now), change.now.finding.reason])
+    return Grid(_COLUMNS, rows)
+
+
+def _in_short(row: RuleRow) -> Cell:
+    severity = f" ({row.finding.severity})" if row.finding.severity else ""
+    fired = f", fired {row.times_fired} x" if row.times_fired else ""
+    return Cell(f"{row.status}{severity}{fired}", status_cell(row.status).style)

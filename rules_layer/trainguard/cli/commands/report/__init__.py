@@ -40,7 +40,7 @@ _Out = Annotated[
 ]
 
 
-@command(fails_on_fire=True)
+@command(fails_on_fire=True, loads_rules=("rules_package",))
 def report(
     source: _Source = None,
     *,
@@ -52,12 +52,12 @@ def report(
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
-    rules_package: OwnRules = None,
     in_stack: Annotated[bool, typer.Option("--in-stack", help="Have the stack make it, beside the profile.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     where: Where,
     as_json: bool,
     fail_on_fire: bool,
+    rules_package: OwnRules = None,
 ) -> Result:
     """Make a job's report: one page that opens offline, with the verdict, time lines and what each rule saw.
 
@@ -67,9 +67,6 @@ def report(
     `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`,
     `trainguard report ./wandb --fleet --open`, `trainguard report ./run-b --compare ./run-a`
     """
-    from trainguard.cli.services.own_rules import know
-
-    know(package=rules_package)
     of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
     if source is None and not fleet:
         raise typer.BadParameter("give a SOURCE, or --fleet for all jobs")

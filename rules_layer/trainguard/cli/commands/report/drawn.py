@@ -28,6 +28,7 @@ from trainguard.cli.services.deployment import (
     job_in_stack,
     job_place,
 )
+from trainguard.cli.services.input_files import unpriced
 from trainguard.core.errors import ProfileSourceError, ReportRunFailedError, RequestError
 from trainguard.core.links import open_command, report_links
 from trainguard.core.records import JOB_NODE, JobRecord
@@ -81,13 +82,12 @@ def drawn_report(
         place = output_path(None, drawn.folder or drawn.job)
         place.prepare()
     files = place.write(drawn.built)
-    notes = list(drawn.notes)
+    notes = [*drawn.notes, *unpriced(settings.instance_type, settings.prices)]
     if open_page and not webbrowser.open(place.shown.resolve().as_uri()):
         notes.append("No browser could be opened.")
     report = drawn.built.report
     verdict = report.verdict
     document = {
-        "schema_version": "1",
         "job": drawn.job,
         "source": drawn.source,
         "made_from": drawn.made_from,
@@ -209,7 +209,7 @@ _RUNNING, _DONE = "RUNNING", "SUCCEEDED"
 def remote_report(name: str, where: Where) -> CommandResult:
     """Have the stack make a job's report."""
     if not JOB_NAME.fullmatch(name):
-        raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave --in-stack away.")
+        raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave out --in-stack.")
     connection = connect(where)
     job = job_in_stack(name, connection.stores.jobs)
     execution = _wait(_start(name, connection), connection)
@@ -217,7 +217,6 @@ def remote_report(name: str, where: Where) -> CommandResult:
     places = [f"Report: {links.page}", *([f"Console: {links.console}"] if links.console else [])]
     return CommandResult(
         document={
-            "schema_version": "1",
             "job": name,
             "execution": execution,
             "report_uri": links.page,

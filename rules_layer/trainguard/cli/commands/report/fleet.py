@@ -12,6 +12,7 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
+from trainguard.cli.services.input_files import unpriced
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.units import counted
@@ -35,7 +36,7 @@ def stack_fleet(
     where: Where, out: Path | None, *, since_s: float | None, prices: PriceTable | None, open_page: bool
 ) -> CommandResult:
     """Make the page over the stack's jobs: all, or those since ``since_s`` seconds ago."""
-    page = fleet_page(out)
+    page = _fleet_page(out)
     prepare(page.parent)
     connection = connect(where)
     stores = connection.stores
@@ -47,10 +48,10 @@ def stack_fleet(
         prices=prices,
     )
     report = build_fleet(fleet, read_fleet(fleet, stores.jobs, partial(read_whole_job, stores)), now=now)
-    return fleet_result(report, page, open_page=open_page)
+    return _fleet_result(report, page, open_page=open_page)
 
 
-def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = ()) -> CommandResult:
+def _fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = ()) -> CommandResult:
     """Write a fleet's page and document; return the command's result."""
     document = page.with_suffix(_DOCUMENT)
     write_files(page.parent, {document.name: encode_fleet(report), page.name: render_fleet(report).encode()})
@@ -60,7 +61,7 @@ def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Seq
     return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
 
 
-def fleet_page(out: Path | None) -> Path:
+def _fleet_page(out: Path | None) -> Path:
     """Return the path of a fleet's page: in a folder, or under a name that ends in .html."""
     if out is None:
         return Path(_DEFAULT)
@@ -153,7 +154,7 @@ def folder_fleet(
     """Make the page over the jobs below a folder, since ``since_s`` seconds ago; ``alone`` starts no process."""
     if not Path(folder).exists():
         raise ProfileSourceError(folder, "is not here, expected a folder with jobs, or a store of runs")
-    page = fleet_page(out)
+    page = _fleet_page(out)
     prepare(page.parent)
     now = time.time()
     name = Path(folder).resolve().name
@@ -165,7 +166,8 @@ def folder_fleet(
     report = with_places(report, folder, places)
     if Path(folder).is_dir():
         report = with_kernels(report, list_kernels(folder, Wanted(since=since)))
-    return fleet_result(report, page, open_page=open_page)
+    notes = unpriced(settings.instance_type, settings.prices)
+    return _fleet_result(report, page, open_page=open_page, notes=notes)
 
 
 def _judged(

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.ssm_stop_switch import SsmStopSwitch
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.output.blocks import Block, Facts, Line
-from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment, look_up
 from trainguard.core.errors import PortUnavailableError
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches
@@ -27,25 +25,11 @@ _MEANINGS = {
 _UNKNOWN = "unknown"
 
 
-class SwitchDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The stop switch; ``in_force`` is the stricter of ``deployed`` and ``override``, null where unreadable."""
-
-    schema_version: str = SCHEMA_VERSION
-    stack: str
-    region: str
-    account: str
-    in_force: StopSwitch | None
-    deployed: str | None
-    override: str | None
-    parameter: str
-    override_parameter: str
-
-
 def shown_switch(where: Where) -> CommandResult:
     """Return what is in force."""
     deployment, clients = _find(where)
     switches = _read(deployment, clients)
-    return _result(_document(deployment, switches.deployed, switches.override))
+    return _result(deployment, switches.deployed, switches.override)
 
 
 def written_switch(word: str, where: Where) -> CommandResult:
@@ -66,8 +50,8 @@ def written_switch(word: str, where: Where) -> CommandResult:
     except PortUnavailableError as fault:
         # The switch is written, although it may not be read.
         note = f"The stack's own value is unknown: {advised(fault)}"
-        return _result(_document(deployment, None, value), written=value, notes=[note])
-    return _result(_document(deployment, deployed, value), written=value)
+        return _result(deployment, None, value, written=value, notes=[note])
+    return _result(deployment, deployed, value, written=value)
 
 
 def _find(where: Where) -> tuple[Deployment, Clients]:
@@ -81,39 +65,44 @@ def _read(deployment: Deployment, clients: Clients) -> StopSwitches:
     return SsmStopSwitch(client=clients.ssm, parameter=own, override=override).read()
 
 
-def _document(deployment: Deployment, deployed: str | None, override: str | None) -> SwitchDocument:
-    return SwitchDocument(
-        stack=deployment.stack,
-        region=deployment.region,
-        account=deployment.account,
-        in_force=_in_force(deployed, override),
-        deployed=deployed,
-        override=override,
-        parameter=deployment.output(OWN_OUTPUT),
-        override_parameter=deployment.output(OVERRIDE_OUTPUT),
-    )
-
-
 def _in_force(deployed: str | None, override: str | None) -> StopSwitch | None:
     if deployed is not None:
         return StopSwitches(deployed, override).in_force
     return StopSwitch.DISABLED if override == StopSwitch.DISABLED else None
 
 
-def _result(document: SwitchDocument, *, written: StopSwitch | None = None, notes: Sequence[str] = ()) -> CommandResult:
-    in_force = document.in_force
+def _result(
+    deployment: Deployment,
+    deployed: str | None,
+    override: str | None,
+    *,
+    written: StopSwitch | None = None,
+    notes: Sequence[str] = (),
+) -> CommandResult:
+    """Return the stricter of both switches, None where unreadable, as what is in force."""
+    in_force = _in_force(deployed, override)
     blocks: list[Block] = [
         Facts(
             [
-                ("stack", f"{document.stack}, account {document.account}, {document.region}"),
+                ("stack", f"{deployment.stack}, account {deployment.account}, {deployment.region}"),
                 ("in force", _UNKNOWN if in_force is None else f"{in_force}: {_MEANINGS[in_force]}"),
-                ("deployed", _UNKNOWN if document.deployed is None else document.deployed),
-                ("override", "none" if document.override is None else document.override),
+                ("deployed", _UNKNOWN if deployed is None else deployed),
+                ("override", "none" if override is None else override),
             ]
         )
     ]
     if written is StopSwitch.ENABLED and in_force not in {None, written}:
-        blocks.append(Line(f"The stack deploys {document.deployed!r}: deploy it with -c stop_switch=enabled."))
+        blocks.append(Line(f"The stack deploys {deployed!r}: deploy it with -c stop_switch=enabled."))
     if written is not None:
         blocks.append(Line("It counts from the next decision on. A stop that was decided before is not taken back."))
+    document = {
+        "stack": deployment.stack,
+        "region": deployment.region,
+        "account": deployment.account,
+        "in_force": in_force,
+        "deployed": deployed,
+        "override": override,
+        "parameter": deployment.output(OWN_OUTPUT),
+        "override_parameter": deployment.output(OVERRIDE_OUTPUT),
+    }
     return CommandResult(document=document, blocks=blocks, notes=notes)

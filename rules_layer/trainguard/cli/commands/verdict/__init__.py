@@ -45,7 +45,7 @@ def verdict(
     """
     from trainguard.cli.commands.verdict.shown import verdict_result, written
     from trainguard.cli.services.deployment import StackJob, connect_for, target_of
-    from trainguard.cli.services.input_files import given_settings, prices_from
+    from trainguard.cli.services.input_files import given_settings, prices_from, unpriced
     from trainguard.core.errors import RequestError
     from trainguard.local.fleet import evaluated_job
     from trainguard.local.places import open_job
@@ -68,4 +68,7 @@ def verdict(
         job = judged.job
         outcome = verdict_of(job, judged.rows, now=now, prices=table)
     links = {} if job is None else job.run_links
-    return verdict_result(outcome, notes=[] if writing is None else [written(writing, outcome, links)])
+    notes = unpriced(instance_type, table)
+    if writing is not None:
+        notes.append(written(writing, outcome, links))
+    return verdict_result(outcome, notes)
