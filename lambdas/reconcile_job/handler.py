@@ -13,7 +13,7 @@ from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.timing import lambda_timing
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.reconcile.reconciler import Reconciler
+from trainguard.engine.reconcile import Reconciler
 
 logger = Logger()
 metrics = Metrics()

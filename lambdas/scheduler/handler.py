@@ -12,7 +12,7 @@ from trainguard.aws.environment import SchedulerEnvironment, load_environment
 from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.timing import lambda_timing
-from trainguard.engine.reconcile.scheduler import Scheduler
+from trainguard.engine.reconcile import Scheduler
 
 logger = Logger()
 metrics = Metrics()

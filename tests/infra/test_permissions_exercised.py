@@ -45,7 +45,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import NodeTask
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.messages.created_objects import encode_task
-from trainguard.engine.reconcile.scheduler import SCHEDULE_S, STALE_EVERY
+from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.report import plan
 from trainguard.stack.report.keys import FEWEST_NODES

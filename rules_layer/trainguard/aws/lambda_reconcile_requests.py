@@ -11,7 +11,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import MOST_INVOKED_AT_ONCE
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ReconcileRequest
-from trainguard.engine.reconcile.scheduler import STALE_EVERY
+from trainguard.engine.reconcile import STALE_EVERY
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

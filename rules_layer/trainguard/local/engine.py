@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
-from trainguard.engine.assessment import assess
-from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.diagnosis.case import assess, case_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.streams.job_streams import JobState, JobStreams

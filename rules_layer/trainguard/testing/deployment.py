@@ -12,7 +12,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.plan import RulePlan, only
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.pricing.table import PriceTable
 from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import RuleParameters

@@ -11,7 +11,7 @@ from trainguard.core.execution_input import execution_input
 from trainguard.core.finding import Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord
-from trainguard.engine.outbox.fires import execution_name, fire_payload
+from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.counting import count_stop
 from trainguard.stack.actions.request import AlertRequest

@@ -24,14 +24,10 @@ from trainguard.engine.jobs.job_description import (
     profile_place,
     stop_allowed,
 )
-from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.settings.document import read_document, unusable
-from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, fault_sentences
-from trainguard.engine.settings.owners import owners_of
-from trainguard.engine.settings.resolve import Source, resolve
-from trainguard.engine.settings.rule_configurations import configured
-from trainguard.engine.settings.tag_names import SETTINGS_TAG
-from trainguard.engine.settings.tags import asks, settings_name, tag_source
+from trainguard.engine.outbox import execution_name, fire_payload
+from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
+from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
+from trainguard.engine.settings.tag_names import SETTINGS_TAG, owners_of
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import expiry
 

@@ -10,7 +10,7 @@ from trainguard.core.errors import RuleLoadError
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, Status
 from trainguard.core.units import clause, points_in, show_duration
 from trainguard.engine.diagnosis.text import smaller_instance
-from trainguard.engine.outbox.rows import parameters_shown
+from trainguard.engine.outbox import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.render.rule_entry import Parameter, RuleEntry

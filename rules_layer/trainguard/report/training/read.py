@@ -8,8 +8,7 @@ import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.training.scalar_files import ListedFile, ScalarFiles, lowest_first
-from trainguard.engine.training.scalar_stream import FileState
+from trainguard.engine.training.scalar_files import FileState, ListedFile, ScalarFiles, lowest_first
 from trainguard.formats.tensors.debug.ledger import RunHistory, StepLedger
 from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.scalars.names import ScalarNames

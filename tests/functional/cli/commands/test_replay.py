@@ -26,7 +26,7 @@ from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import RETENTION_S
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder

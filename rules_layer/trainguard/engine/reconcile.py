@@ -1,23 +1,94 @@
-"""Reconciles one job: its summary, episodes that end, silent nodes, and an end of which no event came."""
+"""Evaluates each active job every minute although no object comes, each in its own invocation.
+
+The scheduler asks for looks; a look reconciles one job: its summary, episodes that end, silent nodes, and an end of
+which no event came.
+"""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import ceil
+from zlib import crc32
 
 from trainguard.core.errors import PortUnavailableError, StateDamagedError
-from trainguard.core.ports import NodeTask, ReconcileRequest, Services, Timing
+from trainguard.core.ports import Journal, NodeTask, ReconcileRequest, ReconcileRequests, Services, Timing
 from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
+from trainguard.core.stores import Jobs
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, recount
-from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, close_task
-from trainguard.engine.jobs.stale_state import clear_stale_state
-from trainguard.engine.reconcile.scheduler import SCHEDULE_S, SLOW_POLL_EVERY, is_turn
+from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, Summary, missing_streams
+
+SCHEDULE_S = 60.0
+
+SLOW_POLL_EVERY = 3
+"""A job is evaluated in every so many runs of the scheduler, and in each one while a rule is near a change."""
+
+STALE_EVERY = 2 * SLOW_POLL_EVERY
+"""Runs between two questions to SageMaker about a job that is long silent, or was met without SageMaker."""
+
+MOST_STALE = 100
+"""Jobs with a turn in one run: SageMaker answers a few calls a second, for the whole account."""
+
+WAVE = 20
+"""Looks that are asked for between two questions for the time that is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRequests:
+    """Number of active jobs, and why no request was taken for some of them."""
+
+    jobs: int
+    failed: dict[str, str]
+
+
+class Scheduler:
+    """Asks for looks at active jobs: each time at those that are polled fast, at a third of the others."""
+
+    def __init__(self, *, jobs: Jobs, looks: ReconcileRequests, timing: Timing, journal: Journal) -> None:
+        self._jobs = jobs
+        self._looks = looks
+        self._timing = timing
+        self._journal = journal
+
+    def run(self) -> ScheduledRequests:
+        """Ask for the due looks, invented names last; one that is not accepted waits for the job's next turn."""
+        failed: dict[str, str] = {}
+        polled_fast, polled_slowly = self._jobs.polled_fast(), self._jobs.polled_slowly()
+        looks = self._due(sorted(polled_fast), sorted(polled_slowly))
+        for start in range(0, len(looks), WAVE):
+            if not self._timing.has_time():
+                reason = f"no time for job {looks[start].job} and those after it"
+                self._journal.count("scheduler_unfinished", reason=reason)
+                break
+            failed.update(self._looks.send(looks[start : start + WAVE]))
+        for name, reason in failed.items():
+            self._journal.count("reconcile_failures", job=name, reason=reason)
+        if polled_fast or polled_slowly:
+            self._journal.count("active_jobs", len(polled_fast) + len(polled_slowly))
+        return ScheduledRequests(len(polled_fast) + len(polled_slowly), failed)
+
+    def _due(self, polled_fast: Sequence[str], polled_slowly: Sequence[str]) -> list[ReconcileRequest]:
+        """Return the looks; SageMaker is asked in a multiple of the turns of slowly polled jobs."""
+        now = self._timing.now()
+        names = sorted({*polled_fast, *(name for name in polled_slowly if is_turn(name, now, SLOW_POLL_EVERY))})
+        first = int(now // SCHEDULE_S) % max(len(names), 1)
+        shares = ceil((len(polled_fast) + len(polled_slowly)) / MOST_STALE)
+        every = STALE_EVERY if shares <= STALE_EVERY else SLOW_POLL_EVERY * ceil(shares / SLOW_POLL_EVERY)
+        turned = [*names[first:], *names[:first]]
+        # Anybody may invent a place's name, with an at sign: SageMaker's jobs come first.
+        return [ReconcileRequest(name, now, every) for name in sorted(turned, key=lambda name: "@" in name)]
+
+
+def is_turn(job: str, at: float, every: int) -> bool:
+    """Whether the run at ``at``, epoch seconds, is the job's turn: one of ``every``, spread over jobs."""
+    return (int(at // SCHEDULE_S) + crc32(job.encode())) % every == 0
+
 
 DESCRIBE_AFTER_S = 600.0
 """A job whose every node is silent for this long may have ended without an event that says so."""
@@ -252,3 +323,21 @@ def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
     """Return after how many seconds an item is silent: later where minutes wait to be evaluated."""
     may_wait = record.key.stream == "system" and not record.pending
     return SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
+
+
+class ReconcileAtOnce:
+    """Makes each look when it is asked for, in this process; one that fails is not taken."""
+
+    def __init__(self, care: Reconciler) -> None:
+        self._care = care
+
+    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+        """Make every look; return, by job, why one failed."""
+        outcomes = {look.job: self._care.attempt(look) for look in looks}
+        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
+
+
+def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:
+    """Return a scheduler that evaluates every active job itself, one after the other."""
+    care = Reconciler(services=services, timing=timing, families=families)
+    return Scheduler(jobs=services.jobs, looks=ReconcileAtOnce(care), timing=timing, journal=services.journal)
