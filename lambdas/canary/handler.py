@@ -12,8 +12,7 @@ from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
 from trainguard.aws.environment import CanaryEnvironment, load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.canary.call import CanaryCall
-from trainguard.stack.canary.run import Canary
+from trainguard.stack.canary.run import Canary, CanaryCall
 
 logger = Logger()
 metrics = Metrics()

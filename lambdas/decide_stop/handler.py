@@ -15,10 +15,10 @@ from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget, region_of
 from trainguard.aws.environment import DecideStopEnvironment, load_environment
 from trainguard.aws.job_resources import batch_jobs, instances
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.stack.actions.request import StopCase
-from trainguard.stack.actions.stop_kinds import StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
 
 logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")

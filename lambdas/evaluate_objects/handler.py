@@ -8,10 +8,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import EvaluateObjectsEnvironment, load_environment
-from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.fault_points import LateVerdicts
+from trainguard.aws.function_limits import lambda_timing
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.queue_messages import batch_response, messages_of
-from trainguard.aws.timing import lambda_timing
+from trainguard.aws.sqs import batch_response, messages_of
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor

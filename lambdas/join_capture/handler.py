@@ -12,7 +12,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.environment import JoinCaptureEnvironment, load_environment
 from trainguard.aws.job_facts import SageMakerJobFacts
 from trainguard.aws.report_wiring import profile_objects
-from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
 from trainguard.stack.captures.plan import CaptureCall
 

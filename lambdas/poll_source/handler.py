@@ -11,7 +11,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.environment import PollSourceEnvironment, load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.polling import polls
-from trainguard.stack.polling.calls import poll_of, written_object
+from trainguard.stack.polling.poll import poll_of, written_object
 
 logger = Logger()
 metrics = Metrics()

@@ -8,9 +8,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import ReconcileJobEnvironment, load_environment
-from trainguard.aws.lambda_reconcile_requests import look_of
+from trainguard.aws.function_limits import lambda_timing
+from trainguard.aws.lambda_invocations import look_of
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.timing import lambda_timing
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.reconcile import Reconciler

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb_fire_rows import DynamoFireRows
 from trainguard.aws.environment import RecordFireEnvironment, load_environment
-from trainguard.stack.actions.record import FireRecord, record
+from trainguard.stack.actions.fire_row import FireRecord, record
 
 logger = Logger()
 environment = load_environment(RecordFireEnvironment, os.environ, function="record_fire")

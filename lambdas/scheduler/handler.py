@@ -9,9 +9,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb_jobs import DynamoJobs
 from trainguard.aws.environment import SchedulerEnvironment, load_environment
-from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests
+from trainguard.aws.function_limits import lambda_timing
+from trainguard.aws.lambda_invocations import LambdaReconcileRequests
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.timing import lambda_timing
 from trainguard.engine.reconcile import Scheduler
 
 logger = Logger()

@@ -9,7 +9,7 @@ import msgspec
 
 from tests.answers.recorded import compare, plain_fields
 from trainguard.core.finding import Episode, Progress
-from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import (

@@ -18,9 +18,8 @@ from trainguard.aws.dynamodb_node_states import DynamoNodeStates
 from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.sqs_tasks import SqsTaskQueue
-from trainguard.aws.ssm_settings import SsmSettingDocuments
-from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.sqs import SqsTaskQueue
+from trainguard.aws.ssm import SsmSettingDocuments, SsmStopSwitch
 from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.core.finding import Finding

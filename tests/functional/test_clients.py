@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainguard.aws.clients import MOST_INVOKED_AT_ONCE, Clients
-from trainguard.aws.timing import RESERVE_MS
+from trainguard.aws.function_limits import RESERVE_MS
 from trainguard.engine.reconcile import WAVE
 
 

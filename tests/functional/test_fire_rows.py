@@ -14,8 +14,7 @@ from trainguard.aws.dynamodb_fire_rows import DynamoFireRows
 from trainguard.core.finding import Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.timestamps import epoch_from_iso
-from trainguard.stack.actions.fire_row import Fire
-from trainguard.stack.actions.record import FireRecord, record
+from trainguard.stack.actions.fire_row import Fire, FireRecord, record
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import OVERTAKEN, StopOutcome, carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision

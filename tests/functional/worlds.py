@@ -16,11 +16,11 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb_jobs import DynamoJobs
 from trainguard.aws.dynamodb_node_states import DynamoNodeStates
 from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests, look_of
+from trainguard.aws.lambda_invocations import LambdaReconcileRequests, look_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.sqs_tasks import SqsTaskQueue
-from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.sqs import SqsTaskQueue
+from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.core.ports import (
     ExecutionRecords,

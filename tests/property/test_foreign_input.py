@@ -13,7 +13,7 @@ from tests.functional.strategies import job_records, node_records, rule_rows
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.small_job import uploads
 from trainguard.aws import dynamodb_jobs, dynamodb_node_states, dynamodb_rule_states
-from trainguard.aws.attribute_values import present
+from trainguard.aws.columns import present
 from trainguard.aws.dynamodb_jobs import DynamoJobs
 from trainguard.aws.dynamodb_node_states import DynamoNodeStates
 from trainguard.aws.dynamodb_rule_states import DynamoRuleStates

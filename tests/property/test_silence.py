@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.core.finding import AlertKind
 from trainguard.core.records import JobRecord, Status
-from trainguard.core.statuses import AlertKind
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import due_notifications
 from trainguard.engine.streams.job_streams import JobState

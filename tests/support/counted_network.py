@@ -13,8 +13,8 @@ from aws_lambda_powertools import Logger, Metrics
 from tests.support.delivery import Network
 from tests.support.small_job import START
 from trainguard.aws import dynamodb_node_states, dynamodb_rule_states
-from trainguard.aws.attribute_values import present
-from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.columns import present
+from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.stored_form import stored_row
 from trainguard.core.ports import Services

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.attribute_values import integer, text
+from trainguard.aws.columns import integer, text
 from trainguard.aws.dynamodb_table import Expression, Table, assignments
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_from_epoch
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 _FIRE = {"#fire": "FireId"}
 _OF_ALERT = ("Action", "ActionAt", "AlertId")

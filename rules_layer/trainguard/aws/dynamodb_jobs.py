@@ -1,11 +1,11 @@
 """Jobs in DynamoDB: one item for each training job, and one for each tuning job."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.aws.attribute_values import Columns, integer, integer_or_none, present, text, text_or_none
 from trainguard.aws.columns import (
     COUNT,
     FLAG,
@@ -20,14 +20,19 @@ from trainguard.aws.columns import (
     TEXT_OR_NONE,
     TEXTS,
     TIME_OR_NONE,
+    Columns,
     Kind,
     Layout,
     fields_of,
     flag,
+    integer,
+    integer_or_none,
     member,
+    present,
+    text,
+    text_or_none,
     written,
 )
-from trainguard.aws.dynamodb_job_limits import MET_JOBS, DynamoJobLimits
 from trainguard.aws.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.aws.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.aws.stored_form import stored_job
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
@@ -48,6 +53,12 @@ _SLOW, _FAST = "slow", "fast"
 
 _EXISTS = "attribute_exists(#job)"
 _NAME = {"#job": "TrainingJobName"}
+MET_JOBS = "met-jobs/"
+"""Begins the name of an hour's item: no job's name has a slash before an at sign."""
+
+KEPT_S = 86_400
+_STREAMS = {"#streams": "OtherStreams"}
+_ONE_MORE = Expression("ADD #streams :one", _STREAMS, {":one": integer(1)})
 _NO_JOBS = (TUNING_JOB, MET_JOBS)
 """Begin the names of items that are no job's: no job's name has a slash there."""
 
@@ -58,7 +69,6 @@ class DynamoJobs:
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
         self._tuning_jobs = DynamoTuningJobs(self._table)
-        self._limits = DynamoJobLimits(self._table)
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item (strongly consistent), or None."""
@@ -146,16 +156,37 @@ class DynamoJobs:
         )
 
     def admit_stream(self, job: str, most: int) -> bool:
-        """Count one more stream of a unit that SageMaker does not name; False, which is stored, at ``most``."""
-        return self._limits.admit_stream(job, most)
+        """Count one more stream; False, which is stored, when there are ``most``; True for a job without an item."""
+        room = Expression(
+            "attribute_exists(#job) AND (attribute_not_exists(#streams) OR #streams < :most)",
+            {"#job": "TrainingJobName"},
+            {":most": integer(most)},
+        )
+        if self._table.update(_key(job), _ONE_MORE, room):
+            return True
+        left_out = Expression("SET #left = :yes", {"#left": "StreamsLeftOut"}, {":yes": {"BOOL": True}})
+        full = Expression("#streams >= :most", _STREAMS, {":most": integer(most)})
+        return not self._table.update(_key(job), left_out, full)
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
-        """Set the number of such streams if it is still ``seen``."""
-        self._limits.recount_streams(job, seen, actual)
+        """Set the number of streams to ``actual`` if it is still ``seen``."""
+        self._table.update(
+            _key(job),
+            Expression("SET #streams = :actual", _STREAMS, {":actual": integer(actual)}),
+            Expression("#streams = :seen", values={":seen": integer(seen)}),
+        )
 
     def meet(self, at: float, most: int) -> bool:
-        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
-        return self._limits.meet(at, most)
+        """Count one more name in the hour of ``at``, epoch seconds; False when there are ``most``."""
+        return self._table.update(
+            _key(MET_JOBS + datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
+            Expression(
+                "ADD #met :one SET #expires = :expires",
+                {"#met": "Met", "#expires": "ExpiresAt"},
+                {":one": integer(1), ":expires": integer(int(at) + KEPT_S)},
+            ),
+            Expression("attribute_not_exists(#met) OR #met < :most", values={":most": integer(most)}),
+        )
 
     def active(self) -> list[str]:
         """Return the jobs that are not closed, in order; a change shows after the index has caught up."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trainguard.aws.attribute_values import Columns, integer, present, text
 from trainguard.aws.columns import (
     BLOB,
     COUNT,
@@ -17,14 +16,17 @@ from trainguard.aws.columns import (
     NUMBER_OR_NONE,
     TEXT,
     TEXT_OR_NONE,
+    Columns,
     Layout,
     fields_of,
+    integer,
     member,
+    present,
+    text,
     written,
 )
 from trainguard.aws.dynamodb_table import Expression, Table, decoding
-from trainguard.aws.findings import finding_columns, finding_of_columns
-from trainguard.aws.stored_form import stored_node
+from trainguard.aws.stored_form import finding_columns, finding_of_columns, stored_node
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 
 _NAMES = {"finding_kind": "FindingKind"}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainguard.aws.attribute_values import Columns, integer, text
 from trainguard.aws.columns import (
     COUNT,
     FLAG_OR_NONE,
@@ -18,15 +17,16 @@ from trainguard.aws.columns import (
     TEXT,
     TEXT_OR_NONE,
     TIME_OR_NONE,
+    Columns,
     Layout,
     fields_of,
+    integer,
     member,
+    text,
     written,
 )
 from trainguard.aws.dynamodb_table import Expression, Table, assignments, decoding
-from trainguard.aws.facts import FACT_COLUMN, fact_columns
-from trainguard.aws.findings import finding_columns, finding_of_columns
-from trainguard.aws.stored_form import stored_row
+from trainguard.aws.stored_form import FACT_COLUMN, fact_columns, finding_columns, finding_of_columns, stored_row
 from trainguard.core.finding import Progress
 from trainguard.core.records import RuleRow, Status, StopRecord
 from trainguard.core.timestamps import iso_from_epoch
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 _NAMES = {"cost": "CostLost"}
 _THROUGH = {"#through": "EvaluatedThrough"}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.attribute_values import Columns, integer, text
+from trainguard.aws.columns import Columns, integer, text
 from trainguard.aws.dynamodb_table import Expression, Table, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
@@ -11,7 +11,7 @@ from trainguard.stack.actions.stop_rate_limit import Stop, admit
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 ALL_JOBS, STOPS = "*", "stops"
 ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         UpdateItemInputTypeDef,
     )
 
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 _SERVICE = "DynamoDB"
 

@@ -2,15 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.attribute_values import Columns, integer, present, text
 from trainguard.aws.columns import (
     FLAG,
     INTEGER,
     TEXT_OR_NONE,
+    Columns,
     Layout,
     fields_of,
+    integer,
     member,
     member_or_none,
+    present,
+    text,
     written,
 )
 from trainguard.aws.dynamodb_table import Expression, Table, decoding
@@ -19,7 +22,7 @@ from trainguard.core.finding import Severity
 from trainguard.core.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
-    from trainguard.aws.attribute_values import Item
+    from trainguard.aws.columns import Item
 
 TUNING_JOB = "tuning-job/"
 """Names of training jobs have no slash."""

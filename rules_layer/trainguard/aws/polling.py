@@ -6,10 +6,9 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
-from trainguard.aws.cloudwatch_logs import CloudWatchLogs
 from trainguard.aws.dynamodb_jobs import DynamoJobs
 from trainguard.aws.environment import PollSourceEnvironment
-from trainguard.aws.live_sources import ServiceSources, permitted_services, tokens_of
+from trainguard.aws.live_sources import CloudWatchLogs, ServiceSources, permitted_services, tokens_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.source_services import Headers, no_headers, tokens_by_host
 from trainguard.aws.wiring import RarelyAskedTrainingJobs

@@ -24,12 +24,20 @@ from zlib import crc32
 
 import msgspec
 
-from trainguard.core.execution_input import entry_fields
 from trainguard.core.finding import Episode, Finding, Severity, severity_rank
-from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.links import report_links
 from trainguard.core.ports import Executions, Journal
-from trainguard.core.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.core.records import (
+    JOB_NODE,
+    AlertKind,
+    JobRecord,
+    NodeRecord,
+    OutboxEntry,
+    RuleRow,
+    Status,
+    entry_fields,
+)
 from trainguard.core.stores import NodeStates
 from trainguard.core.text import LONGEST_SENTENCE, one_line
 from trainguard.core.timestamps import iso_time

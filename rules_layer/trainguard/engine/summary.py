@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.core.errors import StateConflictError
-from trainguard.core.job_limits import MOST_END_REPORTS
+from trainguard.core.job_policy import MOST_END_REPORTS
 from trainguard.core.ports import Services, Timing
 from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trainguard.ledger.bucket import ROWS, Bucket, StepShares
-from trainguard.ledger.cells import Cells
-from trainguard.ledger.claims import Claim, Claimed, Remaining
+from trainguard.ledger.claims import Cells, Claim, Claimed, Remaining
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
-from trainguard.ledger.node import NodeLedger
-from trainguard.ledger.spans import Span
+from trainguard.ledger.node import NodeLedger, Span
 
 MOST_TIMES = 3
 

@@ -10,7 +10,7 @@ from trainguard.core.errors import ForeignKeyError, ObjectMissingError, PortUnav
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.local.profile import TrainingFiles, safe_name
 from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, MemorySource, only_root

@@ -45,7 +45,7 @@ def _recorded(place: str) -> Profile:
 
 
 def _opened(recording: RecordedRun) -> Profile:
-    from trainguard.local.recorded_run import open_run
+    from trainguard.local.recordings import open_run
 
     return open_run(recording)
 

@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.core.ports import ByteStream, check_range
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 
 PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")

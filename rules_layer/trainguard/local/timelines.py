@@ -9,11 +9,10 @@ from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_i
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
-from trainguard.local.engine import Watcher
+from trainguard.local.engine import Watcher, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
-from trainguard.local.schedule import schedule
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis
@@ -27,7 +26,7 @@ _LOOKED_AT = 2
 
 
 class TimelineListener:
-    """Folds what it is shown into one digest a node; `trainguard.local.sessions` shows it."""
+    """Folds what it is shown into one digest a node; `trainguard.local.engine` shows it."""
 
     def __init__(self, axis: TimeAxis) -> None:
         self._axis = axis

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.core.errors import SyntheticRunError
-from trainguard.core.execution_input import entry_in
+from trainguard.core.records import entry_in
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.protocol import RuleParameters

@@ -18,10 +18,9 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.formats.profile.keys import system_key
 from trainguard.formats.profile.system import Samples
 from trainguard.local import prefetch
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.engine import Evaluation, Schedule, evaluate_profile, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
-from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
 
 SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}

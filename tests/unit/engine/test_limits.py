@@ -11,7 +11,7 @@ from tests.support.late_events import outside
 from tests.support.small_job import JOB, Upload, uploads
 from tests.support.verdicts import fired, over
 from tests.unit.engine.test_telling import RECORD, RULE, alerted, tell
-from trainguard.core.job_limits import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
+from trainguard.core.job_policy import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, StreamKey
 from trainguard.engine import outbox

@@ -11,8 +11,8 @@ from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
+from trainguard.stack.polling.delivery import FOLDER, PollStatus, read_status
 from trainguard.stack.polling.poll import NAME
-from trainguard.stack.polling.status import FOLDER, PollStatus, read_status
 
 MINUTE_S = 60.0
 SILENT_S = 600.0

@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from typing import Literal
 
 from trainguard.core.finding import Severity
-from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan

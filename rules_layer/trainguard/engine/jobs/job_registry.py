@@ -10,8 +10,7 @@ import msgspec
 
 from trainguard.core.errors import TooManyNamesError
 from trainguard.core.finding import Finding
-from trainguard.core.job_limits import MOST_NEW_JOBS, MOST_OTHER_STREAMS
-from trainguard.core.job_policy import JobPolicy
+from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey

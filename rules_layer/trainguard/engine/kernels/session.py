@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
-from trainguard.core.job_limits import MOST_CAPTURE_EXECUTIONS
+from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
 from trainguard.core.records import NodeRecord
 from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource

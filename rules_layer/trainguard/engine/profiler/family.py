@@ -32,10 +32,10 @@ from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, ite
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, Verdict, combine
 from trainguard.formats.profile.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.ledger.spans import Span, without
+from trainguard.ledger.node import Span, without
 from trainguard.pricing.cost import Account
 from trainguard.rules.protocol import AnyJobRule, AnyRule, FrameworkRule, RuleParameters, SystemRule
 from trainguard.rules.registry import ALL_RULES, TITLE, spec_of

@@ -15,7 +15,7 @@ from trainguard.formats.profile.events import StepBatch
 from trainguard.ledger.assembly import NodeTime, node_ledger, sharing
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.ledger.spans import Span, without
+from trainguard.ledger.node import Span, without
 from trainguard.pricing.cost import Account
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import ACTIVE_PERCENT, INTERRUPTED_S, SampleWindowState

@@ -18,7 +18,7 @@ from trainguard.formats.profile.keys import (
     parse_trace_key,
     system_key,
 )
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 
 UPLOAD_US = 60_000_000
 """S3 gets an object at most so much later than any other of the node that ends when it does, or it is late."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from trainguard.core.links import RUN_URL_TAG
 from trainguard.core.ports import RuleConfiguration
-from trainguard.core.run_links import RUN_URL_TAG
 from trainguard.engine.settings.job_settings import (
     MUTED,
     OWNER_SETTINGS,

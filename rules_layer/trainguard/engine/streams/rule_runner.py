@@ -14,7 +14,7 @@ from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
 from trainguard.engine.verdicts.losses import loss_of, score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
 from trainguard.rules.protocol import Rule, check_clear_after, is_custom, packed_state
 from trainguard.rules.rule_inputs import LateView

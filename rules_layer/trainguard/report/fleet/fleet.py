@@ -10,9 +10,8 @@ import msgspec
 
 from trainguard.core.canary_name import is_canary
 from trainguard.core.finding import severity_rank
-from trainguard.core.links import report_links
+from trainguard.core.links import plain_links, report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
-from trainguard.core.run_links import plain_links
 from trainguard.core.stores import Jobs
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.replay_names import replayed_job

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.finding import Fact, clock_times
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status, clock_times
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.core.finding import Fact, clock_times
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status, clock_times
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.gpu_memory_increase.facts import MemoryKind

@@ -15,9 +15,9 @@ import msgspec
 from trainguard.core.errors import ReportPartError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ReportObjects
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
+from trainguard.stack.report.digest import keys_of_day
 from trainguard.stack.report.parts import PARTS_TYPE, RunPlace
-from trainguard.stack.report.read import keys_of_day
 
 FEWEST_NODES = 4
 """With fewer nodes the lists cost as much as listings that they save."""

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from trainguard.aws.stored_form import frozen_record
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.execution_input import execution_input
 from trainguard.core.ports import ExecutionRecord, NodeTask, ReconcileRequest, TrainingJobDescription
+from trainguard.core.records import execution_input
 from trainguard.testing.memory.faults import Faults
 
 TASK_BATCH_SIZE = 10

@@ -22,13 +22,19 @@ from trainguard.formats.tensors.frames import (
     HOOK_FOOTER,
     Content,
     check_payload,
+    check_shape,
     crc32c,
+    dtype_of,
     find_content,
     footer_value,
+    is_text,
+    numbers,
+    parse_event,
     payload_length,
     payload_of,
+    text,
+    texts,
 )
-from trainguard.formats.tensors.messages import check_shape, dtype_of, is_text, numbers, parse_event, text, texts
 from trainguard.formats.tensors.step_view import Tensor
 
 MIB = 1024 * 1024

@@ -15,6 +15,7 @@ from trainguard.formats.tensors.debug.json_files import (
     Collections,
     FramePlace,
     IndexFile,
+    Membership,
     decode_collections,
     decode_index,
     merge_collections,
@@ -29,7 +30,6 @@ from trainguard.formats.tensors.debug.keys import (
     parse_reduction,
 )
 from trainguard.formats.tensors.debug.ledger import PastStep, RunHistory, StepLedger
-from trainguard.formats.tensors.debug.membership import Membership
 from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 

@@ -1,4 +1,4 @@
-"""Requests to reconcile jobs, each in an asynchronous invocation of the function."""
+"""Asynchronous invocations of functions: of one that polls a source, and of one that reconciles a job."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,22 @@ from trainguard.engine.reconcile import STALE_EVERY
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+
+class LambdaSourcePolls:
+    """Invokes a function for a poll, and does not wait for it."""
+
+    def __init__(self, *, client: "LambdaClient", function: str) -> None:
+        self._client = client
+        self._function = function
+
+    def ask(self, job: str, at: float) -> None:
+        """Ask for a poll; raises PortUnavailableError when Lambda does not accept it."""
+        payload = json.dumps({"job": job, "at": at}).encode()
+        with translated("Lambda", "Invoke"):
+            self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload)
 
 
 class _Payload(msgspec.Struct):
