@@ -127,4 +127,4 @@ def test_a_run_in_a_bucket_reads_like_files_in_memory() -> None:
         for step in complete_steps(files, find_run(files, "my-job"), StepLedger())
     ]
     assert found == [(step.step, step.value("loss").tolist()) for step in trial_steps("overtraining")]
-    assert [*files.names("training", start_after="training_job_end.ts")] == []
+    assert [*files.list("training", start_after="training_job_end.ts")] == []

@@ -33,7 +33,7 @@ from trainguard.formats.profile.keys import MINUTE_S, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
-from trainguard.local.profile import Node, NodeObjects, Profile
+from trainguard.local.profile import Node, Profile, node_objects
 from trainguard.pricing.cost import Account
 from trainguard.state.codec import CODEC, encode_state
 
@@ -175,7 +175,7 @@ def open_session(
 ) -> AnySession:
     """Open a stream that has not begun."""
     node = record.key.node
-    objects = NodeObjects(profile, node, bodies.read)
+    objects = node_objects(profile, node, bodies.read)
     listing = ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
     if record.key.stream == "system":
         return _ParsedSystemSession(record, listing, plan, samples, tap)

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainguard.core.errors import NoProfileError
+from trainguard.core.ports import BucketFiles
 from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
 from trainguard.local.recordings import RecordedRun, is_recording, recording_at
-from trainguard.local.sources import PROFILER_OUTPUT, MemorySource, ProfileSource, open_folder, read_beside
+from trainguard.local.sources import PROFILER_OUTPUT, ProfileSource, open_folder, read_beside, source_in_memory
 from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
@@ -61,15 +63,16 @@ def _job_in_folder(place: str) -> Profile:
         if found is None:
             raise
         beside = partial(read_beside, found.job)
-        empty = empty_profile(MemorySource(str(found.place), found.job.resolve().name, beside), found.files)
+        empty = empty_profile(source_in_memory(str(found.place), found.job.resolve().name, {}, beside), found.files)
         return replace(empty, kernels=find_traces(found.job))
-    found = find_training(place, source.root)
-    job = source.root.resolve().parent if source.root.name == PROFILER_OUTPUT else source.root
+    root = Path(source.place)
+    found = find_training(place, root)
+    job = root.resolve().parent if root.name == PROFILER_OUTPUT else root
     return replace(read_profile(source), training=None if found is None else found.files, kernels=find_traces(job))
 
 
 def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
-    from trainguard.local.bucket import open_bucket, open_training, training_beside
+    from trainguard.local.bucket import job_of, open_bucket, open_training, training_below
 
     try:
         source = open_bucket(place, clients)
@@ -82,6 +85,8 @@ def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
             empty_profile(none, training),
             kernels=traces_below(training.objects, training.bucket, training.root.folder[:-1]),
         )
-    job = source.prefix.rstrip("/").rpartition("/")[0]
-    kernels = traces_below(source.objects, source.bucket, job) if job else None
-    return replace(read_profile(source), training=training_beside(source), kernels=kernels)
+    profile, files = read_profile(source), source.files
+    if not isinstance(files, BucketFiles) or not (job := job_of(files)):
+        return profile
+    training = training_below(files.objects, files.bucket, job)
+    return replace(profile, training=training, kernels=traces_below(files.objects, files.bucket, job))

@@ -12,7 +12,7 @@ from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import Samples, read_system_object
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile
-from trainguard.local.sources import FolderSource, ProfileSource, read_file
+from trainguard.local.sources import FolderFiles, ProfileSource, read_file
 
 FETCHES = 16
 """At 3 MB a node-minute, 48 MB."""
@@ -82,7 +82,7 @@ class BodiesAhead:
     def __init__(self, source: ProfileSource, names: Sequence[str]) -> None:
         self._source = source
         self._names = deque(names)
-        on_disk = isinstance(source, FolderSource)
+        on_disk = isinstance(source.files, FolderFiles)
         self._bodies = map(source.read, names) if on_disk else fetched(source.read, names)
 
     def read(self, name: str) -> bytes:
@@ -95,8 +95,9 @@ class BodiesAhead:
 
 def _bodies(profile: Profile, keys: Sequence[str]) -> Iterable[Path | bytes | Unreadable]:
     source = profile.source
-    if isinstance(source, FolderSource):
-        return (source.root / profile.files[key] for key in keys)
+    if isinstance(source.files, FolderFiles):
+        paths = source.files.paths
+        return (paths[profile.files[key]] for key in keys)
 
     def body(key: str) -> bytes | Unreadable:
         try:

@@ -12,7 +12,7 @@ from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, S
 from trainguard.local.engine import Watcher, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
-from trainguard.local.profile import NodeObjects, Profile
+from trainguard.local.profile import Profile, node_objects
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis
@@ -114,7 +114,7 @@ def _framework(profile: Profile, keys: list[str]) -> Iterator[tuple[str, Framewo
     bodies = BodiesAhead(profile.source, [profile.files[key] for key in keys])
     listings = {
         node: ProfileListing(
-            objects=NodeObjects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
+            objects=node_objects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
         )
         for node in profile.nodes
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
-from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.engine.training.stream import StepsState
@@ -178,10 +178,10 @@ class ScalarFiles:
         from trainguard.formats.tensors.scalars.rows import recordings
 
         name = file.listed.key
-        objects, bucket = self.source.objects, self.source.bucket
-        columns = read_scalars(_Pieces(objects, bucket, PIECE_BYTES), name, state.taken)
+        files = BucketFiles(self.source.objects, self.source.bucket, "")
+        columns = read_scalars(files, name, state.taken, PIECE_BYTES)
         if columns is None and file.listed.size - state.taken > PIECE_BYTES:
-            columns = read_scalars(_Pieces(objects, bucket), name, state.taken)
+            columns = read_scalars(files, name, state.taken)
         if columns is None:
             return None
         found = list(recordings(columns, file.key.file.folder, file.listed.last_modified))
@@ -210,22 +210,6 @@ class ScalarFiles:
             read = read_trainer_state if file.key.file.kind == "trainer_state" else read_metrics_csv
             self._whole = {version: read(file.listed.key, body)}
         return self._whole[version]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pieces:
-    objects: ProfileObjects
-    bucket: str
-    most: int | None = None
-
-    def get(self, name: str, max_bytes: int) -> bytes:
-        return self.objects.get(self.bucket, name, max_bytes)
-
-    def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self.objects.get_range(self.bucket, name, start, length if self.most is None else min(length, self.most))
-
-    def names(self, prefix: str, start_after: str = "") -> Iterator[str]:
-        return (each.key for each in self.objects.list(self.bucket, prefix, start_after))
 
 
 def _version(listed: ListedObject) -> tuple[float, int]:

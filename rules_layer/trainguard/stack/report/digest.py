@@ -5,21 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from trainguard.core.errors import ForeignKeyError, ObjectMissingError, ReportPartError, TelemetryFormatError
-from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
-from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.core.errors import ObjectMissingError, ReportPartError, TelemetryFormatError
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ProfileObjects
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
+from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import Samples, read_system_object
 from trainguard.report.timeline.digest import NodeDigest, read_framework
-from trainguard.stack.report.keys import MAX_LIST_BYTES, decode_keys
-from trainguard.stack.report.parts import DAY_S, MAX_PARTS, PARTS_TYPE, DigestItem, Part, encode_part
-
-_HOUR_S = 3_600
-_MICROSECONDS = 1_000_000
-
-Parsed = SystemKey | FrameworkKey
+from trainguard.stack.report.keys import MAX_LIST_BYTES, Parsed, decode_keys, keys_of_day, parsed_of_day
+from trainguard.stack.report.parts import MAX_PARTS, PARTS_TYPE, DigestItem, Part, encode_part
 
 
 class DayObjects:
@@ -50,37 +45,7 @@ class DayObjects:
             return
         for key in self._keys:
             if key > item.after:
-                yield key, _parsed(key, item.day)
-
-
-def keys_of_day(
-    objects: ProfileObjects, bucket: str, root: ProfileRoot, day: int, *, after: str = ""
-) -> Iterator[tuple[str, Parsed | None]]:
-    """Yield the keys of a day's folders after ``after``, parsed, of all nodes; None for foreign or other days' ones."""
-    # Timelines may lie in the folder of the hour before; the folders of TensorFlow's traces are in local time.
-    for prefix, slack_s in ((root.framework, _HOUR_S), (root.tensorflow, DAY_S), (root.system, _HOUR_S)):
-        first = hour_folder(max(day - slack_s, 0))
-        last = hour_folder(day + DAY_S - 1 + slack_s)
-        for listed in objects.list(bucket, prefix, max(after, f"{prefix}{first}")):
-            if listed.key.removeprefix(prefix).partition("/")[0] > last:
-                break
-            yield listed.key, _of_day(listed, day)
-
-
-def _of_day(listed: ListedObject, day: int) -> Parsed | None:
-    parsed = _parsed(listed.key, day)
-    return None if parsed is None or is_future(parsed.named_at, listed.last_modified) else parsed
-
-
-def _parsed(key: str, day: int) -> Parsed | None:
-    try:
-        parsed = parse_key(key)
-    except ForeignKeyError:
-        return None  # its own message counted and named it
-    if isinstance(parsed, EndKey):
-        return None
-    at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS
-    return parsed if 0 <= at_s - day < DAY_S else None
+                yield key, parsed_of_day(key, item.day)
 
 
 class DayDigester:
