@@ -23,7 +23,7 @@ from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("profiles")
 JOBS, GROUP = 12, 2

@@ -116,7 +116,7 @@ def test_files_in_overlapping_windows_are_parsed_once(
         return source.read(name)
 
     assert replay(list(source.sizes), read).windows == 9
-    assert reads == Counter(source.sizes)
+    assert reads == Counter(list(source.sizes))
     read = documented(profile)
     assert read.counters("algo-1", "system")["lines"] == len(profile.lines("system"))
     assert read.counters("algo-1", "framework")["events"] == len(profile.lines("pevents"))

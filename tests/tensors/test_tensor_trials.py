@@ -14,7 +14,7 @@ from trainguard.formats.tensors.debug.ledger import StepLedger
 from trainguard.formats.tensors.debug.run import complete_steps, find_run
 from trainguard.formats.tensors.step_view import Mode, is_numeric
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 
 @pytest.mark.parametrize("name", ["vanishing_gradient", "healthy", "exploding_tensor"])

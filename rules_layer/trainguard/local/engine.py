@@ -31,8 +31,7 @@ from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, SystemKey
 from trainguard.formats.profile.system import Samples
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
+from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Node, Profile, node_objects
 from trainguard.pricing.cost import Account
 from trainguard.state.codec import CODEC, encode_state

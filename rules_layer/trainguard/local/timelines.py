@@ -10,8 +10,7 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
 from trainguard.local.engine import Watcher, schedule
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
+from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Profile, node_objects
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework

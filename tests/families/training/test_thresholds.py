@@ -23,7 +23,7 @@ from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
 RUNS = JobRecord(JOB, "arn", BUCKET, "", JobStatus.IN_PROGRESS, secondary_status="Training")

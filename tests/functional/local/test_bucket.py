@@ -14,8 +14,7 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import fetched
+from trainguard.local.pool import WorkerPool, fetched
 from trainguard.local.profile import node_objects, read_profile
 from trainguard.local.sources import open_folder
 from trainguard.managed.replay import replay

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
-from trainguard.aws.dynamodb_jobs import ACTIVE_JOBS_INDEX
+from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.cli.doctor.check import CheckResult, UnansweredError, Why, asking, fail, unless, warn
 from trainguard.cli.doctor.site import Site
 from trainguard.core.units import counted

@@ -13,7 +13,7 @@ from trainguard.report.timeline.series import TimeAxis
 from trainguard.stack.report.digest import DayDigester, DayObjects
 from trainguard.stack.report.parts import DAY_S, DigestItem
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from trainguard.aws.stored_form import shown_times, shown_value
+from trainguard.aws.dynamodb.stored_form import shown_times, shown_value
 from trainguard.cli.commands.explain.explanation import Explanation, NodeState
 from trainguard.cli.commands.explain.next_steps import Patience
 from trainguard.cli.output.blocks import (

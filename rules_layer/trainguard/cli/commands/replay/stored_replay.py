@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainguard.aws.stored_form import stored_job
+from trainguard.aws.dynamodb.stored_form import stored_job
 from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
 from trainguard.core.errors import RequestError
 from trainguard.core.layout import ProfileRoot

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import (
+from trainguard.aws.dynamodb.columns import (
     FLAG,
     INTEGER,
     TEXT_OR_NONE,
@@ -16,13 +16,13 @@ from trainguard.aws.columns import (
     text,
     written,
 )
-from trainguard.aws.dynamodb_table import Expression, Table, decoding
-from trainguard.aws.stored_form import frozen_mapping
+from trainguard.aws.dynamodb.stored_form import frozen_mapping
+from trainguard.aws.dynamodb.table import Expression, Table, decoding
 from trainguard.core.finding import Severity
 from trainguard.core.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 TUNING_JOB = "tuning-job/"
 """Names of training jobs have no slash."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         UpdateItemInputTypeDef,
     )
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 _SERVICE = "DynamoDB"
 

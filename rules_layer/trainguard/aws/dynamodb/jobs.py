@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.aws.columns import (
+from trainguard.aws.dynamodb.columns import (
     COUNT,
     FLAG,
     INTEGER_OR_NONE,
@@ -33,9 +33,9 @@ from trainguard.aws.columns import (
     text_or_none,
     written,
 )
-from trainguard.aws.dynamodb_table import Expression, Table, assignments, decoding
-from trainguard.aws.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJobs
-from trainguard.aws.stored_form import stored_job
+from trainguard.aws.dynamodb.stored_form import stored_job
+from trainguard.aws.dynamodb.table import Expression, Table, assignments, decoding
+from trainguard.aws.dynamodb.tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import (
+from trainguard.aws.dynamodb.columns import (
     BLOB,
     COUNT,
     FLAG,
@@ -25,8 +25,8 @@ from trainguard.aws.columns import (
     text,
     written,
 )
-from trainguard.aws.dynamodb_table import Expression, Table, decoding
-from trainguard.aws.stored_form import finding_columns, finding_of_columns, stored_node
+from trainguard.aws.dynamodb.stored_form import finding_columns, finding_of_columns, stored_node
+from trainguard.aws.dynamodb.table import Expression, Table, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 
 _NAMES = {"finding_kind": "FindingKind"}

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import integer, text
-from trainguard.aws.dynamodb_table import Expression, Table, assignments
+from trainguard.aws.dynamodb.columns import integer, text
+from trainguard.aws.dynamodb.table import Expression, Table, assignments
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.stack.actions.fire_row import Fire, Recorded
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 _FIRE = {"#fire": "FireId"}
 _OF_ALERT = ("Action", "ActionAt", "AlertId")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from trainguard.aws.columns import (
+from trainguard.aws.dynamodb.columns import (
     NAME,
     NUMBER_OR_NONE,
     SOME_NAMES,

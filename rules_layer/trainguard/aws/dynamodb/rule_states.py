@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import (
+from trainguard.aws.dynamodb.columns import (
     COUNT,
     FLAG_OR_NONE,
     INTEGER,
@@ -25,8 +25,14 @@ from trainguard.aws.columns import (
     text,
     written,
 )
-from trainguard.aws.dynamodb_table import Expression, Table, assignments, decoding
-from trainguard.aws.stored_form import FACT_COLUMN, fact_columns, finding_columns, finding_of_columns, stored_row
+from trainguard.aws.dynamodb.stored_form import (
+    FACT_COLUMN,
+    fact_columns,
+    finding_columns,
+    finding_of_columns,
+    stored_row,
+)
+from trainguard.aws.dynamodb.table import Expression, Table, assignments, decoding
 from trainguard.core.finding import Progress
 from trainguard.core.records import RuleRow, Status, StopRecord
 from trainguard.core.timestamps import iso_from_epoch
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 _NAMES = {"cost": "CostLost"}
 _THROUGH = {"#through": "EvaluatedThrough"}

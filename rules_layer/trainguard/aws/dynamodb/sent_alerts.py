@@ -6,8 +6,8 @@ repeat sends nothing, and a claim of one that died ends.
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import integer, text
-from trainguard.aws.dynamodb_table import Expression, Table, assignments
+from trainguard.aws.dynamodb.columns import integer, text
+from trainguard.aws.dynamodb.table import Expression, Table, assignments
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.stack.actions.send_alert import Channel, Claim
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 ALERTS = "*alerts"
 """A job's name has no asterisk."""

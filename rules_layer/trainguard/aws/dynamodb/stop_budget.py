@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.columns import Columns, integer, text
-from trainguard.aws.dynamodb_table import Expression, Table, decoding
+from trainguard.aws.dynamodb.columns import Columns, integer, text
+from trainguard.aws.dynamodb.table import Expression, Table, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
@@ -11,7 +11,7 @@ from trainguard.stack.actions.stop_rate_limit import Stop, admit
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.columns import Item
+    from trainguard.aws.dynamodb.columns import Item
 
 ALL_JOBS, STOPS = "*", "stops"
 ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
