@@ -277,6 +277,10 @@ class JobRecord:
         """Where the job's profile lies in its bucket."""
         return ProfileRoot.of_job(self.prefix, self.job)
 
+    def goes_on(self, written_at: float | None) -> bool:
+        """Whether a job that was left has written since, at ``written_at`` (epoch seconds on S3's clock)."""
+        return self.left_at is not None and not self.active and written_at is not None and written_at > self.left_at
+
     @property
     def is_evaluated_in_turn(self) -> bool:
         """Whether the job is so large that each node waits for its turn, whatever its rules say."""

@@ -74,11 +74,6 @@ def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
 
 
-def goes_on(job: JobRecord, written_at: float | None) -> bool:
-    """Whether a job that was left has written since, at ``written_at`` (epoch seconds on S3's clock)."""
-    return job.left_at is not None and not job.active and written_at is not None and written_at > job.left_at
-
-
 def reopen(job: JobRecord, *, jobs: Jobs, nodes: NodeStates) -> JobRecord:
     """Let a job that was closed go on; return its item. Raises StateConflictError when a stream is being written."""
     open_streams(job, nodes)
