@@ -16,33 +16,34 @@ from google.protobuf import message
 from numpy.typing import NDArray
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.protobuf import BOOL, BYTES, DOUBLE, FLOAT, INT32, INT64, MESSAGE, MessageTable, message_classes
+from trainguard.formats.protobuf import BOOL, DOUBLE, FLOAT, INT32, INT64, MESSAGE, MessageTable, message_classes
+from trainguard.formats.protobuf import BYTES as BYTES_FIELD
 from trainguard.formats.tensors.step_view import Tensor
 
 _MESSAGES: MessageTable = {
     "Event": [("wall_time", 1, DOUBLE, ""), ("step", 2, INT64, ""), ("summary", 5, MESSAGE, "Summary")],
     "Summary": [("value", 1, MESSAGE, "Value*")],
     "Value": [
-        ("tag", 1, BYTES, ""),
+        ("tag", 1, BYTES_FIELD, ""),
         ("simple_value", 2, FLOAT, ""),
         ("tensor", 8, MESSAGE, "TensorProto"),
         ("metadata", 9, MESSAGE, "SummaryMetadata"),
     ],
     "SummaryMetadata": [("plugin_data", 1, MESSAGE, "PluginData*")],
-    "PluginData": [("plugin_name", 1, BYTES, ""), ("content", 2, BYTES, "")],
+    "PluginData": [("plugin_name", 1, BYTES_FIELD, ""), ("content", 2, BYTES_FIELD, "")],
     "TensorProto": [
         ("dtype", 1, INT32, ""),
         ("tensor_shape", 2, MESSAGE, "TensorShapeProto"),
-        ("tensor_content", 4, BYTES, ""),
+        ("tensor_content", 4, BYTES_FIELD, ""),
         ("float_val", 5, FLOAT, "*"),
         ("double_val", 6, DOUBLE, "*"),
         ("int_val", 7, INT32, "*"),
-        ("string_val", 8, BYTES, "*"),
+        ("string_val", 8, BYTES_FIELD, "*"),
         ("int64_val", 10, INT64, "*"),
         ("bool_val", 11, BOOL, "*"),
     ],
     "TensorShapeProto": [("dim", 2, MESSAGE, "Dim*")],
-    "Dim": [("size", 1, INT64, ""), ("name", 2, BYTES, "")],
+    "Dim": [("size", 1, INT64, ""), ("name", 2, BYTES_FIELD, "")],
 }
 
 _CLASSES = message_classes("trainguard.events", _MESSAGES)
