@@ -111,11 +111,11 @@ def test_files_in_overlapping_windows_are_parsed_once(
     source = open_folder(str(profile.path))
     reads: Counter[str] = Counter()
 
-    def read(name: str) -> bytes:
+    def counted(name: str) -> bytes:
         reads[name] += 1
         return source.read(name)
 
-    assert replay(list(source.sizes), read).windows == 9
+    assert replay(list(source.sizes), counted).windows == 9
     assert reads == Counter(list(source.sizes))
     read = documented(profile)
     assert read.counters("algo-1", "system")["lines"] == len(profile.lines("system"))

@@ -273,5 +273,5 @@ def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
     profile, files = read_profile(source), source.files
     if not isinstance(files, BucketFiles) or not (job := job_of(files)):
         return profile
-    training = training_below(files.objects, files.bucket, job)
-    return replace(profile, training=training, kernels=traces_below(files.objects, files.bucket, job))
+    saved = training_below(files.objects, files.bucket, job)
+    return replace(profile, training=saved, kernels=traces_below(files.objects, files.bucket, job))
