@@ -30,7 +30,7 @@ from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
-from trainguard.aws.dynamodb_sent_alerts import ALERTS
+from trainguard.aws.dynamodb.sent_alerts import ALERTS
 
 STOPS_OF_ALL_JOBS = "*"
 """Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""

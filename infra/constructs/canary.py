@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
-from trainguard.stack.canary.call import LOOKED_AFTER_MINUTES
+from trainguard.stack.canary.run import LOOKED_AFTER_MINUTES
 
 CANARY_PREFIX = "trainguard-canary-"
 CANARY_KIND = "canary"

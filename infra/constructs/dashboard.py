@@ -11,7 +11,7 @@ from infra.config import DeploymentConfig
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
-from trainguard.aws.late_verdicts import LATE_S
+from trainguard.aws.fault_points import LATE_S
 
 _COLUMNS = 24
 _HEIGHT = 6

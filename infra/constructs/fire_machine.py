@@ -10,7 +10,7 @@ An alert that was not sent fails it in `SendUnsent`, from which a redrive sends 
 
 from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, call, choice
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
-from trainguard.stack.actions.resend import STEP_FAILED
+from trainguard.stack.actions.unsent_alerts import STEP_FAILED
 
 REPORT_TIMEOUT_S = 610
 """Longer than the function that builds reports may run."""

@@ -8,13 +8,13 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.aws.environment import BuildReportEnvironment, load_environment
+from trainguard.aws.environment import load_environment
 from trainguard.aws.report_wiring import over_stores
 from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.calls import BuildCall
 
 logger = Logger()
-environment = load_environment(BuildReportEnvironment, os.environ, function="build_report")
+environment = load_environment(("jobs_table", "node_state_table"), os.environ, function="build_report")
 reports = over_stores(StackReports, environment)
 
 

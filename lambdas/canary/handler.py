@@ -8,16 +8,15 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.environment import CanaryEnvironment, load_environment
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.canary.call import CanaryCall
-from trainguard.stack.canary.run import Canary
+from trainguard.stack.canary.run import Canary, CanaryCall
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(CanaryEnvironment, os.environ, function="canary")
+environment = load_environment(("rule_state_table", "profile_bucket"), os.environ, function="canary")
 clients = Clients()
 canary = Canary(
     bucket=environment.profile_bucket,

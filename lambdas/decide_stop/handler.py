@@ -9,19 +9,31 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget, region_of
-from trainguard.aws.environment import DecideStopEnvironment, load_environment
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget, region_of
+from trainguard.aws.environment import load_environment
 from trainguard.aws.job_resources import batch_jobs, instances
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.stack.actions.request import StopCase
-from trainguard.stack.actions.stop_kinds import StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
 
 logger = Logger()
-environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
+environment = load_environment(
+    (
+        "stop_switch_parameter",
+        "stop_switch_override_parameter",
+        "jobs_table",
+        "rule_state_table",
+        "stop_budget_table",
+        "max_stops_per_hour",
+        "stoppable_resources",
+    ),
+    os.environ,
+    function="decide_stop",
+)
 clients = Clients()
 training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
 switch = SsmStopSwitch(

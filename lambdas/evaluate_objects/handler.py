@@ -7,11 +7,11 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.environment import EvaluateObjectsEnvironment, load_environment
-from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.environment import EVALUATION, load_environment
+from trainguard.aws.fault_points import LateVerdicts
+from trainguard.aws.function_limits import lambda_timing
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.queue_messages import batch_response, messages_of
-from trainguard.aws.timing import lambda_timing
+from trainguard.aws.sqs import batch_response, messages_of
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
@@ -19,7 +19,7 @@ from trainguard.engine.messages.batch import BatchProcessor
 logger = Logger()
 metrics = Metrics()
 journal = LateVerdicts(PowertoolsJournal(logger=logger, metrics=metrics))
-environment = load_environment(EvaluateObjectsEnvironment, os.environ, function="evaluate_objects")
+environment = load_environment(EVALUATION, os.environ, function="evaluate_objects")
 services = evaluation_services(environment, clients=Clients(), journal=journal)
 shared = FAMILIES.share(services.objects)
 

@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.environment import JobLifecycleEnvironment, load_environment
+from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.wiring import lifecycle
 from trainguard.engine.installed import FAMILIES
@@ -16,7 +16,19 @@ from trainguard.engine.jobs.lifecycle import job_of
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(JobLifecycleEnvironment, os.environ, function="job_lifecycle")
+environment = load_environment(
+    (
+        "jobs_table",
+        "node_state_table",
+        "task_queue_url",
+        "profile_bucket",
+        "fire_state_machine_arn",
+        "default_settings_parameter",
+        "settings_path",
+    ),
+    os.environ,
+    function="job_lifecycle",
+)
 jobs = lifecycle(environment, clients=Clients(), journal=journal, families=FAMILIES)
 
 

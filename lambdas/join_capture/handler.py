@@ -9,15 +9,15 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.environment import JoinCaptureEnvironment, load_environment
+from trainguard.aws.environment import load_environment
 from trainguard.aws.job_facts import SageMakerJobFacts
 from trainguard.aws.report_wiring import profile_objects
-from trainguard.aws.sqs_tasks import SqsTaskQueue
+from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
 from trainguard.stack.captures.plan import CaptureCall
 
 logger = Logger()
-environment = load_environment(JoinCaptureEnvironment, os.environ, function="join_capture")
+environment = load_environment(("task_queue_url",), os.environ, function="join_capture")
 clients = Clients()
 tasks = SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url)
 joiner = CaptureJoiner(objects=profile_objects(), facts=SageMakerJobFacts(client=clients.sagemaker))

@@ -8,7 +8,7 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.aws.environment import PlanReportEnvironment, load_environment
+from trainguard.aws.environment import load_environment
 from trainguard.aws.report_wiring import over_stores
 from trainguard.stack.report.calls import PlanCall
 from trainguard.stack.report.plan import ReportPlanner
@@ -16,7 +16,7 @@ from trainguard.stack.report.plan import ReportPlanner
 RESERVE_MS = 60_000
 
 logger = Logger()
-environment = load_environment(PlanReportEnvironment, os.environ, function="plan_report")
+environment = load_environment(("jobs_table", "node_state_table"), os.environ, function="plan_report")
 planner = over_stores(ReportPlanner, environment)
 
 

@@ -8,15 +8,15 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.environment import PollSourceEnvironment, load_environment
+from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.polling import polls
-from trainguard.stack.polling.calls import poll_of, written_object
+from trainguard.stack.polling.poll import poll_of, written_object
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(PollSourceEnvironment, os.environ, function="poll_source")
+environment = load_environment(("jobs_table", "live_sources"), os.environ, function="poll_source")
 source, run_files = polls(environment, os.environ, clients=Clients(), journal=journal)
 
 

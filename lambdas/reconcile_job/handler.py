@@ -7,18 +7,18 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.environment import ReconcileJobEnvironment, load_environment
-from trainguard.aws.lambda_reconcile_requests import look_of
+from trainguard.aws.environment import EVALUATION, load_environment
+from trainguard.aws.function_limits import lambda_timing
+from trainguard.aws.lambda_invocations import look_of
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.timing import lambda_timing
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.reconcile.reconciler import Reconciler
+from trainguard.engine.reconcile import Reconciler
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(ReconcileJobEnvironment, os.environ, function="reconcile_job")
+environment = load_environment(EVALUATION, os.environ, function="reconcile_job")
 services = evaluation_services(
     environment, clients=Clients(), journal=journal, poll_function=os.environ.get("POLL_SOURCE_FUNCTION", "")
 )

@@ -7,17 +7,17 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.environment import SchedulerEnvironment, load_environment
-from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.environment import load_environment
+from trainguard.aws.function_limits import lambda_timing
+from trainguard.aws.lambda_invocations import LambdaReconcileRequests
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.timing import lambda_timing
-from trainguard.engine.reconcile.scheduler import Scheduler
+from trainguard.engine.reconcile import Scheduler
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(SchedulerEnvironment, os.environ, function="scheduler")
+environment = load_environment(("jobs_table", "reconcile_job_function"), os.environ, function="scheduler")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 looks = LambdaReconcileRequests(client=clients.functions, function=environment.reconcile_job_function)

@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.alert_channels import AlertChannels
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_sent_alerts import DynamoSentAlerts
-from trainguard.aws.environment import SendAlertEnvironment, load_environment
+from trainguard.aws.dynamodb.sent_alerts import DynamoSentAlerts
+from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.stack.actions.send_alert import AlertSender
 
@@ -19,7 +19,9 @@ LEASE_S = 45
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(SendAlertEnvironment, os.environ, function="send_alert")
+environment = load_environment(
+    ("rule_state_table", "alert_topic_arn", "chat_topic_arn"), os.environ, function="send_alert"
+)
 clients = Clients()
 sender = AlertSender(
     channels=AlertChannels(

@@ -9,13 +9,13 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_fire_rows import DynamoFireRows
-from trainguard.aws.environment import StopJobEnvironment, load_environment
+from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
+from trainguard.aws.environment import load_environment
 from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()
-environment = load_environment(StopJobEnvironment, os.environ, function="stop_job")
+environment = load_environment(("rule_state_table",), os.environ, function="stop_job")
 clients = Clients()
 rows = DynamoFireRows(client=clients.dynamodb, table=environment.rule_state_table)
 calls = AwsStopCalls(clients)

@@ -11,9 +11,9 @@ from aws_lambda_powertools.event_handler import LambdaFunctionUrlResolver, Respo
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.environment import VerdictEnvironment, load_environment
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.environment import load_environment
 from trainguard.core.errors import TrainGuardError
 from trainguard.report.verdict.job_verdict import job_verdict
 
@@ -21,7 +21,7 @@ LONGEST_NAME = 1_024
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 logger = Logger()
-environment = load_environment(VerdictEnvironment, os.environ, function="verdict")
+environment = load_environment(("jobs_table", "rule_state_table"), os.environ, function="verdict")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)

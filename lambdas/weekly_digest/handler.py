@@ -8,16 +8,20 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.environment import WeeklyDigestEnvironment, load_environment
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.environment import load_environment
 from trainguard.aws.sns_digest import SnsDigests
 from trainguard.report.fleet.fleet import read_fleet
 from trainguard.report.fleet.weekly_digest import fleet_of_week, last_week, weekly_digest
 from trainguard.stack.report.calls import WeeklyCall
 
 logger = Logger()
-environment = load_environment(WeeklyDigestEnvironment, os.environ, function="weekly_digest")
+environment = load_environment(
+    ("jobs_table", "rule_state_table", "alert_topic_arn", "chat_topic_arn", "stack_name"),
+    os.environ,
+    function="weekly_digest",
+)
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)

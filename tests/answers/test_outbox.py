@@ -9,12 +9,19 @@ import msgspec
 
 from tests.answers.recorded import compare, plain_fields
 from trainguard.core.finding import Episode, Progress
-from trainguard.core.job_limits import LAST_EPISODE
+from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.fires import drain, enqueue, execution_name, name_of_execution
-from trainguard.engine.outbox.notifications import due_notifications
-from trainguard.engine.outbox.rows import RowContext, parameters_shown, rule_row
+from trainguard.engine.outbox import (
+    RowContext,
+    drain,
+    due_notifications,
+    enqueue,
+    execution_name,
+    name_of_execution,
+    parameters_shown,
+    rule_row,
+)
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of

@@ -16,15 +16,14 @@ from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.profiler.family import PROFILER
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import PROFILER, ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.engine.streams.job_streams import JobRules, Look
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("profiles")
 JOBS, GROUP = 12, 2

@@ -23,7 +23,7 @@ from trainguard.engine.training.keys import match_key
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_session import ScalarSession
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("steps")
 JOBS, GROUP = 60, 10

@@ -12,10 +12,17 @@ import pytest
 from tests.answers.recorded import compare, digest, plain_facts, plain_result
 from trainguard.core.finding import Episode, Severity
 from trainguard.core.records import JOB_NODE, Status
-from trainguard.engine.verdicts.combine import combine, ends_episode, with_liveness
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.verdict import JUDGED, Verdict, final, shown_status
+from trainguard.engine.verdicts.verdict import (
+    JUDGED,
+    Verdict,
+    combine,
+    ends_episode,
+    final,
+    shown_status,
+    with_liveness,
+)
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts

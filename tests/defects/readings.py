@@ -101,7 +101,8 @@ def both(folder: ProfileFolder, parameters: Parameters | None = None) -> Both:
 
 def compatible(folder: ProfileFolder, parameters: Parameters | None = None) -> Compatible:
     """Replay what the original computes."""
-    return Compatible(replay(open_folder(str(folder.path)), parameters))
+    source = open_folder(str(folder.path))
+    return Compatible(replay(list(source.sizes), source.read, parameters))
 
 
 def documented(folder: ProfileFolder, parameters: Parameters | None = None) -> Documented:

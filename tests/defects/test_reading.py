@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.support.profile_folder import START, TRAIN, ProfileFolder, event, ste
 from tests.support.small_job import Upload, uploads
 from trainguard.core.errors import EmptyProfileError
 from trainguard.core.records import Status
-from trainguard.local.sources import FolderSource, open_folder
+from trainguard.local.sources import open_folder
 from trainguard.managed.replay import replay
 
 A_MINUTE = 12
@@ -102,30 +102,21 @@ def delivered(objects: Sequence[Upload]) -> dict[str, object]:
     return {name: value for name, value in final_state(network.world).items() if name.endswith(STREAMS)}
 
 
-@dataclass(frozen=True, slots=True)
-class CountingSource:
-    """A folder that counts how often each file is read."""
-
-    folder: FolderSource
-    reads: Counter[str] = field(default_factory=Counter)
-
-    def names(self) -> Sequence[str]:
-        return self.folder.names()
-
-    def read(self, name: str) -> bytes:
-        self.reads[name] += 1
-        return self.folder.read(name)
-
-
 @pytest.mark.defect("files parsed again")
 def test_files_in_overlapping_windows_are_parsed_once(
     profile: ProfileFolder,
 ) -> None:
     profile.system(ticks(minutes=10), {"gpu0": 90.0, "cpu0": 30.0})
     profile.timeline([step(number, 5.0 * number + 1.0, 4.0) for number in range(120)])
-    source = CountingSource(open_folder(str(profile.path)))
-    assert replay(source).windows == 9
-    assert source.reads == Counter(source.names())
+    source = open_folder(str(profile.path))
+    reads: Counter[str] = Counter()
+
+    def counted(name: str) -> bytes:
+        reads[name] += 1
+        return source.read(name)
+
+    assert replay(list(source.sizes), counted).windows == 9
+    assert reads == Counter(list(source.sizes))
     read = documented(profile)
     assert read.counters("algo-1", "system")["lines"] == len(profile.lines("system"))
     assert read.counters("algo-1", "framework")["events"] == len(profile.lines("pevents"))

@@ -18,7 +18,7 @@ from tests.support.delivered import SYSTEM_1
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, SETTINGS, START, Upload, describe
 from trainguard.core.records import JobStatus
-from trainguard.engine.reconcile import reconciler
+from trainguard.engine import reconcile
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.engine.training.keys import STALLED
 from trainguard.kernels.captures.keys import KERNELS
@@ -90,7 +90,7 @@ def play(ending: Ending, *, left_s: float, hours: int) -> tuple[Network, int]:
 
     Returns the world, and how many stalls were notified while the job ran.
     """
-    with patch.object(reconciler, "ABANDONED_S", left_s):
+    with patch.object(reconcile, "ABANDONED_S", left_s):
         return _played(ending, hours)
 
 

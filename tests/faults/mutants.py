@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from trainguard.engine import evaluate, summary
+from trainguard.engine import evaluate, outbox, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.messages import batch
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
-from trainguard.engine.outbox import fires
 from trainguard.stack.actions import stop, stop_rate_limit
 from trainguard.testing.memory import node_states as stop_budget
 from trainguard.testing.memory.node_states import MemoryNodeStates
@@ -74,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "no derived execution name",
-        fires,
+        outbox,
         "execution_name",
         "return name_of_execution(f'{entry.finding.rule}-{entry.alert_id}-{job}')",
         "import uuid; return name_of_execution(f'{entry.finding.rule}-{uuid.uuid4()}-{job}')",
@@ -91,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "outbox cleared before the start",
-        fires,
+        outbox,
         "drain",
         "unsent = record.unsent",
         "unsent = record.unsent; nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",

@@ -21,7 +21,7 @@ from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import Lifecycle
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
 from trainguard.state import codec as migrations
 from trainguard.testing.memory import faults as ports

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.endings import FAMILIES_OF_DATA, Ending, drawn, in_order, wrong
 from tests.faults.mutants import Mutant, applied
-from trainguard.engine.reconcile.reconciler import ABANDONED_S
+from trainguard.engine.reconcile import ABANDONED_S
 from trainguard.engine.streams.job_streams import JobStreams
 
 TRIALS = int(os.environ.get("TRIALS", "20000")) // 100

@@ -26,7 +26,7 @@ from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.support.printing import Capture
 from trainguard.aws.clients import Clients
-from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws.lambda_invocations import payload_of
 from trainguard.engine.messages.created_objects import encode_task
 from trainguard.testing.memory.services import DEFAULT_SETTINGS, SETTINGS_PATH
 

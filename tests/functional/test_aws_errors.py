@@ -13,14 +13,13 @@ from botocore.stub import Stubber
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.sqs_tasks import SqsTaskQueue
-from trainguard.aws.ssm_settings import SsmSettingDocuments
-from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.sqs import SqsTaskQueue
+from trainguard.aws.ssm import SsmSettingDocuments, SsmStopSwitch
 from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.core.finding import Finding

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trainguard.aws.clients import MOST_INVOKED_AT_ONCE, Clients
-from trainguard.aws.timing import RESERVE_MS
-from trainguard.engine.reconcile.scheduler import WAVE
+from trainguard.aws.function_limits import RESERVE_MS
+from trainguard.engine.reconcile import WAVE
 
 
 @pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sqs", "ssm", "stepfunctions", "cloudformation"])

@@ -7,10 +7,10 @@ from botocore.paginate import Paginator
 
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.dynamodb_stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
-from trainguard.aws.dynamodb_table import Expression, Table, assignments
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
+from trainguard.aws.dynamodb.table import Expression, Table, assignments
 from trainguard.core.errors import StateCodecError
 
 NOW = 1_795_248_000.0

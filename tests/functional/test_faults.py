@@ -11,7 +11,7 @@ from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescrip
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 from trainguard.testing.memory.faults import OPERATIONS, Crash, Fault, Faults
 from trainguard.testing.memory.node_states import MemoryStopBudget
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 from trainguard.testing.memory.world import MemoryWorld
 
 KEY = StreamKey("job", "algo-1", "system")

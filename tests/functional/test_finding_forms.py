@@ -10,10 +10,19 @@ from hypothesis import strategies as st
 
 from tests.functional.tables import NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.core.execution_input import entry_fields, entry_in
 from trainguard.core.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity
-from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
-from trainguard.engine.outbox.fires import fire_payload
+from trainguard.core.records import (
+    AlertKind,
+    JobRecord,
+    NodeRecord,
+    OutboxEntry,
+    RuleRow,
+    Status,
+    StreamKey,
+    entry_fields,
+    entry_in,
+)
+from trainguard.engine.outbox import fire_payload
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest
 

@@ -10,12 +10,11 @@ from infra.constructs.fire_machine import definition
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.infra.states_language import Ending, Execution, TaskError
-from trainguard.aws.dynamodb_fire_rows import DynamoFireRows
+from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
 from trainguard.core.finding import Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.timestamps import epoch_from_iso
-from trainguard.stack.actions.fire_row import Fire
-from trainguard.stack.actions.record import FireRecord, record
+from trainguard.stack.actions.fire_row import Fire, FireRecord, record
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import OVERTAKEN, StopOutcome, carry_out
 from trainguard.stack.actions.stop_resources import ResourceDecision

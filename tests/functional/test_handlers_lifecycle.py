@@ -145,7 +145,7 @@ def test_job_known_after_its_objects_is_registered_and_judged(
     deployment.reconcile_jobs()
     assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
-    monkeypatch.setattr("trainguard.engine.reconcile.scheduler.STALE_EVERY", 1)
+    monkeypatch.setattr("trainguard.engine.reconcile.STALE_EVERY", 1)
     if way == "scheduler":
         deployment.reconcile_jobs()
     else:

@@ -10,7 +10,7 @@ from tests.functional.offline import LAMBDA
 from tests.support.wandb_files import run, run_file, stats
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import JobRecord
-from trainguard.stack.polling.status import read_status, status_key
+from trainguard.stack.polling.delivery import read_status, status_key
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 

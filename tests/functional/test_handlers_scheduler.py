@@ -12,7 +12,7 @@ from moto.stepfunctions.models import StepFunctionBackend
 
 from tests.functional.deployment import JOB, Deployment, event, object_message, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
-from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.profiler_report import PROFILER_REPORT

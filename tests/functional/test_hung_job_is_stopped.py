@@ -14,7 +14,7 @@ from tests.functional.deployment import JOB, OPTED_IN, PREFIX, Deployment, objec
 from tests.verdicts.labelled.catalogue.collector import HANGS
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.profile_files import START, write_job
-from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.ports import ReconcileRequest
 from trainguard.core.timestamps import iso_time
 
@@ -55,7 +55,7 @@ def ticks(deployment: Deployment, uploads: list[RecordedObject], monkeypatch: py
     begin = START + 60.0 * (HANG_MIN - 4.0)
     now = [begin]
     clock = SimpleNamespace(time=lambda: now[0], sleep=lambda _: None)
-    monkeypatch.setattr("trainguard.aws.timing.time", clock)
+    monkeypatch.setattr("trainguard.aws.function_limits.time", clock)
     for number in range(WATCHED_MIN):
         at = now[0] = begin + SCHEDULE_S * number
         ready = [each for each in waiting if each.appears_at + QUEUE_S <= at]

@@ -11,8 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainguard.aws.fault_points import FAULT_FIELD
-from trainguard.aws.line_budget import MOST_OF_JOB, MOST_OF_KIND, SUMMED_EVERY_S, WINDOW_S, LineBudget
-from trainguard.aws.observability import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
+from trainguard.aws.observability import (
+    BY_RULE,
+    MOST_OF_JOB,
+    MOST_OF_KIND,
+    QUIET,
+    ROUTINE,
+    SUMMED_EVERY_S,
+    WINDOW_S,
+    LineBudget,
+    PowertoolsJournal,
+    metric_name,
+)
 
 WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
 WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]), st.text(min_size=1, max_size=20))

@@ -12,7 +12,7 @@ from tests.support.small_job import JOB, describe, uploads
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.testing.memory.world import MemoryWorld
 
 FEW, MANY = 30, 120

@@ -12,8 +12,8 @@ from tests.support.small_job import JOB, Upload
 from tests.support.verdicts import fired, over
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import RowContext, rule_row
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.outbox import RowContext, rule_row
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger

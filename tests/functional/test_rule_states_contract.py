@@ -13,7 +13,7 @@ from trainguard.core.errors import StateCodecError
 from trainguard.core.finding import Finding, Progress, Severity
 from trainguard.core.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.pricing.cost import Account

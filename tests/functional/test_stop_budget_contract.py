@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.aws.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget
 from trainguard.core.errors import StateConflictError
 from trainguard.core.stores import StopBudget
 from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit

@@ -13,14 +13,14 @@ from moto.stepfunctions.models import stepfunctions_backends
 from tests.functional.offline import LAMBDA, RECONCILE_JOB, REGION
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.lambda_reconcile_requests import LambdaReconcileRequests, look_of
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.lambda_invocations import LambdaReconcileRequests, look_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.sqs_tasks import SqsTaskQueue
-from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.sqs import SqsTaskQueue
+from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.core.ports import (
     ExecutionRecords,

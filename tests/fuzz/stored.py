@@ -10,9 +10,9 @@ from tests.functional.deployment import JOB
 from tests.functional.recorded_items import FOLDER, load_items
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.fuzz.target import Target, of_document
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.state.codec import compress, decompress

@@ -24,14 +24,13 @@ from trainguard.core.ports import NodeTask
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
-from trainguard.engine.settings.document import read_document
+from trainguard.engine.settings.sources import read_document
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.dynolog import read_dynolog
 from trainguard.formats.runs.mlflow.stores import database_runs, is_database, read_database_run
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
-from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus import TimeRange, read_job
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines
 from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
@@ -41,7 +40,7 @@ from trainguard.formats.tensors.scalars.trainer_files import read_metrics_csv, r
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
-from trainguard.stack.polling.calls import written_object
+from trainguard.stack.polling.poll import written_object
 from trainguard.stack.polling.run_files import run_file_key
 
 AT = 1_800_000_000.0

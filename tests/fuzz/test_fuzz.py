@@ -12,7 +12,7 @@ from tests.fuzz.run import Outcome, bounded, fuzz, take
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 from trainguard.core.errors import ForeignKeyError
-from trainguard.stack.polling.calls import written_object
+from trainguard.stack.polling.poll import written_object
 
 
 def outcome_of(target: Target, body: bytes = b"x", seconds: float = 5.0) -> Outcome:

@@ -7,8 +7,7 @@ import msgspec
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
 from tests.infra.template import Template
 from trainguard.core import canary_name as name
-from trainguard.stack.canary.call import LOOKED_AFTER_MINUTES, CanaryCall
-from trainguard.stack.canary.run import FRESH_S
+from trainguard.stack.canary.run import FRESH_S, LOOKED_AFTER_MINUTES, CanaryCall
 
 
 def test_canary_names_agree_between_stack_and_code() -> None:

@@ -17,8 +17,8 @@ from tests.infra.test_docs_links import documents
 from tests.infra.test_permissions import EXPECTED
 from tests.support.fire_columns import fire_columns
 from tests.unit.test_docs_parameters import table
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.observability import BY_RULE, metric_name
 from trainguard.core.finding import Fact, Finding
 from trainguard.core.records import JobRecord, RuleRow, Status

@@ -11,7 +11,7 @@ from tests.infra.machines import assert_outwaits_its_function, assert_standard_a
 from tests.infra.states_language import Ending, Execution, TaskError, state_names
 from tests.infra.template import Template
 from trainguard.running_costs.operating import FIRE_INVOCATIONS, FIRE_TRANSITIONS
-from trainguard.stack.actions.resend import STEP_FAILED
+from trainguard.stack.actions.unsent_alerts import STEP_FAILED
 
 FIRE: dict[str, Any] = {
     "kind": "fire",

@@ -38,14 +38,14 @@ from tests.functional.test_handlers_kernels import AT, traces
 from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
 from tests.infra.template import Statement, Template
-from trainguard.aws import timing
-from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws import function_limits
+from trainguard.aws.lambda_invocations import payload_of
 from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import NodeTask
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.messages.created_objects import encode_task
-from trainguard.engine.reconcile.scheduler import SCHEDULE_S, STALE_EVERY
+from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.report import plan
 from trainguard.stack.report.keys import FEWEST_NODES
@@ -143,7 +143,7 @@ class Play:
     def later(self, seconds: float) -> None:
         """Let time pass for the functions: on a slow machine too, no tick's minute is left out."""
         self._now += seconds
-        self.patch.setattr(timing, "time", SimpleNamespace(time=lambda: self._now, sleep=time.sleep))
+        self.patch.setattr(function_limits, "time", SimpleNamespace(time=lambda: self._now, sleep=time.sleep))
 
     def a_round_of_ticks(self) -> None:
         """Let so many ticks come that each job has its turn to be asked about, whatever the time is."""

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from trainguard.ledger.assembly import NodeTime, node_ledger
 from trainguard.ledger.bucket import Bucket, StepShares
-from trainguard.ledger.claims import Claim
-from trainguard.ledger.job import Ledger
+from trainguard.ledger.job import Claim, Ledger
 from trainguard.ledger.node import NodeLedger
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.step_time import ProcessTime, StepTime

@@ -12,9 +12,9 @@ import numpy as np
 
 from tests.support.profile_folder import START, ProfileFolder, event, step
 from trainguard.core.records import JobRecord
+from trainguard.engine.diagnosis.case import account_of, ledger_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_verdicts import account_of, ledger_of
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.ledger.bucket import Bucket, StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.local.analysis import NoProgress, evaluated_profile

@@ -26,7 +26,7 @@ from tests.mutation.runs import Outcome
 from tests.mutation.trial import Trial
 
 PACKAGE = Path("rules_layer/trainguard")
-ROOMS = tuple(str(PACKAGE / room) for room in ("engine/", "rules/", "stack/actions/", "state/", "aws/dynamodb_"))
+ROOMS = tuple(str(PACKAGE / room) for room in ("engine/", "rules/", "stack/actions/", "state/", "aws/dynamodb/"))
 TESTS = (
     "tests/unit",
     "tests/functional",

@@ -69,7 +69,7 @@ def test_recording_holds_these_cases() -> None:
 def test_replayed_reports_equal_the_originals(name: str) -> None:
     case = recorded()[name]
 
-    replayed = replay(case, case.settings)
+    replayed = replay(case.names(), case.read, case.settings)
 
     reports = json.loads(json.dumps(replayed.reports))
     assert set(reports) == set(case.expected)

@@ -1,6 +1,5 @@
 """What the engine costs, as ratios within one run: `make bench`. Nothing here is timed by `make test`."""
 
-import dataclasses
 import os
 import resource
 import shutil
@@ -18,7 +17,7 @@ from demo.recording import Recording
 from demo.synthesis import minute_of_node
 from infra.bundling import layer_folder
 from infra.overlay import emulator
-from trainguard.aws.environment import EvaluateObjectsEnvironment
+from trainguard.aws.environment import EVALUATION
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
@@ -156,7 +155,7 @@ def test_import_of_the_evaluator(tmp_path: Path) -> None:
     sources_alone = tmp_path / "python"
     shutil.copytree(deployed, sources_alone, ignore=shutil.ignore_patterns("__pycache__"))
     handler = ROOT / "lambdas" / "evaluate_objects"
-    variables = [field.name.upper() for field in dataclasses.fields(EvaluateObjectsEnvironment)]
+    variables = [name.upper() for name in EVALUATION]
     environment = dict.fromkeys(variables, "x") | {"AWS_DEFAULT_REGION": "eu-west-1"}
 
     def run(code: str, site: Path) -> float:

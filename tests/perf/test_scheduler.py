@@ -25,7 +25,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.system_session import SystemSession
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.testing.memory.world import MemoryWorld

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainguard.engine.settings.resolve import resolve
-from trainguard.engine.settings.tags import tag_source
+from trainguard.engine.settings.job_settings import resolve
+from trainguard.engine.settings.sources import tag_source
 from trainguard.formats.runs.named import LONGEST, NamedSource, named_source
 
 

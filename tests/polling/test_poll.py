@@ -15,9 +15,8 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.formats.runs.managed import system_files
 from trainguard.formats.runs.run import Outcome, ScalarsOfStep, SeriesName, Snapshot, SourceRun
 from trainguard.local.api import analyze
-from trainguard.stack.polling.delivery import MOST_EVENT_BYTES
+from trainguard.stack.polling.delivery import MOST_EVENT_BYTES, PollStatus, read_status, status_key
 from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Answered, Asked, SourcePoll
-from trainguard.stack.polling.status import PollStatus, read_status, status_key
 from trainguard.testing.memory.faults import Crash, Fault
 from trainguard.testing.memory.world import MemoryWorld
 

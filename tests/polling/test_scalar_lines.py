@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from trainguard.aws.guarded_search import GuardedSearch
+from trainguard.aws.live_sources import GuardedSearch
 from trainguard.formats.runs.run import ScalarsOfStep
 from trainguard.formats.runs.scalar_lines import (
     MOST_NAMES,

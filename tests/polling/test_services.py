@@ -11,8 +11,7 @@ from botocore.exceptions import ClientError
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import json_service
-from trainguard.aws.cloudwatch_logs import MOST_PAGES, CloudWatchLogs
-from trainguard.aws.live_sources import ServiceSources, permitted_services
+from trainguard.aws.live_sources import MOST_PAGES, CloudWatchLogs, ServiceSources, permitted_services
 from trainguard.aws.source_services import tokens_by_host
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.ports import TrainingJobDescription

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.functional.strategies import job_records, node_records, rule_rows
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.small_job import uploads
-from trainguard.aws import dynamodb_jobs, dynamodb_node_states, dynamodb_rule_states
-from trainguard.aws.attribute_values import present
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.stored_form import stored_job, stored_row
+from trainguard.aws.dynamodb import jobs, node_states, rule_states
+from trainguard.aws.dynamodb.columns import present
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.stored_form import stored_job, stored_row
 from trainguard.core.errors import ForeignKeyError, JobFileError, StateCodecError, TelemetryFormatError
 from trainguard.core.layout import parse_job_file_key
 from trainguard.core.ports import NodeTask, Timing
@@ -181,7 +181,7 @@ def names(said: str | None, item: str, column: str) -> bool:
 @short_and_long
 def test_malformed_node_state_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, record: NodeRecord) -> None:
-        item, column = data.draw(foreign(dict(dynamodb_node_states._item(record)), {"TrainingJobName", "NodeKind"}))
+        item, column = data.draw(foreign(dict(node_states._item(record)), {"TrainingJobName", "NodeKind"}))
         store = DynamoNodeStates(client=cast("Any", OneItem(item)), table="t")
         said = refusal_of(lambda: store.load(record.key), StateCodecError)
         assert names(said, f"NodeState/{record.key.job}/{record.key.node_kind}", column)
@@ -192,7 +192,7 @@ def test_malformed_node_state_names_item_and_column(examples: int) -> None:
 @short_and_long
 def test_malformed_job_item_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, record: JobRecord) -> None:
-        item, column = data.draw(foreign(dict(dynamodb_jobs._item(stored_job(record))), {"TrainingJobName"}))
+        item, column = data.draw(foreign(dict(jobs._item(stored_job(record))), {"TrainingJobName"}))
         store = DynamoJobs(client=cast("Any", OneItem(item)), table="t")
         assert names(refusal_of(lambda: store.load(record.job), StateCodecError), f"Jobs/{record.job}", column)
 
@@ -202,7 +202,7 @@ def test_malformed_job_item_names_item_and_column(examples: int) -> None:
 @short_and_long
 def test_malformed_row_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, row: RuleRow) -> None:
-        columns = present(dynamodb_rule_states._columns(stored_row(row)))
+        columns = present(rule_states._columns(stored_row(row)))
         whole = {"TrainingJobName": {"S": row.job}, "RuleTarget": {"S": row.target}, **columns}
         item, column = data.draw(foreign(whole, {"TrainingJobName", "RuleTarget"}))
         store = DynamoRuleStates(client=cast("Any", OneItem(item)), table="t")

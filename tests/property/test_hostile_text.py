@@ -19,8 +19,7 @@ from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntr
 from trainguard.core.text import LONGEST_SENTENCE, terminal_json
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import start_notice
-from trainguard.engine.outbox.fires import with_entries
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.outbox import RowContext, rule_row, with_entries
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.pricing.cost import Account

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.settings.job_settings import SETTING_READERS
-from trainguard.engine.settings.resolve import Source, resolve
+from trainguard.engine.settings.job_settings import SETTING_READERS, Source, resolve
 from trainguard.rules.parameters import resolve_parameters
 
 PARAMETERS = (

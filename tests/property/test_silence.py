@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.core.finding import AlertKind
 from trainguard.core.records import JobRecord, Status
-from trainguard.core.statuses import AlertKind
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.notifications import due_notifications
+from trainguard.engine.outbox import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.verdicts.combine import VANISHED_S, combine, ends_episode, with_liveness
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import VANISHED_S, Verdict, combine, ends_episode, with_liveness
 from trainguard.pricing.cost import Account
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule

@@ -23,10 +23,9 @@ from trainguard.core.timestamps import iso_time
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
-from trainguard.testing.memory.services import MemoryJournal
+from trainguard.testing.memory.services import MemoryJournal, MemoryProfileObjects
 from trainguard.testing.memory.world import MemoryWorld
 
 BUCKET, JOB, START = "profiles", "replayed", 1_795_248_000

@@ -28,7 +28,7 @@ from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.support.held_memory import held_bytes
 from tests.support.printing import Printed, printed
-from trainguard.aws.lambda_reconcile_requests import payload_of
+from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.keys import system_key
 

@@ -18,7 +18,7 @@ from trainguard.formats.runs.dynolog import read_dynolog
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
 from trainguard.formats.runs.run import SeriesName, SourceRun
 from trainguard.formats.runs.table import NO_DEVICE, NO_NUMBER, NO_SHARE, NO_TIME, read_mapping
-from trainguard.local.recordings import recording_at
+from trainguard.local.places import recording_at
 
 AT = 1_800_000_000.0
 PARTS = ((0, "12 %"), (1, "[N/A]"))

@@ -23,7 +23,7 @@ from trainguard.formats.runs.mlflow.stores import (
     read_run_folder,
 )
 from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
-from trainguard.local.recordings import recording_at
+from trainguard.local.places import recording_at
 from trainguard.local.services import service_run
 
 DATA = Path(__file__).parents[1] / "data" / "mlflow"

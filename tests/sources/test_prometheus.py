@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import Asked, json_service
-from trainguard.aws import http_json
+from trainguard.aws import source_services
 from trainguard.cli.main import app
 from trainguard.core.errors import PortUnavailableError, ProfileSourceError
-from trainguard.formats.runs.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
-from trainguard.formats.runs.prometheus.queries import MOST_POINTS
+from trainguard.formats.runs.prometheus import MOST_POINTS, NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
 from trainguard.formats.runs.run import SeriesName, SourceRun
 from trainguard.local.services import service_run
 
@@ -247,7 +246,7 @@ def test_foreign_response_error_names_the_service(answer: Any) -> None:
 
 @pytest.mark.parametrize(("status", "times"), [(503, 3), (429, 3), (400, 1), (302, 1)])
 def test_only_an_overloaded_service_is_retried(status: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_json, "PAUSE_S", 0.0)
+    monkeypatch.setattr(source_services, "PAUSE_S", 0.0)
     with json_service(lambda _path, _query: (status, {"error": "no"})) as (url, requests):
         run = service_run(f"prometheus+{url}?start=1&end=9", {"PROMETHEUS_TOKEN": "t0k"})
         with pytest.raises((ProfileSourceError, PortUnavailableError), match=str(status)):

@@ -12,11 +12,11 @@ from aws_lambda_powertools import Logger, Metrics
 
 from tests.support.delivery import Network
 from tests.support.small_job import START
-from trainguard.aws import dynamodb_node_states, dynamodb_rule_states
-from trainguard.aws.attribute_values import present
-from trainguard.aws.late_verdicts import LateVerdicts
+from trainguard.aws.dynamodb import node_states, rule_states
+from trainguard.aws.dynamodb.columns import present
+from trainguard.aws.dynamodb.stored_form import stored_row
+from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.stored_form import stored_row
 from trainguard.core.ports import Services
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.messages.created_objects import Message
@@ -98,7 +98,7 @@ class WeighedNodes(MemoryNodeStates):
         return records
 
     def _size(self, record: NodeRecord) -> int:
-        size = size_of(dynamodb_node_states._item(record))
+        size = size_of(node_states._item(record))
         if record.key.stream != SYSTEM:
             return size
         self.largest = max(size, self.largest)
@@ -115,8 +115,8 @@ class WeighedRows(MemoryRuleStates):
     def publish(self, rows: Sequence[RuleRow]) -> None:
         """Write rows."""
         for row in rows:
-            columns = present(dynamodb_rule_states._columns(stored_row(row)))
-            self._counts.write(size_of({**dynamodb_rule_states._key(row.job, row.target), **columns}))
+            columns = present(rule_states._columns(stored_row(row)))
+            self._counts.write(size_of({**rule_states._key(row.job, row.target), **columns}))
         super().publish(rows)
 
 

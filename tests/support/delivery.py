@@ -11,7 +11,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.step_outlier.rule import StepOutlier

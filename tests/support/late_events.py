@@ -10,7 +10,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
 from trainguard.engine.jobs.lifecycle import Lifecycle
-from trainguard.engine.reconcile.scheduler import STALE_EVERY
+from trainguard.engine.reconcile import STALE_EVERY
 from trainguard.testing.memory.world import MemoryWorld
 
 END_MARK = uploads()[-1]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.files import RunFiles
+from trainguard.core.ports import Files
 from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.names import ScalarFile, ScalarNames
 from trainguard.formats.tensors.scalars.rows import (
@@ -38,7 +38,7 @@ class ScalarReading:
 
 
 def read_sources(
-    files: RunFiles,
+    files: Files,
     found: Iterable[tuple[ScalarFile, float]],
     names: ScalarNames,
     *,
@@ -48,7 +48,7 @@ def read_sources(
 
     Parameters
     ----------
-    files : RunFiles
+    files : Files
     found : iterable of (ScalarFile, float)
         The files, in the order of their names, and when each was saved (epoch seconds).
     names : ScalarNames
@@ -77,7 +77,7 @@ def scalar_steps(reading: ScalarReading, names: ScalarNames) -> Iterator[ScalarS
         history.add(row)
 
 
-def _recorded(files: RunFiles, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:
+def _recorded(files: Files, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:
     if file.kind == "events":
         yield from _events(files, file, saved_at, reading)
         return
@@ -89,7 +89,7 @@ def _recorded(files: RunFiles, file: ScalarFile, saved_at: float, reading: Scala
         yield Recording(row.step, saved_at, row.values, timed=False)
 
 
-def _events(files: RunFiles, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:
+def _events(files: Files, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:
     offset = 0
     while columns := read_scalars(files, file.name, offset):
         if columns.bad:

@@ -14,7 +14,7 @@ from trainguard.formats.tensors.debug.ledger import StepLedger
 from trainguard.formats.tensors.debug.run import complete_steps, find_run
 from trainguard.formats.tensors.step_view import Mode, is_numeric
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 
 @pytest.mark.parametrize("name", ["vanishing_gradient", "healthy", "exploding_tensor"])
@@ -127,4 +127,4 @@ def test_a_run_in_a_bucket_reads_like_files_in_memory() -> None:
         for step in complete_steps(files, find_run(files, "my-job"), StepLedger())
     ]
     assert found == [(step.step, step.value("loss").tolist()) for step in trial_steps("overtraining")]
-    assert [*files.names("training", start_after="training_job_end.ts")] == []
+    assert [*files.list("training", start_after="training_job_end.ts")] == []

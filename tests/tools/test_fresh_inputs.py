@@ -11,7 +11,7 @@ import pytest
 
 from tests.tools.conftest import PYTHON
 from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
-from trainguard.local.recordings import recording_at
+from trainguard.local.places import recording_at
 from trainguard.local.services import service_run
 
 RECORD = Path(__file__).parent / "record.py"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.core.run_links import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
-from trainguard.engine.settings.resolve import run_pages
+from trainguard.core.links import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
+from trainguard.engine.settings.job_settings import run_pages
 
 MLFLOW = {"MLFLOW_TRACKING_URI": "https://mlflow.example.com/", "MLFLOW_RUN_ID": "5e6663ce"}
 WANDB = {"WANDB_ENTITY": "team a", "WANDB_PROJECT": "bert", "WANDB_RUN_ID": "x1"}

@@ -1,166 +1,71 @@
-"""The environment of each function, as a value that is complete or does not exist."""
+"""The environment of a function, as a value that is complete or does not exist."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import Annotated, get_type_hints
 
 from trainguard.core.errors import EnvironmentConfigError
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-    Environment = TypeVar("Environment", bound=DataclassInstance)
+class Environment:
+    """The variables that a function asked for, by name in lower case; each annotation says what belongs there."""
 
+    jobs_table: Annotated[str, "the name of the Jobs table"]
+    node_state_table: Annotated[str, "the name of the NodeState table"]
+    rule_state_table: Annotated[str, "the name of the RuleState table"]
+    profile_bucket: Annotated[str, "the name of the bucket that profiles are written to"]
+    task_queue_url: Annotated[str, "the URL of the evaluation queue"]
+    fire_state_machine_arn: Annotated[str, "the ARN of the fire state machine"]
+    report_state_machine_arn: Annotated[str, "the ARN of the report state machine"]
+    kernels_state_machine_arn: Annotated[str, "the ARN of the state machine of kernel profiles"]
+    default_settings_parameter: Annotated[str, "the name of the SSM parameter with the stack's default settings"]
+    settings_path: Annotated[str, "the path of the SSM parameters that a job may name"]
+    live_sources: Annotated[str, "the services that may be read, for example prometheus+https://host:9090"]
+    reconcile_job_function: Annotated[str, "the name of the function that reconciles one job"]
+    stop_switch_parameter: Annotated[str, "the name of the SSM parameter that allows stops"]
+    stop_switch_override_parameter: Annotated[str, "the name of the operators' SSM parameter that may forbid them"]
+    stop_budget_table: Annotated[str, "the name or the ARN of the RuleState table that counts stops"]
+    max_stops_per_hour: Annotated[str, "how many training jobs may be stopped within an hour"]
+    stoppable_resources: Annotated[str, "kinds of resources that may be stopped, separated by commas, or none"]
+    alert_topic_arn: Annotated[str, "the ARN of the topic of alerts"]
+    chat_topic_arn: Annotated[str, "the ARN of the topic of alerts for chats"]
+    stack_name: Annotated[str, "the name of the stack"]
 
-def _variable(expected: str) -> str:
-    """Declare a field of the variable of its name in capitals; ``expected`` says what belongs there."""
-    value: str = field(metadata={"expected": expected})
-    return value
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.__dict__.update(values)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateObjectsEnvironment:
-    """Environment of ``evaluate_objects``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    node_state_table: str = _variable("the name of the NodeState table")
-    rule_state_table: str = _variable("the name of the RuleState table")
-    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
-    task_queue_url: str = _variable("the URL of the evaluation queue")
-    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
-    report_state_machine_arn: str = _variable("the ARN of the report state machine")
-    kernels_state_machine_arn: str = _variable("the ARN of the state machine of kernel profiles")
-    default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
-    settings_path: str = _variable("the path of the SSM parameters that a job may name")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileJobEnvironment(EvaluateObjectsEnvironment):
-    """Environment of ``reconcile_job``, which works with the same stores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollSourceEnvironment:
-    """Environment of ``poll_source``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    live_sources: str = _variable("the services that may be read, for example prometheus+https://host:9090")
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse."""
+        raise AttributeError(f"{name} is given by the environment, and stays")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerEnvironment:
-    """Environment of ``scheduler``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    reconcile_job_function: str = _variable("the name of the function that reconciles one job")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobLifecycleEnvironment:
-    """Environment of ``job_lifecycle``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    node_state_table: str = _variable("the name of the NodeState table")
-    task_queue_url: str = _variable("the URL of the evaluation queue")
-    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
-    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
-    default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
-    settings_path: str = _variable("the path of the SSM parameters that a job may name")
+EVALUATION = (
+    "jobs_table",
+    "node_state_table",
+    "rule_state_table",
+    "profile_bucket",
+    "task_queue_url",
+    "fire_state_machine_arn",
+    "report_state_machine_arn",
+    "kernels_state_machine_arn",
+    "default_settings_parameter",
+    "settings_path",
+)
+"""Variables of ``evaluate_objects`` and ``reconcile_job``, which work with the same stores."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideStopEnvironment:
-    """Environment of ``decide_stop``."""
-
-    stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
-    stop_switch_override_parameter: str = _variable("the name of the operators' SSM parameter that may forbid them")
-    jobs_table: str = _variable("the name of the Jobs table")
-    rule_state_table: str = _variable("the name of the RuleState table")
-    stop_budget_table: str = _variable("the name or the ARN of the RuleState table that counts stops")
-    max_stops_per_hour: str = _variable("how many training jobs may be stopped within an hour")
-    stoppable_resources: str = _variable("kinds of resources that may be stopped, separated by commas, or none")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFireEnvironment:
-    """Environment of ``record_fire``."""
-
-    rule_state_table: str = _variable("the name of the RuleState table")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopJobEnvironment(RecordFireEnvironment):
-    """Environment of ``stop_job``, which writes the same rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendAlertEnvironment:
-    """Environment of ``send_alert``."""
-
-    rule_state_table: str = _variable("the name of the RuleState table")
-    alert_topic_arn: str = _variable("the ARN of the topic of alerts")
-    chat_topic_arn: str = _variable("the ARN of the topic of alerts for chats")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildReportEnvironment:
-    """Environment of ``build_report``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    node_state_table: str = _variable("the name of the NodeState table")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReportEnvironment(BuildReportEnvironment):
-    """Environment of ``plan_report``, which reads the same tables."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinCaptureEnvironment:
-    """Environment of ``join_capture``."""
-
-    task_queue_url: str = _variable("the URL of the evaluation queue")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictEnvironment:
-    """Environment of ``verdict``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    rule_state_table: str = _variable("the name of the RuleState table")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeeklyDigestEnvironment:
-    """Environment of ``weekly_digest``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    rule_state_table: str = _variable("the name of the RuleState table")
-    alert_topic_arn: str = _variable("the ARN of the topic of alerts")
-    chat_topic_arn: str = _variable("the ARN of the topic of alerts for chats")
-    stack_name: str = _variable("the name of the stack")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryEnvironment:
-    """Environment of ``canary``."""
-
-    rule_state_table: str = _variable("the name of the RuleState table")
-    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
-
-
-def load_environment(kind: "type[Environment]", environ: Mapping[str, str], *, function: str) -> "Environment":
-    """Read the environment of ``function``; raises EnvironmentConfigError with all missing or empty variables."""
+def load_environment(names: tuple[str, ...], environ: Mapping[str, str], *, function: str) -> Environment:
+    """Read variables of ``function``; raises EnvironmentConfigError with all that are missing or empty."""
+    expected = get_type_hints(Environment, include_extras=True)
     values: dict[str, str] = {}
     faults: list[str] = []
-    for declared in fields(kind):
-        variable = declared.name.upper()
+    for name in names:
+        variable = name.upper()
         given = environ.get(variable)
         if given is None or not given.strip():
             state = "not set" if given is None else f"empty ({given!r})"
-            faults.append(f"{variable} is {state}, expected {declared.metadata['expected']}")
+            faults.append(f"{variable} is {state}, expected {expected[name].__metadata__[0]}")
         else:
-            values[declared.name] = given.strip()
+            values[name] = given.strip()
     if faults:
         raise EnvironmentConfigError(function, faults)
-    return kind(**values)
+    return Environment(values)

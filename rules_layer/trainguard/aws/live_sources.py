@@ -1,21 +1,106 @@
 """The services that a deployment reads for jobs: those that its operator lists, and no other."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from time import perf_counter
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
 
-from trainguard.aws.guarded_search import GuardedSearch
+from botocore.exceptions import ClientError
+
+from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.source_services import Headers, mlflow_api, no_headers, prometheus_api
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.ports import TrainingJobs
 from trainguard.core.records import JobRecord
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NamedSource
-from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.prometheus import TimeRange, read_job
 from trainguard.formats.runs.run import SourceRun
-from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, definitions_of
+from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
 from trainguard.stack.polling.poll import Answered, Asked
+
+if TYPE_CHECKING:
+    from trainguard.aws.clients import LogsClient
+
+
+LONGEST_S = 1.0
+
+MOST_S = 20.0
+"""Of all searches of one poll."""
+
+
+class GuardedSearch:
+    """`re.Pattern.search` with a limit of time; ``longest_s`` is of one search, ``most_s`` of all, seconds."""
+
+    def __init__(self, longest_s: float = LONGEST_S, most_s: float = MOST_S) -> None:
+        self._longest_s = longest_s
+        self._left_s = most_s
+
+    def __call__(self, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+        """Search; raises SlowSearchError when it takes too long, or where nothing could end it."""
+        within_s = min(self._longest_s, self._left_s)
+        if within_s <= 0.0 or threading.current_thread() is not threading.main_thread():
+            raise SlowSearchError
+        before = signal.signal(signal.SIGALRM, _ended)
+        begun = perf_counter()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, within_s)
+            return pattern.search(text)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+            self._left_s -= perf_counter() - begun
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise SlowSearchError
+
+
+_SERVICE = "CloudWatch Logs"
+_MS = 1_000.0
+MOST_PAGES = 200
+"""A page has up to 10,000 lines or 1 MB."""
+
+
+class CloudWatchLogs:
+    """Reads lines."""
+
+    def __init__(self, *, client: "LogsClient") -> None:
+        self._client = client
+
+    def lines(self, group: str, stream: str, start: float, end: float) -> Iterator[LogLine]:
+        """Yield lines of streams with a prefix, ``start`` included; raises ProfileSourceError, PortUnavailableError."""
+        request = {
+            "logGroupName": group,
+            "logStreamNamePrefix": stream,
+            "startTime": int(start * _MS),
+            "endTime": int(end * _MS) - 1,
+        }
+        for _ in range(MOST_PAGES):
+            with translated(_SERVICE, "FilterLogEvents"):
+                try:
+                    page = self._client.filter_log_events(**request)
+                except ClientError as fault:
+                    if error_code(fault) in {"ResourceNotFoundException", "AccessDeniedException"}:
+                        raise ProfileSourceError(
+                            group, f"{error_code(fault)}: expected a readable log group"
+                        ) from fault
+                    raise
+            for event in page.get("events", []):
+                yield LogLine(event["timestamp"] / _MS, event["message"])
+            token = page.get("nextToken")
+            if not token:
+                return
+            request["nextToken"] = token
+        raise ProfileSourceError(
+            group, f"more than {MOST_PAGES} pages of lines in {end - start:.0f} s, expected one job"
+        )
+
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
 

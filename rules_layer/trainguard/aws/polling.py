@@ -6,10 +6,9 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
-from trainguard.aws.cloudwatch_logs import CloudWatchLogs
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.environment import PollSourceEnvironment
-from trainguard.aws.live_sources import ServiceSources, permitted_services, tokens_of
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.environment import Environment
+from trainguard.aws.live_sources import CloudWatchLogs, ServiceSources, permitted_services, tokens_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.source_services import Headers, no_headers, tokens_by_host
 from trainguard.aws.wiring import RarelyAskedTrainingJobs
@@ -22,7 +21,7 @@ TOKENS_SECRET = "LIVE_SOURCE_SECRET"  # noqa: S105  # The name of a variable.
 
 
 def polls(
-    environment: PollSourceEnvironment, environ: Mapping[str, str], *, clients: Clients, journal: Journal
+    environment: Environment, environ: Mapping[str, str], *, clients: Clients, journal: Journal
 ) -> tuple[SourcePoll, RunFiles]:
     """Return the poller of services, and the reader of run files."""
     objects = S3ProfileObjects(client=clients.s3)

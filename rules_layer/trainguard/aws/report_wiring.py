@@ -3,9 +3,9 @@
 from typing import Protocol, TypeVar
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.environment import BuildReportEnvironment
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.environment import Environment
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.core.ports import ReportObjects
 from trainguard.core.stores import Jobs, NodeStates
@@ -21,7 +21,7 @@ class OverStores(Protocol[T_co]):
         ...
 
 
-def over_stores(make: OverStores[T_co], environment: BuildReportEnvironment) -> T_co:
+def over_stores(make: OverStores[T_co], environment: Environment) -> T_co:
     """Return the result of ``make`` on the stores that a function's environment names."""
     clients = Clients()
     return make(

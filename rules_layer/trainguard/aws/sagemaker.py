@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated
-from trainguard.aws.stored_form import frozen_mapping
+from trainguard.aws.dynamodb.stored_form import frozen_mapping
 from trainguard.core.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.core.records import JobStatus
-from trainguard.engine.settings.resolve import run_pages
+from trainguard.engine.settings.job_settings import run_pages
 from trainguard.engine.settings.tag_names import PROFILE_TAG
 
 if TYPE_CHECKING:

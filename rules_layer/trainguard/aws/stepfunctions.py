@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated
-from trainguard.core.execution_input import execution_input
 from trainguard.core.ports import ExecutionRecord
+from trainguard.core.records import execution_input
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

@@ -3,15 +3,15 @@
 import time
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
-from trainguard.aws.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment
-from trainguard.aws.lambda_polls import LambdaSourcePolls
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.environment import Environment
+from trainguard.aws.lambda_invocations import LambdaSourcePolls
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.sqs_tasks import SqsTaskQueue
-from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.sqs import SqsTaskQueue
+from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.ports import Journal, Services, SettingDocuments, TrainingJobDescription
 from trainguard.engine.family import Families
@@ -31,7 +31,7 @@ class RarelyAskedTrainingJobs:
 
 
 def evaluation_services(
-    environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal, poll_function: str = ""
+    environment: Environment, *, clients: Clients, journal: Journal, poll_function: str = ""
 ) -> Services:
     """Return the ports of an evaluator and of a job's evaluation; ``poll_function`` polls the sources of jobs."""
     return Services(
@@ -56,9 +56,7 @@ def evaluation_services(
     )
 
 
-def lifecycle(
-    environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal, families: Families
-) -> Lifecycle:
+def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> Lifecycle:
     """Return what follows training jobs."""
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
     training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
@@ -83,7 +81,7 @@ def lifecycle(
     )
 
 
-def _settings(environment: EvaluateObjectsEnvironment | JobLifecycleEnvironment, clients: Clients) -> SettingDocuments:
+def _settings(environment: Environment, clients: Clients) -> SettingDocuments:
     return SsmSettingDocuments(
         client=lambda: clients.ssm, default=environment.default_settings_parameter, path=environment.settings_path
     )

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainguard.core.command_errors import AccessDeniedError as AccessDeniedError
+from trainguard.core.command_errors import CredentialsError as CredentialsError
+from trainguard.core.command_errors import DeploymentError as DeploymentError
 from trainguard.core.command_errors import OutputError as OutputError
+from trainguard.core.command_errors import OutputMissingError as OutputMissingError
+from trainguard.core.command_errors import RegionError as RegionError
+from trainguard.core.command_errors import ReportRunFailedError as ReportRunFailedError
 from trainguard.core.command_errors import RequestError as RequestError
+from trainguard.core.command_errors import StackNotFoundError as StackNotFoundError
+from trainguard.core.command_errors import StackStateError as StackStateError
+from trainguard.core.command_errors import TrainGuardError as TrainGuardError
 from trainguard.core.command_errors import UnknownNameError as UnknownNameError
-from trainguard.core.deployment_errors import AccessDeniedError as AccessDeniedError
-from trainguard.core.deployment_errors import CredentialsError as CredentialsError
-from trainguard.core.deployment_errors import DeploymentError as DeploymentError
-from trainguard.core.deployment_errors import OutputMissingError as OutputMissingError
-from trainguard.core.deployment_errors import RegionError as RegionError
-from trainguard.core.deployment_errors import ReportRunFailedError as ReportRunFailedError
-from trainguard.core.deployment_errors import StackNotFoundError as StackNotFoundError
-from trainguard.core.deployment_errors import StackStateError as StackStateError
-from trainguard.core.error_base import TrainGuardError as TrainGuardError
 
 
 class RuleConfigError(TrainGuardError):

@@ -1,7 +1,7 @@
 """The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol
 
@@ -106,8 +106,28 @@ class ByteStream(Protocol):
         ...
 
 
+class Files(Protocol):
+    """The files of one place; a name is relative to it, with slashes."""
+
+    def get(self, name: str, max_bytes: int) -> bytes:
+        """Return at most ``max_bytes + 1`` bytes: one more says "too large". Raises ObjectMissingError."""
+        ...
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes, empty beyond the end; raises ValueError for a bad range, and as `get` does."""
+        ...
+
+    def open_stream(self, name: str) -> ByteStream:
+        """Open a file of any size to be read from the front; raises as `get` does."""
+        ...
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
+        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in UTF-8 order."""
+        ...
+
+
 class ProfileObjects(Protocol):
-    """The objects of a bucket."""
+    """The objects of all buckets."""
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return at most ``max_bytes + 1`` bytes; raises ObjectMissingError, PortUnavailableError."""
@@ -140,6 +160,33 @@ class ReportObjects(ProfileObjects, Protocol):
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         """Delete objects, missing ones too; raises PortUnavailableError when any was kept."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFiles:
+    """The objects of a bucket below a key prefix, which ends in a slash or is empty, as `Files`."""
+
+    objects: ProfileObjects
+    bucket: str
+    prefix: str
+
+    def get(self, name: str, max_bytes: int) -> bytes:
+        """Return at most ``max_bytes + 1`` bytes of an object."""
+        return self.objects.get(self.bucket, self.prefix + name, max_bytes)
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes of an object from offset ``start`` on."""
+        return self.objects.get_range(self.bucket, self.prefix + name, start, length)
+
+    def open_stream(self, name: str) -> ByteStream:
+        """Open an object to be read from the front."""
+        return self.objects.open_stream(self.bucket, self.prefix + name)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
+        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``."""
+        after = self.prefix + start_after if start_after else ""
+        for each in self.objects.list(self.bucket, self.prefix + prefix, after):
+            yield replace(each, key=each.key.removeprefix(self.prefix))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,20 @@
 """What the three tables hold: one frozen dataclass for each kind of item."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.core.finding import WHOLE_JOB, Finding, Progress, Severity, severity_rank
-from trainguard.core.job_limits import reached_limits
-from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
+import msgspec
+
+from trainguard.core.finding import WHOLE_JOB, Finding, Progress, Severity, finding_in, flat, severity_rank
+from trainguard.core.finding import AlertKind as AlertKind
+from trainguard.core.finding import JobStatus as JobStatus
+from trainguard.core.finding import Status as Status
+from trainguard.core.job_policy import EVALUATION_EVERY_S, MOST_NODES_EACH_MINUTE, JobPolicy, reached_limits
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.statuses import AlertKind as AlertKind
-from trainguard.core.statuses import JobStatus as JobStatus
-from trainguard.core.statuses import Status as Status
+from trainguard.core.timestamps import epoch_of, iso_time
 
 JOB_NODE = WHOLE_JOB
 JOB_STREAM = "job"
@@ -274,6 +277,10 @@ class JobRecord:
         """Where the job's profile lies in its bucket."""
         return ProfileRoot.of_job(self.prefix, self.job)
 
+    def goes_on(self, written_at: float | None) -> bool:
+        """Whether a job that was left has written since, at ``written_at`` (epoch seconds on S3's clock)."""
+        return self.left_at is not None and not self.active and written_at is not None and written_at > self.left_at
+
     @property
     def is_evaluated_in_turn(self) -> bool:
         """Whether the job is so large that each node waits for its turn, whatever its rules say."""
@@ -340,3 +347,37 @@ class TuningJobRecord:
             return -severity_rank(job.severity), -job.findings, name
 
         return tuple(sorted(self.jobs.items(), key=order))
+
+
+_FIELDS = {
+    "kind": "kind",
+    "fireId": "fire_id",
+    "episode": "episode",
+    "previousSeverity": "previous_severity",
+    "lastedS": "lasted_s",
+}
+
+_AT = "firedAt"
+
+
+def entry_fields(entry: OutboxEntry) -> dict[str, object]:
+    """Return an entry's fields as an execution's input has them."""
+    columns = {name: getattr(entry, field) for name, field in _FIELDS.items()}
+    own = {"kind": entry.kind.value, "alertId": entry.alert_id, _AT: iso_time(entry.enqueued_at)}
+    return columns | own | flat(entry.finding)
+
+
+def entry_in(document: Mapping[str, Any]) -> OutboxEntry:
+    """Return the entry in an execution's input; raises msgspec.ValidationError where a field is missing or wrong."""
+    columns = {field: document[name] for name, field in _FIELDS.items() if name in document}
+    if _AT in document:
+        try:
+            columns["enqueued_at"] = epoch_of(document[_AT])
+        except (TypeError, ValueError) as fault:
+            raise msgspec.ValidationError(f"{_AT}: {fault}") from fault
+    return msgspec.convert({**columns, "finding": finding_in(document)}, OutboxEntry)
+
+
+def execution_input(payload: Mapping[str, object]) -> str:
+    """Return the input document of an execution; raises ValueError or TypeError for what JSON cannot hold."""
+    return json.dumps(dict(payload), ensure_ascii=False, allow_nan=False)

@@ -1,14 +1,9 @@
-"""Seconds to points, and numbers, names and money for people."""
+"""Numbers, names and money for people."""
 
 from collections.abc import Sequence
 
 SECONDS_BELOW_S = 300.0
 MINUTES_BELOW_S = 7_200.0
-
-
-def points_in(seconds: float, interval_s: float) -> int:
-    """Return the snapshots in ``seconds``: the nearest whole number, at least 1."""
-    return max(1, round(seconds / interval_s))
 
 
 def show_number(value: float) -> str:

@@ -11,8 +11,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.jobs.job_registry import check_stream
-from trainguard.engine.outbox.fires import drain, enqueue
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.outbox import RowContext, drain, enqueue, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import (

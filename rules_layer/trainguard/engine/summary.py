@@ -5,19 +5,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.core.errors import StateConflictError
-from trainguard.core.job_limits import MOST_END_REPORTS
+from trainguard.core.job_policy import MOST_END_REPORTS
 from trainguard.core.ports import Services, Timing
 from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
-from trainguard.engine.assessment import Assessment, assess
-from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.diagnosis import diagnose
-from trainguard.engine.diagnosis.job_row import report_standing, report_verdict
+from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose
+from trainguard.engine.diagnosis.text import report_standing, report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_registry import left_out
 from trainguard.engine.jobs.lifecycle import given_up
-from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, with_entries
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.outbox import RowContext, drain, enqueue, name_of_execution, rule_row, with_entries
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s

@@ -10,10 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
-from trainguard.ledger.attempts import NO_ATTEMPTS, Attempts, attempts_of
 from trainguard.ledger.bucket import ROWS, Bucket, StepShares
-from trainguard.ledger.node import NodeLedger, empty_amounts
-from trainguard.ledger.spans import Span, joined, seconds_in, shares_in
+from trainguard.ledger.node import (
+    NO_ATTEMPTS,
+    Attempts,
+    NodeLedger,
+    Span,
+    attempts_of,
+    empty_amounts,
+    joined,
+    seconds_in,
+    shares_in,
+)
 from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
 from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
 

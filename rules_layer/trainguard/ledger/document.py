@@ -7,7 +7,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.core.units import show_share
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
-from trainguard.ledger.spans import Span
+from trainguard.ledger.node import Span
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,16 +1,203 @@
 """The ledger of a job: where every GPU-second that was paid for went, on all nodes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.ledger.bucket import ROWS, Bucket, StepShares
-from trainguard.ledger.cells import Cells
-from trainguard.ledger.claims import Claim, Claimed, Remaining
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
-from trainguard.ledger.node import NodeLedger
-from trainguard.ledger.spans import Span
+from trainguard.ledger.node import NodeLedger, Span, joined, seconds_in, shares_in
+
+LOW_USE = 0.5
+"""Time in which the GPUs do less than this part of what they could needs a reason."""
+_MOST_OF = 0.5
+"""A stretch is a bucket's where the bucket takes so much of it."""
+
+_NO_WORK = (
+    Bucket.NO_SAMPLES,
+    Bucket.RESTART,
+    Bucket.HANG,
+    Bucket.BROKEN,
+    Bucket.START_UP,
+    Bucket.TAIL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """C cells of N nodes, those of a node together and in order of time.
+
+    ``edges`` (float64[C + N]) are epoch seconds, one more than cells of each node; ``inside`` (bool[C + N - 1]) says
+    whether a cell lies between an edge and the next. ``places`` (int64[C]) are the cells' nodes, ``amounts``
+    (float64[B, C]) GPU-seconds by bucket, in the order of `Bucket`.
+    """
+
+    nodes: Sequence[NodeLedger]
+    edges: FloatArray
+    inside: BoolArray
+    places: IntArray
+    amounts: FloatArray
+
+    @classmethod
+    def of(cls, nodes: Sequence[NodeLedger]) -> "Cells":
+        """Return the cells of nodes as they are now."""
+        owners = np.repeat(np.arange(len(nodes)), [node.edges.size for node in nodes])
+        inside = owners[1:] == owners[:-1]
+        edges = np.concatenate([np.zeros(0), *(node.edges for node in nodes)])
+        amounts = np.concatenate([np.zeros((len(Bucket), 0)), *(node.amounts for node in nodes)], axis=1)
+        return cls(nodes, edges, inside, owners[:-1][inside], amounts)
+
+    @property
+    def paid_gpu_seconds(self) -> float:
+        """GPU-seconds of all nodes and buckets."""
+        return float(self.by_node(self.amounts.sum(axis=0)).sum())
+
+    def by_node(self, values: FloatArray) -> FloatArray:
+        """Return the sum of values of the cells, float64[C], by node: float64[N]."""
+        sums, firsts = np.zeros(len(self.nodes)), np.flatnonzero(np.diff(self.places, prepend=-1))
+        if firsts.size:
+            sums[self.places[firsts]] = np.add.reduceat(values, firsts)
+        return sums
+
+    def seconds_in(self, spans: Iterable[Span]) -> FloatArray:
+        """Return how many seconds of each cell lie in spans, float64[C]."""
+        return seconds_in(self.edges, joined(spans))[self.inside]
+
+    def shares_in(self, spans: Iterable[Span]) -> FloatArray:
+        """Return which share, 0 to 1, of each cell lies in spans, float64[C]."""
+        return shares_in(self.edges, spans)[self.inside]
+
+    def low_gpu_seconds(self) -> float:
+        """Return the GPU-seconds lost in cells of work in which the GPUs do less than half of what they could."""
+        work = self.amounts.sum(axis=0) - self.amounts[[ROWS[bucket] for bucket in _NO_WORK]].sum(axis=0)
+        lost = work - self.amounts[ROWS[Bucket.COMPUTE]]
+        return float(lost[lost > LOW_USE * work].sum())
+
+    def times_of(self, bucket: Bucket, most: int) -> list[Span]:
+        """Return the ``most`` stretches on any node that a bucket took most of, those with most of it first."""
+        held = self.amounts[ROWS[bucket]]
+        if not held.any():
+            return []
+        full = self._full(held)
+        starts = self.edges[:-1][self.inside]
+        ends = self.edges[1:][self.inside]
+        follows = np.concatenate([[False], full[:-1] & (self.places[1:] == self.places[:-1])])
+        runs = np.cumsum(full & ~follows) - 1
+        firsts = np.flatnonzero(full & ~follows)
+        lasts = np.append(firsts[1:], full.size)
+        sums = np.bincount(runs[full], weights=held[full], minlength=firsts.size)
+        found = []
+        for run in np.lexsort((starts[firsts], -sums))[:most].tolist():
+            cells = np.flatnonzero(full[firsts[run] : lasts[run]])
+            found.append((float(starts[firsts[run]]), float(ends[firsts[run] + cells[-1]])))
+        return found
+
+    def _full(self, held: FloatArray) -> BoolArray:
+        """Return of which cells a bucket takes most, bool[C]; on a node without one, those where it takes most."""
+        gpus = np.array([node.gpus for node in self.nodes])
+        lengths = np.diff(self.edges)[self.inside] * gpus[self.places]
+        full: BoolArray = held >= _MOST_OF * np.maximum(lengths, 1e-9)
+        without = (self.by_node(full.astype(np.float64)) == 0.0)[self.places]
+        if without.any():
+            highest = np.zeros(len(self.nodes))
+            np.maximum.at(highest, self.places, held)
+            full = full | (without & (held > 0.0) & (held >= highest[self.places]))
+        return full
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A finding's claim: it takes from ``buckets``, in this order, in ``spans``, epoch seconds.
+
+    ``nodes`` and ``gpus`` (``gpu3`` or ``algo-2/gpu3``) are empty for all; ``at_most`` is in GPU-seconds of all claims
+    of the rule.
+    """
+
+    rule: str
+    buckets: tuple[Bucket, ...]
+    spans: tuple[Span, ...]
+    nodes: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    at_most: float = np.inf
+
+    def gpus_of(self, nodes: Sequence[str]) -> list[list[str]] | None:
+        """Return the GPUs that it names on each of the nodes; None where it is of all of them."""
+        if not self.gpus:
+            return None
+        named: dict[str, list[str]] = {}
+        for gpu in self.gpus:
+            where, _, name = gpu.rpartition("/")
+            named.setdefault(where, []).append(name)
+        anywhere = named.pop("", [])
+        return [[*anywhere, *named.get(node, ())] for node in nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim's part: GPU-seconds by bucket, and its share, 0 to 1, of all that was paid for."""
+
+    claim: Claim
+    gpu_seconds: Mapping[Bucket, float]
+    share: float
+    usd: float | None = None
+    by_node: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """GPU-seconds of all buckets."""
+        return sum(self.gpu_seconds.values())
+
+
+class Remaining:
+    """The unclaimed rest of the ledgers of N nodes, and the lost time of each GPU."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._rows: dict[int, FloatArray] = {}
+        self._gpu_lost_s = [dict(node.gpu_lost_s) for node in cells.nodes]
+
+    def take(self, claim: Claim, most: float = np.inf) -> FloatArray:
+        """Take a claim's GPU-seconds of each bucket on each of N nodes, ``most`` a node: float64[len(buckets), N]."""
+        cells = self._cells
+        share = cells.shares_in(claim.spans)
+        if claim.nodes:
+            claimed = frozenset(claim.nodes)
+            share = share * np.array([node.node in claimed for node in cells.nodes])[cells.places]
+        named = claim.gpus_of([node.node for node in cells.nodes])
+        room, limit = np.full(share.size, np.inf), np.full(len(cells.nodes), most)
+        if named is not None:
+            named = [[gpu for gpu in gpus if gpu in lost] for gpus, lost in zip(named, self._gpu_lost_s, strict=True)]
+            room = cells.seconds_in(claim.spans) * np.array([len(gpus) for gpus in named])[cells.places]
+            lost_s = [sum(lost[gpu] for gpu in gpus) for gpus, lost in zip(named, self._gpu_lost_s, strict=True)]
+            limit = np.minimum(limit, lost_s)
+        taken = np.zeros((len(claim.buckets), len(cells.nodes)))
+        for place, bucket in enumerate(claim.buckets):
+            part = self._part(ROWS[bucket], share, room, limit)
+            taken[place] = cells.by_node(part)
+            room, limit = np.maximum(room - part, 0.0), np.maximum(limit - taken[place], 0.0)
+        if named is not None:
+            self._charge(named, taken.sum(axis=0).tolist())
+        return taken
+
+    def _part(self, row: int, share: FloatArray, room: FloatArray, limit: FloatArray) -> FloatArray:
+        """Take from one bucket, of each cell no more than ``room`` and of each node no more than ``limit``."""
+        left = self._rows.get(row, self._cells.amounts[row])
+        part = np.minimum(np.minimum(self._cells.amounts[row] * share, left), room)
+        total = self._cells.by_node(part)
+        kept = np.divide(np.minimum(total, limit), total, out=np.zeros_like(total), where=total > 0.0)
+        taken: FloatArray = part * kept[self._cells.places]
+        self._rows[row] = np.maximum(left - taken, 0.0)
+        return taken
+
+    def _charge(self, named: Sequence[Sequence[str]], seconds: Sequence[float]) -> None:
+        """Take claimed seconds of each node from the lost time of the GPUs that were named there, in proportion."""
+        for gpus, lost_s, taken in zip(named, self._gpu_lost_s, seconds, strict=True):
+            lost = sum(lost_s[gpu] for gpu in gpus)
+            for gpu in gpus:
+                lost_s[gpu] *= max(1.0 - taken / lost, 0.0) if lost else 0.0
+
 
 MOST_TIMES = 3
 

@@ -7,7 +7,48 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import ROWS, Bucket
-from trainguard.ledger.spans import Span, joined, shares_in
+from trainguard.state.step_time import ProcessTime, StepTime
+
+Span = tuple[float, float]
+"""From and to, epoch seconds."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order of time, those that overlap or touch as one, empty ones left out."""
+    found: list[Span] = []
+    for start, end in sorted(span for span in spans if span[1] > span[0]):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def without(spans: Iterable[Span], taken_out: Iterable[Span]) -> list[Span]:
+    """Return what is left of spans when others are taken out of them."""
+    left = joined(spans)
+    for start, end in joined(taken_out):
+        left = [part for begin, until in left for part in ((begin, min(until, start)), (max(begin, end), until))]
+        left = [(begin, until) for begin, until in left if until > begin]
+    return left
+
+
+def seconds_in(edges: FloatArray, spans: Sequence[Span]) -> FloatArray:
+    """Return how many seconds of each cell lie in disjoint, ordered spans: float64[C] of ``edges``, float64[C + 1]."""
+    if not spans:
+        return np.zeros(max(len(edges) - 1, 0))
+    knots = np.array(spans, dtype=np.float64).ravel()
+    lengths = np.diff(knots)
+    lengths[1::2] = 0.0
+    covered: FloatArray = np.diff(np.interp(edges, knots, np.concatenate([[0.0], np.cumsum(lengths)])))
+    return covered
+
+
+def shares_in(edges: FloatArray, spans: Iterable[Span]) -> FloatArray:
+    """Return which share, 0 to 1, of each cell lies in spans: float64[C]."""
+    lengths = np.maximum(np.diff(edges), 1e-9)
+    return np.clip(seconds_in(edges, joined(spans)) / lengths, 0.0, 1.0)
+
 
 _KEPT = {
     Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
@@ -68,3 +109,64 @@ class NodeLedger:
 def empty_amounts(cells: int) -> FloatArray:
     """Return amounts of no time, float64[B, cells]."""
     return np.zeros((len(Bucket), cells))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """A node's attempts: ``processes`` are the most at one time, ``savers`` and ``evaluators`` those of an attempt.
+
+    An attempt is a process that ended before others began. A restart costs the time between attempts, and that of
+    repeated step numbers, estimated at the attempt's mean pace.
+    ``restarts`` reach from an attempt's last event to the next one's first; ``again`` are steps that were done again.
+    """
+
+    processes: int
+    savers: int
+    evaluators: int
+    restarts: list[Span]
+    again: list[Span]
+
+
+NO_ATTEMPTS = Attempts(0, 0, 0, [], [])
+
+
+def attempts_of(time: StepTime) -> Attempts:
+    """Return the attempts of a node's processes."""
+    groups = _groups(each for each in time.processes.values() if each.steps or each.saves or each.evaluates)
+    restarts, again, reached = [], [], -1
+    for place, group in enumerate(groups):
+        if place:
+            ended = max(each.last_ms for each in groups[place - 1])
+            restarts.append((ended / 1_000, min(each.first_ms for each in group) / 1_000))
+            again.extend(_again(group, reached))
+        reached = max([reached, *(each.last_number for each in group)])
+    return Attempts(
+        processes=max((sum(each.steps > 0 for each in group) for group in groups), default=0),
+        savers=max((sum(each.saves for each in group) for group in groups), default=0),
+        evaluators=max((sum(each.evaluates for each in group) for group in groups), default=0),
+        restarts=joined(restarts),
+        again=joined(again),
+    )
+
+
+def _groups(processes: Iterable[ProcessTime]) -> list[list[ProcessTime]]:
+    groups: list[list[ProcessTime]] = []
+    until = -1
+    for each in sorted(processes, key=lambda process: (process.first_ms, process.last_ms)):
+        if not groups or each.first_ms >= until:
+            groups.append([])
+        groups[-1].append(each)
+        until = max(until, each.last_ms)
+    return groups
+
+
+def _again(group: list[ProcessTime], reached: int) -> list[Span]:
+    numbered = [each for each in group if each.first_number >= 0]
+    if not numbered:
+        return []
+    lowest, highest = min(each.first_number for each in numbered), max(each.last_number for each in numbered)
+    if lowest > reached:
+        return []
+    start, end = min(each.first_ms for each in numbered), max(each.last_ms for each in numbered)
+    share = min((reached - lowest + 1) / (highest - lowest + 1), 1.0)
+    return [(start / 1_000, (start + share * (end - start)) / 1_000)]

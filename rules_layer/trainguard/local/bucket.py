@@ -1,73 +1,23 @@
 """A prefix in S3 as the place of a profile."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from functools import partial
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.core.errors import ForeignKeyError, ObjectMissingError, PortUnavailableError, ProfileSourceError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.core.ports import BucketFiles, Files, ListedObject, ProfileObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.local.profile import TrainingFiles, safe_name
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, MemorySource, only_root
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, ProfileSource, only_root, source_in_memory
 
 SCHEME = "s3://"
 
 
-@dataclass(frozen=True, slots=True)
-class BucketSource:
-    """A profile in S3: ``prefix`` ends in a slash, or is empty."""
-
-    objects: ProfileObjects
-    bucket: str
-    prefix: str
-    sizes: Mapping[str, int]
-
-    @property
-    def place(self) -> str:
-        """The profile's URI."""
-        return f"{SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
-
-    @property
-    def job(self) -> str:
-        """The name above ``profiler-output`` in the prefix."""
-        parts = self.prefix.rstrip("/").split("/")
-        return parts[-2] if len(parts) > 1 else ""
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all objects, in order."""
-        return list(self.sizes)
-
-    def size(self, name: str) -> int:
-        """Return the bytes of an object as it was listed."""
-        return self.sizes[name]
-
-    def read(self, name: str) -> bytes:
-        """Return an object's content."""
-        return self.objects.get(self.bucket, self.prefix + name, MAX_OBJECT_BYTES)
-
-    def open(self, name: str) -> ByteStream:
-        """Open an object to be read from the front."""
-        return self.objects.open_stream(self.bucket, self.prefix + name)
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
-        return self.objects.get_range(self.bucket, self.prefix + name, start, length)
-
-    def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return what an object beside the prefix holds; raises PortUnavailableError where it cannot be read."""
-        above = self.prefix.rstrip("/").rpartition("/")[0]
-        try:
-            return self.objects.get(self.bucket, f"{above}/{name}" if above else name, max_bytes)
-        except ObjectMissingError:
-            return None
-
-
-def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:
+def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
     """Find the profile at, directly in, or below ``s3://bucket/prefix``, as `open_folder` does on disk.
 
     ``clients`` are by default those of the environment's credentials and Region. Raises ProfileSourceError when the
@@ -87,7 +37,21 @@ def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:
         raise ProfileSourceError(place, "holds no object, expected a profile")
     root = only_root(place, sorted(_roots(prefix, listed)))
     sizes = {each.key.removeprefix(root): each.size for each in listed if each.key.startswith(root)}
-    return BucketSource(objects, bucket, root, sizes)
+    above = root.rstrip("/").rpartition("/")[0]
+    return ProfileSource(
+        place=f"{SCHEME}{bucket}/{root}".rstrip("/"),
+        job=above.rpartition("/")[2],
+        files=BucketFiles(objects, bucket, root),
+        sizes=sizes,
+        beside=partial(_beside, BucketFiles(objects, bucket, f"{above}/" if above else "")),
+    )
+
+
+def _beside(files: Files, name: str, max_bytes: int) -> bytes | None:
+    try:
+        return files.get(name, max_bytes)
+    except ObjectMissingError:
+        return None
 
 
 def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
@@ -105,31 +69,25 @@ def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
     return {direct} if direct in found else found
 
 
-def training_beside(source: BucketSource) -> TrainingFiles | None:
-    """Return what a job saved beside its profile; None where there is nothing. Raises PortUnavailableError."""
-    above = source.prefix.rstrip("/").rpartition("/")[0]
-    return _found(source.objects, source.bucket, above) if above else None
+def job_of(files: BucketFiles) -> str:
+    """Return the key prefix of the job above a profile, without its slash; empty where there is none."""
+    return files.prefix.rstrip("/").rpartition("/")[0]
 
 
-def open_training(place: str, clients: Clients | None = None) -> tuple[MemorySource, TrainingFiles] | None:
+def open_training(place: str, clients: Clients | None = None) -> tuple[ProfileSource, TrainingFiles] | None:
     """Find the training of a job without a profile: its folder, or its debug-output. Raises PortUnavailableError."""
     bucket, _, path = place.removeprefix(SCHEME).partition("/")
     job = path.strip("/").removesuffix(f"/{FOLDER}")
     objects = S3ProfileObjects(client=(clients or Clients()).s3)
-    found = _found(objects, bucket, job) if job else None
+    found = training_below(objects, bucket, job) if job else None
     if found is None:
         return None
-
-    def beside(name: str, max_bytes: int) -> bytes | None:
-        try:
-            return objects.get(bucket, f"{job}/{name}", max_bytes)
-        except ObjectMissingError:
-            return None
-
-    return MemorySource(f"{SCHEME}{bucket}/{job}", job.rpartition("/")[2], beside), found
+    beside = partial(_beside, BucketFiles(objects, bucket, f"{job}/"))
+    return source_in_memory(f"{SCHEME}{bucket}/{job}", job.rpartition("/")[2], {}, beside), found
 
 
-def _found(objects: ProfileObjects, bucket: str, job: str) -> TrainingFiles | None:
+def training_below(objects: ProfileObjects, bucket: str, job: str) -> TrainingFiles | None:
+    """Return what the job with key prefix ``job`` saved of its training, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     if safe_name(name) != name:
         raise ProfileSourceError(f"{SCHEME}{bucket}/{job}", f"{name!r} is no name of a training job")

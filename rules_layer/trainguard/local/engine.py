@@ -1,30 +1,229 @@
 """The rules over a whole profile: the evaluator's streams, order and schedule, on one parse and without stores.
 
+Each object gets the run by which the deployed stack would have applied it: a minute at once when it follows the one
+before, after a gap once its node is two minutes further on, a framework object two to three minutes later, and what
+waits of a silent node after five minutes.
+
 It leaves the items that the deployed stack would hold at the job's end: verdicts and reports come from the same
 functions.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
-from trainguard.engine.assessment import assess
-from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.diagnosis.case import assess, case_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.ordering.grid_order import GridOrder
+from trainguard.engine.ordering.partition_order import PartitionOrder
+from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
+from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS, FrameworkSession
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.session import NEWEST, Applied
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
 from trainguard.engine.summary import job_rows
-from trainguard.engine.verdicts.verdict import final
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import BodiesAhead, SamplesAhead
-from trainguard.local.profile import Profile
-from trainguard.local.schedule import schedule
-from trainguard.local.sessions import AnySession, ObjectListener, open_session
+from trainguard.engine.verdicts.verdict import Fire, final
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.keys import MINUTE_S, SystemKey
+from trainguard.formats.profile.system import Samples
+from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
+from trainguard.local.profile import Node, Profile, node_objects
 from trainguard.pricing.cost import Account
 from trainguard.state.codec import CODEC, encode_state
+
+_SECOND_US = 1_000_000
+_MINUTE_US = MINUTE_S * _SECOND_US
+_UPLOAD_US = _SECOND_US
+
+
+@dataclass(slots=True)
+class Due:
+    """What becomes ready by one run: keys by node, minutes in order of time, framework objects of (time, key)."""
+
+    minutes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    framework: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """``runs`` in order of time, and what is ``left`` for the end."""
+
+    runs: tuple[Due, ...]
+    left: Due
+
+    def steps(self) -> Iterator[tuple[Due, bool]]:
+        """Yield what to apply, and whether the scheduler comes after it."""
+        for due in self.runs:
+            yield due, True
+        yield self.left, False
+
+    def minutes(self, profile: Profile) -> list[tuple[str, SystemKey]]:
+        """Return the system objects in the order in which they are applied."""
+        return [
+            (key, profile.nodes[node].minutes[key])
+            for due, _ in self.steps()
+            for node, keys in due.minutes.items()
+            for key in keys
+        ]
+
+    def framework(self) -> list[str]:
+        """Return the keys of the framework objects in the order in which they are applied."""
+        return [key for due, _ in self.steps() for keys in due.framework.values() for key in keys]
+
+
+def schedule(profile: Profile) -> Schedule:
+    """Put a profile's objects in order."""
+    planned = {name: (list(_minutes(node)), list(_framework(node))) for name, node in profile.nodes.items()}
+    last = max((_last_run(node) for node in profile.nodes.values()), default=0)
+    runs: defaultdict[int, Due] = defaultdict(Due)
+    left = Due()
+    for name, (minutes, framework) in planned.items():
+        for key, run_at in minutes:
+            (runs[run_at] if run_at <= last else left).minutes[name].append(key)
+        for key, run_at in framework:
+            (runs[run_at] if run_at <= last else left).framework[name].append(key)
+    return Schedule(tuple(runs[run_at] for run_at in sorted(runs)), left)
+
+
+def _minutes(node: Node) -> Iterator[tuple[str, int]]:
+    order = GridOrder()
+    flush: int | None = None
+    for key in sorted(node.minutes, key=lambda each: node.minutes[each].minute):
+        minute = node.minutes[key].minute
+        arrival_us = (minute + MINUTE_S) * _SECOND_US + _UPLOAD_US
+        if flush is not None and arrival_us > flush * _SECOND_US:
+            yield from _ready(order, flush + MINUTE_S, drain=True)
+        order.announce(key, minute)
+        yield from _ready(order, _run_after(arrival_us), drain=False)
+        flush = _flush_after(arrival_us)
+    if flush is not None:
+        yield from _ready(order, flush + MINUTE_S, drain=True)
+
+
+def _ready(order: GridOrder, run_at: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+    for _, key in order.ready(lambda _: (), drain=drain):
+        yield key, run_at
+
+
+def _framework(node: Node) -> Iterator[tuple[str, int]]:
+    order = PartitionOrder(FRAMEWORK_EXTENTS)
+    flush: int | None = None
+    for key in _framework_keys(node):
+        arrival_us = node.framework[key].end_us + _UPLOAD_US
+        if flush is not None and arrival_us > flush * _SECOND_US:
+            yield from _settled(order, flush + MINUTE_S, drain=True)
+        order.announce(key, node.framework[key])
+        yield from _settled(order, _run_after(arrival_us), drain=False)
+        flush = _flush_after(arrival_us)
+    if flush is not None:
+        yield from _settled(order, flush + MINUTE_S, drain=True)
+
+
+def _settled(order: PartitionOrder, run_at: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+    for arrival in order.ready(lambda *_: (), drain=drain):
+        yield arrival.key, run_at
+
+
+def _framework_keys(node: Node) -> list[str]:
+    return sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
+
+
+def _last_run(node: Node) -> int:
+    minutes = [(parsed.minute + MINUTE_S) * _SECOND_US for parsed in node.minutes.values()]
+    framework = [parsed.end_us for parsed in node.framework.values()]
+    return _run_after(max([*minutes, *framework]) + _UPLOAD_US)
+
+
+def _run_after(arrival_us: int) -> int:
+    """Return epoch seconds of the scheduler's first run after an object came."""
+    return -(-arrival_us // _MINUTE_US) * MINUTE_S
+
+
+def _flush_after(arrival_us: int) -> int:
+    """Return epoch seconds of the run that flushes a node from which nothing came after this object."""
+    return _run_after(arrival_us) + int(SILENT_S)
+
+
+AnySession = SystemSession | FrameworkSession
+
+
+class ObjectListener(Protocol):
+    """Is shown each object that could be read, once, in the order in which it is applied."""
+
+    def samples(self, node: str, samples: Samples) -> None:
+        """Take one object of system metrics."""
+        ...
+
+    def events(self, node: str, events: FrameworkEvents) -> None:
+        """Take one framework object."""
+        ...
+
+
+def open_session(
+    record: NodeRecord,
+    profile: Profile,
+    plan: RulePlan,
+    samples: SamplesAhead,
+    bodies: BodiesAhead,
+    tap: ObjectListener | None = None,
+) -> AnySession:
+    """Open a stream that has not begun."""
+    node = record.key.node
+    objects = node_objects(profile, node, bodies.read)
+    listing = ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
+    if record.key.stream == "system":
+        return _ParsedSystemSession(record, listing, plan, samples, tap)
+    return (
+        FrameworkSession(record, listing, plan) if tap is None else _TappedFrameworkSession(record, listing, plan, tap)
+    )
+
+
+class _ParsedSystemSession(SystemSession):
+    def __init__(
+        self,
+        record: NodeRecord,
+        listing: ProfileListing,
+        plan: RulePlan,
+        samples: SamplesAhead,
+        tap: ObjectListener | None,
+    ) -> None:
+        super().__init__(record, listing, plan)
+        self._samples = samples
+        self._tap = tap
+
+    def _use(
+        self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
+    ) -> Applied:
+        del read  # the samples come parsed
+        outcome: Any = self._samples.take(key)
+
+        def parsed(_: bytes) -> Any:
+            if isinstance(outcome, Unreadable):
+                raise outcome.error(key)
+            return outcome
+
+        return super()._use(key, parsed, fold)
+
+    def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
+        if self._tap is not None:
+            self._tap.samples(self.record.key.node, samples)
+        return super()._fold(samples)
+
+
+class _TappedFrameworkSession(FrameworkSession):
+    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, tap: ObjectListener) -> None:
+        super().__init__(record, listing, plan)
+        self._tap = tap
+
+    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
+        self._tap.events(self.record.key.node, events)
+        return super()._fold(end_us, events)
+
 
 Watcher = Callable[[int, float | None], None]
 

@@ -29,9 +29,8 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.readers.reading import read_any
-from trainguard.local.profile import ReadOnly, safe_name
-from trainguard.local.sources import refuse_unreadable
-from trainguard.local.training_files import FolderObjects
+from trainguard.local.profile import safe_name
+from trainguard.local.sources import FilesAsBucket, FolderFiles, refuse_unreadable
 
 MOST_LISTED = 50_000
 """As many as the deployed stack looks at."""
@@ -55,7 +54,8 @@ class KernelFiles:
 
     def on_disk(self, key: str) -> Path | None:
         """Return where a trace lies on a disk, if it does."""
-        return self.objects.files.get(key) if isinstance(self.objects, FolderObjects) else None
+        files = self.objects.files if isinstance(self.objects, FilesAsBucket) else None
+        return files.paths.get(key) if isinstance(files, FolderFiles) else None
 
 
 def find_traces(folder: Path) -> KernelFiles | None:
@@ -67,7 +67,7 @@ def find_traces(folder: Path) -> KernelFiles | None:
         listed = [_listed(key, file) for key, file in files.items()]
     except OSError as fault:
         raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
-    objects = FolderObjects(files, job.parent, known={root.job})
+    objects = FilesAsBucket(FolderFiles(str(folder), files))
     return _found(objects, str(folder), root, listed)
 
 
@@ -136,7 +136,7 @@ class EvaluatedKernels:
 def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> EvaluatedKernels:
     """Judge the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted."""
     reader = _CaptureReader(files)
-    source = ObjectSource(reader, files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
+    source = ObjectSource(FilesAsBucket(reader), files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
     session.announce([Announced(files.newest.traces[0].key, files.key)])
     _drain(session.apply(drain=True, modified_before=None))
@@ -146,7 +146,7 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> Eval
     return EvaluatedKernels(session.to_record(closed=True), tuple(reader.notes))
 
 
-class _CaptureReader(ReadOnly):
+class _CaptureReader:
     """The objects of a job as its session sees them: the newest capture's traces, and, once asked for, its verdict."""
 
     def __init__(self, files: KernelFiles) -> None:
@@ -171,19 +171,18 @@ class _CaptureReader(ReadOnly):
         )
         self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread))
 
-    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        if self._verdict is None or key != verdict_key(self._files.root, self._files.newest.name):
-            raise ObjectMissingError(bucket, key)
+    def get(self, name: str, max_bytes: int) -> bytes:
+        if self._verdict is None or name != verdict_key(self._files.root, self._files.newest.name):
+            raise ObjectMissingError(self._files.bucket, name)
         return self._verdict[: max_bytes + 1]
 
-    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        return self._files.objects.get_range(bucket, key, start, length)
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        return self._files.objects.get_range(self._files.bucket, name, start, length)
 
-    def open_stream(self, bucket: str, key: str) -> ByteStream:
-        return self._files.objects.open_stream(bucket, key)
+    def open_stream(self, name: str) -> ByteStream:
+        return self._files.objects.open_stream(self._files.bucket, name)
 
-    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        del bucket
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         for each in sorted(self._files.newest.traces, key=lambda trace: trace.key):
             if each.key.startswith(prefix) and each.key > start_after:
                 yield ListedObject(each.key, each.modified_at, each.size, each.etag)

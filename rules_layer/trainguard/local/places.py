@@ -1,18 +1,204 @@
 """A folder or an ``s3://`` URI to the profile there. What reads S3 is imported only where a place is in S3."""
 
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainguard.core.errors import NoProfileError
+from trainguard.core.errors import NoProfileError, ProfileSourceError, TelemetryFormatError
+from trainguard.core.ports import BucketFiles
+from trainguard.formats.runs import dynolog, neuron_monitor
+from trainguard.formats.runs.mlflow.stores import (
+    METRICS,
+    database_runs,
+    is_database,
+    is_run_folder,
+    read_database_run,
+    read_run_folder,
+)
+from trainguard.formats.runs.run import SourceRun, bounded_lines
+from trainguard.formats.runs.table import (
+    MAX_BYTES,
+    NVIDIA_SMI,
+    SUFFIX,
+    columns_of,
+    is_nvidia_smi,
+    read_mapping,
+    read_table,
+)
 from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
-from trainguard.local.recordings import RecordedRun, is_recording, recording_at
-from trainguard.local.sources import PROFILER_OUTPUT, MemorySource, ProfileSource, open_folder, read_beside
+from trainguard.local.sources import PROFILER_OUTPUT, ProfileSource, open_folder, read_beside, source_in_memory
 from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
+
+
+_WANDB = ".wandb"
+_TABLE = ".csv"
+_LOGS = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
+_BEGINNING = 64 * 1024
+_LONGEST = 4 * 1024 * 1024
+
+Reader = Callable[[Path], SourceRun]
+"""Reads a file as a run; raises OSError, TelemetryFormatError."""
+
+
+def reader_of(file: Path) -> Reader | None:
+    """Return how a file is read; None of one that no known tool wrote. Raises OSError."""
+    if file.suffix == _WANDB:
+        return _read_wandb
+    if file.suffix == _TABLE:
+        known = _mapping_of(file).is_file() or is_nvidia_smi(columns_of(_first_line(file)))
+        return _read_table if known else None
+    if file.suffix not in _LOGS:
+        return None
+    with file.open("rb") as opened:
+        beginning = opened.read(_BEGINNING)
+    if neuron_monitor.MARK in beginning:
+        return _read_neuron_monitor
+    return _read_dynolog if dynolog.MARK.search(beginning) else None
+
+
+def _mapping_of(table: Path) -> Path:
+    return table.with_suffix(SUFFIX)
+
+
+def _first_line(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.readline(_BEGINNING).decode("utf-8-sig", "replace")
+
+
+def _read_wandb(file: Path) -> SourceRun:
+    from trainguard.formats.runs.wandb.run_file import read_run_file
+
+    with file.open("rb") as stream:
+        return read_run_file(str(file), stream)
+
+
+def _read_neuron_monitor(file: Path) -> SourceRun:
+    with file.open("rb") as lines:
+        return neuron_monitor.read_neuron_monitor(file.stem, bounded_lines(lines, _LONGEST), file.stat().st_mtime)
+
+
+def _read_dynolog(file: Path) -> SourceRun:
+    with file.open("rb") as lines:
+        return dynolog.read_dynolog(file.stem, bounded_lines(lines, _LONGEST))
+
+
+def _read_table(file: Path) -> SourceRun:
+    beside = _mapping_of(file)
+    mapping = NVIDIA_SMI
+    if beside.is_file():
+        with beside.open("rb") as opened:
+            mapping = read_mapping(str(beside), opened.read(MAX_BYTES + 1))
+    try:
+        with file.open("r", encoding="utf-8-sig", errors="strict", newline="") as lines:
+            return read_table(str(file), bounded_lines(lines, _LONGEST), mapping, file.stem)
+    except UnicodeDecodeError as fault:
+        raise TelemetryFormatError(str(file), f"{fault}, expected UTF-8") from fault
+
+
+MARK = "#"
+SERVICES = ("mlflow+", "prometheus+")
+"""How the places of runs begin that a service keeps."""
+
+_DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that can be read: ``place`` is what `recording_at` takes, ``size`` the bytes that it takes up alone.
+
+    ``run`` and ``title`` are its identity and its name in a store of many; empty of a file of one.
+    """
+
+    place: str
+    read: Callable[[], SourceRun]
+    size: int = 0
+    run: str = ""
+    title: str = ""
+
+    @property
+    def stem(self) -> str:
+        """What the run is called where it has no name."""
+        return self.run or Path(self.place).stem
+
+
+def recording_at(place: str) -> RecordedRun | None:
+    """Return the run at a place, or the only one below it; None where there is none.
+
+    Raises ProfileSourceError when there are several, the store has no such run, or the place cannot be read.
+    """
+    if place.startswith(SERVICES):
+        from trainguard.local.services import service_run
+
+        return service_run(place)
+    path, _, run = (place, "", "") if Path(place).exists() else place.rpartition(MARK)
+    if not path or not Path(path).exists():
+        return None
+    try:
+        found = list(recordings_of(Path(path)))
+        if not found and Path(path).is_dir():
+            found = [each for parent, folders, files in os.walk(path) for each in recordings_in(parent, folders, files)]
+    except OSError as fault:
+        raise ProfileSourceError(place, f"cannot be read: {fault.strerror or fault}") from fault
+    if run:
+        named = [each for each in found if each.run == run] or [each for each in found if each.title == run]
+        if not named:
+            raise ProfileSourceError(path, f"has no run {run!r}; it has {_listed(found)}")
+        found = named
+    if len(found) > 1:
+        how = f"{path}{MARK}{found[0].run}" if found[0].run else found[0].place
+        raise ProfileSourceError(path, f"holds {len(found)} runs ({_listed(found)}), expected one: for example {how}")
+    return found[0] if found else None
+
+
+def recordings_in(parent: str, folders: list[str], files: Sequence[str]) -> Iterator[RecordedRun]:
+    """Yield the runs in a listed folder; what belongs to a run is taken out of ``folders``. Raises OSError."""
+    folder = Path(parent)
+    if METRICS in folders and is_run_folder(folder):
+        folders.clear()
+        yield from recordings_of(folder)
+    for name in sorted(files):
+        yield from recordings_of(folder / name)
+
+
+def is_recording(place: str) -> bool:
+    """Whether a place is meant as that of a recorded run: a file, a run of a store, or one that a service keeps."""
+    path = Path(place)
+    return (
+        place.startswith(SERVICES)
+        or path.is_file()
+        or (not path.exists() and MARK in place and Path(place.rpartition(MARK)[0]).exists())
+    )
+
+
+def recordings_of(path: Path) -> Iterator[RecordedRun]:
+    """Yield the runs of one file, or that of the folder of one run; raises OSError, ProfileSourceError."""
+    if path.is_dir():
+        if is_run_folder(path):
+            yield RecordedRun(str(path), partial(read_run_folder, path))
+    elif path.suffix in _DATABASES and is_database(path):
+        runs = database_runs(path)
+        for each in runs:
+            read = partial(read_database_run, path, each.identity)
+            size = path.stat().st_size // len(runs)
+            yield RecordedRun(f"{path}{MARK}{each.identity}", read, size, each.identity, each.name)
+    else:
+        reader = reader_of(path)
+        if reader is not None:
+            yield RecordedRun(str(path), partial(reader, path), path.stat().st_size)
+
+
+def _listed(found: Sequence[RecordedRun]) -> str:
+    shown = [f"{each.run} {each.title}".strip() or each.place for each in found[:_SHOWN]]
+    return ", ".join(shown) + (", …" if len(found) > _SHOWN else "")
+
 
 S3 = "s3://"
 
@@ -45,6 +231,7 @@ def _recorded(place: str) -> Profile:
 
 
 def _opened(recording: RecordedRun) -> Profile:
+
     from trainguard.local.recorded_run import open_run
 
     return open_run(recording)
@@ -61,15 +248,16 @@ def _job_in_folder(place: str) -> Profile:
         if found is None:
             raise
         beside = partial(read_beside, found.job)
-        empty = empty_profile(MemorySource(str(found.place), found.job.resolve().name, beside), found.files)
+        empty = empty_profile(source_in_memory(str(found.place), found.job.resolve().name, {}, beside), found.files)
         return replace(empty, kernels=find_traces(found.job))
-    found = find_training(place, source.root)
-    job = source.root.resolve().parent if source.root.name == PROFILER_OUTPUT else source.root
+    root = Path(source.place)
+    found = find_training(place, root)
+    job = root.resolve().parent if root.name == PROFILER_OUTPUT else root
     return replace(read_profile(source), training=None if found is None else found.files, kernels=find_traces(job))
 
 
 def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
-    from trainguard.local.bucket import open_bucket, open_training, training_beside
+    from trainguard.local.bucket import job_of, open_bucket, open_training, training_below
 
     try:
         source = open_bucket(place, clients)
@@ -82,6 +270,8 @@ def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
             empty_profile(none, training),
             kernels=traces_below(training.objects, training.bucket, training.root.folder[:-1]),
         )
-    job = source.prefix.rstrip("/").rpartition("/")[0]
-    kernels = traces_below(source.objects, source.bucket, job) if job else None
-    return replace(read_profile(source), training=training_beside(source), kernels=kernels)
+    profile, files = read_profile(source), source.files
+    if not isinstance(files, BucketFiles) or not (job := job_of(files)):
+        return profile
+    saved = training_below(files.objects, files.bucket, job)
+    return replace(profile, training=saved, kernels=traces_below(files.objects, files.bucket, job))

@@ -24,7 +24,7 @@ from trainguard.formats.profile.keys import (
     parse_trace_key,
     system_key,
 )
-from trainguard.local.sources import ProfileSource
+from trainguard.local.sources import FilesAsBucket, ProfileSource
 
 if TYPE_CHECKING:
     from trainguard.local.kernels import KernelFiles
@@ -100,56 +100,53 @@ class Profile:
 
     def size_of(self, key: str) -> int:
         """Return the bytes of one object."""
-        return self.source.size(self.files[key])
+        return self.source.sizes[self.files[key]]
 
 
-class ReadOnly:
-    """Objects that are only read."""
+@dataclass(frozen=True)
+class NodeFiles:
+    """The objects of one node by key; ``read`` returns a file's content by its name in the source."""
 
-    __slots__ = ()
+    profile: Profile
+    node: str
+    read: Callable[[str], bytes]
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse."""
-        raise NotImplementedError(f"{key}: a local job is only read")
+    @cached_property
+    def _keys(self) -> list[str]:
+        own = self.profile.nodes.get(self.node, Node())
+        return sorted({*own.minutes, *own.framework, *self.profile.shared})
 
-
-class NodeObjects(ReadOnly):
-    """The objects of one node as a bucket, read only; ``read`` returns a file's content by its name in the source."""
-
-    def __init__(self, profile: Profile, node: str, read: Callable[[str], bytes]) -> None:
-        self._profile = profile
-        self._read = read
-        own = profile.nodes.get(node, Node())
-        self._minutes = own.minutes
-        self._keys = sorted({*own.minutes, *own.framework, *profile.shared})
-
-    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+    def get(self, name: str, max_bytes: int) -> bytes:
         """Return an object's bytes; none of system metrics, which are read where they are parsed."""
-        if key in self._minutes:
+        own = self.profile.nodes.get(self.node)
+        if own is not None and name in own.minutes:
             return b""
-        return self._read(self._file(bucket, key))[: max_bytes + 1]
+        return self.read(self._file(name))[: max_bytes + 1]
 
-    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+    def get_range(self, name: str, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes of an object from offset ``start`` on."""
-        return self._profile.source.read_range(self._file(bucket, key), start, length)
+        return self.profile.source.files.get_range(self._file(name), start, length)
 
-    def open_stream(self, bucket: str, key: str) -> ByteStream:
+    def open_stream(self, name: str) -> ByteStream:
         """Open an object to be read from the front."""
-        return self._profile.source.open(self._file(bucket, key))
+        return self.profile.source.files.open_stream(self._file(name))
 
-    def _file(self, bucket: str, key: str) -> str:
-        if bucket != self._profile.source.place or key not in self._profile.files:
-            raise ObjectMissingError(bucket, key)
-        return self._profile.files[key]
-
-    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
-        if bucket != self._profile.source.place:
-            return
         for key in self._keys[max(bisect_left(self._keys, prefix), bisect_right(self._keys, start_after)) :]:
             if not key.startswith(prefix):
                 return
-            yield ListedObject(key, _COPIED_AT, self._profile.size_of(key))
+            yield ListedObject(key, _COPIED_AT, self.profile.size_of(key))
+
+    def _file(self, key: str) -> str:
+        if key not in self.profile.files:
+            raise ObjectMissingError(self.profile.source.place, key)
+        return self.profile.files[key]
+
+
+def node_objects(profile: Profile, node: str, read: Callable[[str], bytes]) -> FilesAsBucket:
+    """Return the objects of one node as a bucket, read only."""
+    return FilesAsBucket(NodeFiles(profile, node, read))
 
 
 def read_profile(source: ProfileSource) -> Profile:
@@ -159,7 +156,7 @@ def read_profile(source: ProfileSource) -> Profile:
     nodes: defaultdict[str, Node] = defaultdict(Node)
     shared, foreign = [], []
     ended = False
-    for name in source.names():
+    for name in source.sizes:
         key, parsed = _identify(root, name)
         if isinstance(parsed, EndKey):
             ended = True

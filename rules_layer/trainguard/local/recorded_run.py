@@ -1,51 +1,16 @@
 """A run that another tool recorded as the profile of a job. Importing this module imports protobuf."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from io import BytesIO
+from collections.abc import Iterator
+from dataclasses import replace
 
-from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError, UnreadableRunError
+from trainguard.core.errors import NoProfileError, ProfileSourceError, UnreadableRunError
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ByteStream, ListedObject, check_range
 from trainguard.formats.runs.managed import EVENT_FILE, event_file, job_file, system_files
 from trainguard.formats.runs.run import SeriesName, SourceRun
-from trainguard.local.profile import Profile, ReadOnly, TrainingFiles, empty_profile, read_profile, safe_name
-from trainguard.local.recordings import RecordedRun
+from trainguard.local.places import RecordedRun
+from trainguard.local.profile import Profile, TrainingFiles, empty_profile, read_profile, safe_name
 from trainguard.local.settings import JOB_FILE
-from trainguard.local.sources import MemorySource
-
-
-@dataclass(frozen=True, slots=True)
-class RunObjects(ReadOnly):
-    """Objects in memory as a bucket, read only, by key: the scalars of a run."""
-
-    bodies: Mapping[str, bytes]
-    modified_at: float
-
-    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return an object's bytes, one more than ``max_bytes`` at most; raises ObjectMissingError."""
-        return self._body(bucket, key)[: max_bytes + 1]
-
-    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on; raises ObjectMissingError."""
-        check_range(start, length)
-        return self._body(bucket, key)[start : start + length]
-
-    def open_stream(self, bucket: str, key: str) -> ByteStream:
-        """Open an object to be read from the front; raises ObjectMissingError."""
-        return BytesIO(self._body(bucket, key))
-
-    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
-        del bucket
-        for key in sorted(self.bodies):
-            if key.startswith(prefix) and key > start_after:
-                yield ListedObject(key, self.modified_at, len(self.bodies[key]))
-
-    def _body(self, bucket: str, key: str) -> bytes:
-        if key not in self.bodies:
-            raise ObjectMissingError(bucket, key)
-        return self.bodies[key]
+from trainguard.local.sources import FilesAsBucket, MemoryFiles, source_in_memory
 
 
 def open_run(recorded: RecordedRun) -> Profile:
@@ -66,12 +31,12 @@ def open_run(recorded: RecordedRun) -> Profile:
     def beside(file: str, max_bytes: int) -> bytes | None:
         return about[: max_bytes + 1] if file == JOB_FILE else None
 
-    source = MemorySource(place, name, beside, files)
+    source = source_in_memory(place, name, files, beside)
     root = ProfileRoot("", name)
     training = None
     if run.scalars:
         key = f"{root.folder}tensorboard-output/{EVENT_FILE}"
-        objects = RunObjects({key: event_file(run.scalars)}, run.scalars[-1].at)
+        objects = FilesAsBucket(MemoryFiles(place, {key: event_file(run.scalars)}, run.scalars[-1].at))
         training = TrainingFiles(objects, place, root, tensors=False, ended=True, scalars=(key,))
     if files:
         profile = replace(read_profile(source), training=training)

@@ -13,14 +13,12 @@ from urllib.parse import parse_qsl
 
 from botocore.session import Session
 
-from trainguard.aws.http_json import HttpJson, basic, bearer
-from trainguard.aws.source_services import SERVER_ARN, host_of, mlflow_api, prometheus_api
+from trainguard.aws.source_services import SERVER_ARN, HttpJson, basic, bearer, host_of, mlflow_api, prometheus_api
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NODE_LABEL
-from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.queries import TimeRange
-from trainguard.local.recordings import SERVICES, RecordedRun
+from trainguard.formats.runs.prometheus import TimeRange, read_job
+from trainguard.local.places import SERVICES, RecordedRun
 
 _MLFLOW, _PROMETHEUS = SERVICES
 _STEP_S, _SHORTEST_STEP_S, _LONGEST_S = 15.0, 1.0, 92 * 24 * 3_600.0

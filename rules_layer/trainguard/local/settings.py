@@ -7,7 +7,7 @@ from trainguard.core.errors import JobFileError, ParameterFileError, PortUnavail
 from trainguard.core.records import OUTSIDE_ARN, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.settings.owners import owners_of
+from trainguard.engine.settings.tag_names import owners_of
 from trainguard.local.sources import ProfileSource
 from trainguard.pricing.table import PriceTable
 from trainguard.rules.family_rules import TRAINING_NAMES

@@ -1,15 +1,17 @@
-"""Where a profile lies, and the folder as such a place: finds the one ``profiler-output`` at, in or below it."""
+"""Where a profile lies: its files on disk or in memory; finds the one ``profiler-output`` at, in or below a folder."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
-from trainguard.core.ports import ByteStream, check_range
-from trainguard.formats.profile.unpack import MAX_OBJECT_BYTES
+from trainguard.core.ports import ByteStream, Files, ListedObject, check_range
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 
 PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
@@ -21,102 +23,142 @@ _REPORTS = ("report.json", "report.html", "profiler-reports")
 Root = TypeVar("Root", str, Path)
 
 
-class ProfileSource(Protocol):
-    """The files of one profile; a name is a path below ``profiler-output/`` with slashes."""
+@dataclass(frozen=True, slots=True)
+class ProfileSource:
+    """A profile's ``files``, by names below ``profiler-output/``, in the order of ``sizes``: bytes as they were listed.
 
-    @property
-    def place(self) -> str:
-        """The path or URI of ``profiler-output``, as a person reads it."""
-        ...
+    ``place`` is the path or URI of ``profiler-output``, ``job`` the name of the folder that holds it: the training
+    job's, in the layout of S3. ``beside`` returns a file of that folder, up to so many bytes and one more, or None;
+    it raises ProfileSourceError or PortUnavailableError.
+    """
 
-    @property
-    def job(self) -> str:
-        """The name of the folder that holds ``profiler-output``: the training job's, in the layout of S3."""
-        ...
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all files, in order."""
-        ...
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a file as it was listed."""
-        ...
+    place: str
+    job: str
+    files: Files
+    sizes: Mapping[str, int]
+    beside: Callable[[str, int], bytes | None]
 
     def read(self, name: str) -> bytes:
         """Return a file's content, at most one byte more than a profile object may have."""
-        ...
-
-    def open(self, name: str) -> ByteStream:
-        """Open a file of any size to be read from the front."""
-        ...
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
-        ...
-
-    def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return a file beside ``profiler-output``, up to ``max_bytes`` + 1 bytes; None without one.
-
-        Raises ProfileSourceError or PortUnavailableError where it cannot be read.
-        """
-        ...
+        return self.files.get(name, MAX_OBJECT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSource:
-    """A profile on disk: ``sizes`` holds the bytes of each file."""
+class FolderFiles:
+    """Files on disk by name; raises ObjectMissingError, and ProfileSourceError for one that cannot be read."""
 
-    root: Path
-    sizes: Mapping[str, int]
+    place: str
+    paths: Mapping[str, Path]
 
-    @property
-    def place(self) -> str:
-        """The folder's path."""
-        return str(self.root)
+    def get(self, name: str, max_bytes: int) -> bytes:
+        """Return a file's bytes, one more than ``max_bytes`` at most."""
+        with self._reading(name), self._path(name).open("rb") as opened:
+            return read_opened(opened, max_bytes)
 
-    @property
-    def job(self) -> str:
-        """The name of the folder above."""
-        return self.root.resolve().parent.name
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all files, in order."""
-        return list(self.sizes)
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a file as it was listed."""
-        return self.sizes[name]
-
-    def read(self, name: str) -> bytes:
-        """Return a file's content; raises ProfileSourceError."""
-        try:
-            return read_file(self.root / name)
-        except OSError as fault:
-            raise self._unreadable(name, fault) from fault
-
-    def open(self, name: str) -> ByteStream:
-        """Open a file to be read from the front; raises ProfileSourceError."""
-        return self._opened(name)
-
-    def _opened(self, name: str) -> BinaryIO:
-        try:
-            return (self.root / name).open("rb")
-        except OSError as fault:
-            raise self._unreadable(name, fault) from fault
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on; raises ProfileSourceError."""
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
-        with self._opened(name) as opened:
+        with self._reading(name), self._path(name).open("rb") as opened:
             opened.seek(start)
             return opened.read(length)
 
-    def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return what a file beside the folder holds; raises ProfileSourceError where it cannot be read."""
-        return read_beside(self.root.resolve().parent, name, max_bytes)
+    def open_stream(self, name: str) -> ByteStream:
+        """Open a file to be read from the front."""
+        with self._reading(name):
+            return self._path(name).open("rb")
 
-    def _unreadable(self, name: str, fault: OSError) -> ProfileSourceError:
-        return ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}")
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
+        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
+        for name in _listed(self.paths, prefix, start_after):
+            about = self.paths[name].stat()
+            yield ListedObject(name, about.st_mtime, about.st_size)
+
+    def _path(self, name: str) -> Path:
+        if name not in self.paths:
+            raise ObjectMissingError(self.place, name)
+        return self.paths[name]
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise ProfileSourceError(str(self.paths[name]), f"cannot be read: {fault.strerror or fault}") from fault
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFiles:
+    """Files in memory by name; raises ObjectMissingError."""
+
+    place: str
+    bodies: Mapping[str, bytes]
+    modified_at: float = 0.0
+
+    def get(self, name: str, max_bytes: int) -> bytes:
+        """Return a file's bytes, one more than ``max_bytes`` at most."""
+        return self._body(name)[: max_bytes + 1]
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        check_range(start, length)
+        return self._body(name)[start : start + length]
+
+    def open_stream(self, name: str) -> ByteStream:
+        """Open a file to be read from the front."""
+        return BytesIO(self._body(name))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
+        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
+        for name in _listed(self.bodies, prefix, start_after):
+            yield ListedObject(name, self.modified_at, len(self.bodies[name]))
+
+    def _body(self, name: str) -> bytes:
+        if name not in self.bodies:
+            raise ObjectMissingError(self.place, name)
+        return self.bodies[name]
+
+
+def _listed(names: Iterable[str], prefix: str, start_after: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(prefix) and name > start_after)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAsBucket:
+    """Files as the objects of any bucket, read only: a key is a name."""
+
+    files: Files
+
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+        """Return an object's bytes, one more than ``max_bytes`` at most."""
+        del bucket
+        return self.files.get(key, max_bytes)
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes of an object from offset ``start`` on."""
+        del bucket
+        return self.files.get_range(key, start, length)
+
+    def open_stream(self, bucket: str, key: str) -> ByteStream:
+        """Open an object to be read from the front."""
+        del bucket
+        return self.files.open_stream(key)
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
+        del bucket
+        return self.files.list(prefix, start_after)
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Refuse."""
+        raise NotImplementedError(f"{key}: a local job is only read")
+
+
+def source_in_memory(
+    place: str, job: str, bodies: Mapping[str, bytes], beside: Callable[[str, int], bytes | None]
+) -> ProfileSource:
+    """Return a profile in memory, by name."""
+    sizes = {name: len(bodies[name]) for name in sorted(bodies)}
+    return ProfileSource(place, job, MemoryFiles(place, bodies), sizes, beside)
 
 
 def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
@@ -133,13 +175,17 @@ def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
 
 def read_file(file: Path) -> bytes:
     """Return a file's content, at most one byte more than a profile object may have."""
-    with file.open("rb", buffering=0) as opened:
-        # Reading all of a file asks for its size; a number of bytes would be set aside first.
-        small = os.fstat(opened.fileno()).st_size <= MAX_OBJECT_BYTES
-        return opened.readall() if small else opened.read(MAX_OBJECT_BYTES + 1)
+    with file.open("rb") as opened:
+        return read_opened(opened, MAX_OBJECT_BYTES)
 
 
-def open_folder(place: str) -> FolderSource:
+def read_opened(opened: BinaryIO, max_bytes: int) -> bytes:
+    """Return a file's content, at most ``max_bytes + 1`` bytes; that many are not set aside for a smaller file."""
+    small = os.fstat(opened.fileno()).st_size <= max_bytes
+    return opened.read() if small else opened.read(max_bytes + 1)
+
+
+def open_folder(place: str) -> ProfileSource:
     """Find the profile at, directly in, or below a path that lies above one alone.
 
     Raises ProfileSourceError when the path cannot be read, or lies above several profiles; NoProfileError when there is
@@ -156,10 +202,13 @@ def open_folder(place: str) -> FolderSource:
             expected = "expected the folder of the job, which holds profiler-output"
             raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
         root = only_root(place, roots)
-        files = _files(root)
+        paths = _files(root)
+        sizes = {name: file.stat().st_size for name, file in paths.items()}
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
-    return FolderSource(root, files)
+    job = root.resolve().parent
+    files = FolderFiles(str(root), paths)
+    return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
 
 
 def _what_a_file_is(file: Path) -> str:
@@ -198,14 +247,14 @@ def refuse_unreadable(fault: OSError) -> None:
     raise fault
 
 
-def _files(root: Path) -> dict[str, int]:
-    sizes = {}
+def _files(root: Path) -> dict[str, Path]:
+    found = {}
     for parent, _, files in os.walk(root, onerror=refuse_unreadable):
         for name in files:
             file = Path(parent) / name
             if file.is_file():
-                sizes[file.relative_to(root).as_posix()] = file.stat().st_size
-    return dict(sorted(sizes.items()))
+                found[file.relative_to(root).as_posix()] = file
+    return dict(sorted(found.items()))
 
 
 def only_root(place: str, roots: Sequence[Root]) -> Root:
@@ -216,40 +265,3 @@ def only_root(place: str, roots: Sequence[Root]) -> Root:
         shown = ", ".join(str(root) for root in roots[:_SHOWN_ROOTS]) + (", …" if len(roots) > _SHOWN_ROOTS else "")
         raise ProfileSourceError(place, f"holds {len(roots)} profiles ({shown}), expected one: name it")
     return roots[0]
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySource:
-    """A profile in memory, by name; ``read_beside`` returns a file in the job's folder, or None."""
-
-    place: str
-    job: str
-    read_beside: Callable[[str, int], bytes | None]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all files, in order."""
-        return sorted(self.files)
-
-    def size(self, name: str) -> int:
-        """Return the bytes of a file."""
-        return len(self.read(name))
-
-    def read(self, name: str) -> bytes:
-        """Return a file's content."""
-        if name not in self.files:
-            raise ObjectMissingError(self.place, name)
-        return self.files[name]
-
-    def open(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
-        return BytesIO(self.read(name))
-
-    def read_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
-        check_range(start, length)
-        return self.read(name)[start : start + length]
-
-    def beside(self, name: str, max_bytes: int) -> bytes | None:
-        """Return what a file in the job's folder holds, at most one byte more than ``max_bytes``."""
-        return self.read_beside(name, max_bytes)

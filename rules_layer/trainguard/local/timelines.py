@@ -9,11 +9,9 @@ from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_i
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
-from trainguard.local.engine import Watcher
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
-from trainguard.local.profile import NodeObjects, Profile
-from trainguard.local.schedule import schedule
+from trainguard.local.engine import Watcher, schedule
+from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
+from trainguard.local.profile import Profile, node_objects
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis
@@ -27,7 +25,7 @@ _LOOKED_AT = 2
 
 
 class TimelineListener:
-    """Folds what it is shown into one digest a node; `trainguard.local.sessions` shows it."""
+    """Folds what it is shown into one digest a node; `trainguard.local.engine` shows it."""
 
     def __init__(self, axis: TimeAxis) -> None:
         self._axis = axis
@@ -115,7 +113,7 @@ def _framework(profile: Profile, keys: list[str]) -> Iterator[tuple[str, Framewo
     bodies = BodiesAhead(profile.source, [profile.files[key] for key in keys])
     listings = {
         node: ProfileListing(
-            objects=NodeObjects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
+            objects=node_objects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
         )
         for node in profile.nodes
     }

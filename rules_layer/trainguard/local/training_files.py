@@ -5,22 +5,20 @@ Each file gets the key that it would have in a bucket.
 
 import os
 import time
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
 
-from trainguard.core.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError
+from trainguard.core.errors import ForeignKeyError, ProfileSourceError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import ByteStream, ListedObject, check_range
+from trainguard.core.ports import ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_training_log
-from trainguard.local.profile import ReadOnly, TrainingFiles, safe_name
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, refuse_unreadable
+from trainguard.local.profile import TrainingFiles, safe_name
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, FilesAsBucket, FolderFiles, refuse_unreadable
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
@@ -42,42 +40,24 @@ class FoundFolder:
 
 
 @dataclass(frozen=True)
-class FolderObjects(ReadOnly):
-    """Files on disk as the objects of a bucket, read only: ``files`` holds their paths by key.
+class JobFiles(FolderFiles):
+    """The files of a job's training by key; other jobs are found by folder or name, below ``beside``.
 
-    Other jobs are found by folder or name, below ``beside``. An object of debug-output is as new as this process: a
-    copy may be older than the time that is written in it; others are as new as their file.
+    A file of debug-output is as new as this process: a copy may be older than the time that is written in it; others
+    are as new as their file.
     """
 
-    files: dict[str, Path]
+    paths: dict[str, Path]
     beside: Path
     opened_at: float = field(default_factory=time.time)
     known: set[str] = field(default_factory=set)
 
-    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return a file's bytes, one more than ``max_bytes`` at most; raises ObjectMissingError."""
-        return self.get_range(bucket, key, 0, max_bytes + 1)
-
-    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on; raises ObjectMissingError."""
-        check_range(start, length)
-        with self._opened(bucket, key) as opened:
-            opened.seek(start)
-            return opened.read(length)
-
-    def open_stream(self, bucket: str, key: str) -> ByteStream:
-        """Open a file to be read from the front; raises ObjectMissingError."""
-        return self._opened(bucket, key)
-
-    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
-        del bucket
         self._meet(prefix.rpartition(f"/{DEBUG_OUTPUT}/")[0])
-        keys = sorted(key for key in self.files if key.startswith(prefix))
-        for key in keys[bisect_right(keys, start_after) :]:
-            about = self.files[key].stat()
-            is_tensor = f"/{DEBUG_OUTPUT}/" in key
-            yield ListedObject(key, self.opened_at if is_tensor else about.st_mtime, about.st_size)
+        for listed in super().list(prefix, start_after):
+            is_tensor = f"/{DEBUG_OUTPUT}/" in listed.key
+            yield replace(listed, last_modified=self.opened_at) if is_tensor else listed
 
     def _meet(self, job: str) -> None:
         if job in self.known or not job:
@@ -86,15 +66,7 @@ class FolderObjects(ReadOnly):
         folder = Path(job) if Path(job).is_dir() else self.beside / job
         run = folder / DEBUG_OUTPUT if _is_run(folder / DEBUG_OUTPUT) else folder
         if _is_run(run):
-            self.files.update(_tensor_files(run, ProfileRoot("", job)))
-
-    def _opened(self, bucket: str, key: str) -> BinaryIO:
-        if key not in self.files:
-            raise ObjectMissingError(bucket, key)
-        try:
-            return self.files[key].open("rb")
-        except OSError as fault:
-            raise ProfileSourceError(str(self.files[key]), f"cannot be read: {fault.strerror or fault}") from fault
+            self.paths.update(_tensor_files(run, ProfileRoot("", job)))
 
 
 def find_training(place: str, profile: Path | None = None) -> FoundFolder | None:
@@ -155,7 +127,7 @@ def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) ->
     tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
     ended = any(isinstance(each, EndKey) for each in parsed.values())
     scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
-    objects = FolderObjects(files, job.resolve().parent, known={root.job})
+    objects = FilesAsBucket(JobFiles(str(place), files, job.resolve().parent, known={root.job}))
     return FoundFolder(place, job, TrainingFiles(objects, str(place), root, tensors, ended, scalars))
 
 

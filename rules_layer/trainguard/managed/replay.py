@@ -25,7 +25,7 @@ from trainguard.managed.parameters import (
     resolve_scan_interval_us,
 )
 from trainguard.managed.rule import AnyCompatibleRule, Window
-from trainguard.managed.source import Catalogue, FrameworkName, ProfileSource, catalogue
+from trainguard.managed.source import Catalogue, FrameworkName, catalogue
 from trainguard.managed.system_stream import SystemFile, SystemStream, read_system_file
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
@@ -54,14 +54,15 @@ class Replayed:
 
 
 def replay(
-    source: ProfileSource,
+    names: Sequence[str],
+    read: Callable[[str], bytes],
     settings: Settings | None = None,
     *,
     documented_defaults: bool = False,
     progress: Progress | None = None,
     file_map: FileMap = map,
 ) -> Replayed:
-    """Replay a profile as if its job were finished.
+    """Replay a profile as if its job were finished; ``names`` are paths below ``profiler-output/``.
 
     The report's ``scan_interval_us`` sets the windows' length; ``progress`` is called after each window with the
     windows done, and all; ``file_map`` parses files ahead. Raises EmptyProfileError without a system file;
@@ -70,11 +71,11 @@ def replay(
     given: Mapping[str, Mapping[str, Any]] = settings or {}
     parameters = resolve_compatible_parameters(given, documented=documented_defaults)
     interval_us = resolve_scan_interval_us(given)
-    files = catalogue(source.names())
+    files = catalogue(names)
     first_us = files.first_us
     starts = _window_starts(files, interval_us)
     rules = _Rules([rule(parameters[rule.name], first_us) for rule in RULES])
-    windows = _Windows(files, source, file_map)
+    windows = _Windows(files, read, file_map)
     with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn
         for number, start_us in enumerate(starts, start=1):
             rules.observe(windows.cut(start_us, start_us + interval_us))
@@ -130,16 +131,16 @@ class _Rules:
 class _Windows:
     """Answers one query after the other, each later than the one before."""
 
-    def __init__(self, files: Catalogue, source: ProfileSource, file_map: FileMap) -> None:
+    def __init__(self, files: Catalogue, read: Callable[[str], bytes], file_map: FileMap) -> None:
         self._system_times = [file.time_us for file in files.system]
         self._framework_times = [file.time_us for file in files.framework]
         self._all_framework_times = files.framework_times_us
         self._tally: Counter[str] = Counter()
         self._system_files = FilesAhead(
-            [partial(source.read, file.name) for file in files.system], read_system_file, file_map, self._count_system
+            [partial(read, file.name) for file in files.system], read_system_file, file_map, self._count_system
         )
         self._framework_files = FilesAhead(
-            [partial(_named, source, file) for file in files.framework],
+            [partial(_named, read, file) for file in files.framework],
             read_framework_file,
             file_map,
             self._count_framework,
@@ -179,8 +180,8 @@ class _Windows:
         self._tally["framework_files_unreadable"] += not file.readable
 
 
-def _named(source: ProfileSource, file: FrameworkName) -> tuple[FrameworkName, bytes]:
-    return file, source.read(file.name)
+def _named(read: Callable[[str], bytes], file: FrameworkName) -> tuple[FrameworkName, bytes]:
+    return file, read(file.name)
 
 
 def _through(times: Sequence[int], time_us: int, listed: Sequence[int]) -> int:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
 
 from trainguard.core.errors import EmptyProfileError
 
@@ -20,18 +19,6 @@ _TENSORFLOW_SUFFIX = "trace.json.gz"
 _NODE = re.compile(r"(.*)-(algo.*)")
 _LEVELS_BELOW_STEP_FOLDER = 4
 _US_PER_S = 1_000_000
-
-
-class ProfileSource(Protocol):
-    """A profile's files, wherever they lie."""
-
-    def names(self) -> Sequence[str]:
-        """Paths of all files below ``profiler-output/``, for example ``system/incremental/2023111803/…json``."""
-        ...
-
-    def read(self, name: str) -> bytes:
-        """Return a file's content."""
-        ...
 
 
 class Parser(IntEnum):

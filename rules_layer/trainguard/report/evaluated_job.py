@@ -8,13 +8,11 @@ from typing import cast
 
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.diagnosis.case import Case, case_of
-from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
+from trainguard.engine.diagnosis.case import Case, Diagnosis, case_of, diagnose, unit_verdicts
 from trainguard.engine.family import Families, Family
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_verdicts import unit_verdicts
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.report.document import NodeCoverage
 

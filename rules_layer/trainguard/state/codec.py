@@ -9,7 +9,7 @@ import numpy as np
 
 from trainguard.core.errors import StateCodecError, StateDamagedError
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
 
 Document = dict[str, Any]
 Migration = Callable[[str, Document], Document]

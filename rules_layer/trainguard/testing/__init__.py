@@ -12,11 +12,10 @@ Examples
 Nothing that is deployed imports the kit, and the kit does not need pytest: it raises AssertionError.
 """
 
-from trainguard.testing.checks import assert_boundary, assert_delivery_makes_no_difference, check_package
 from trainguard.testing.job import SyntheticJob
 from trainguard.testing.objects import write_profile
 from trainguard.testing.outcome import Alert, Outcome
-from trainguard.testing.run import run_rule
+from trainguard.testing.run import assert_boundary, assert_delivery_makes_no_difference, check_package, run_rule
 
 __all__ = [
     "Alert",

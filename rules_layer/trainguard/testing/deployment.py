@@ -1,8 +1,14 @@
 """A deployment in memory that runs one rule: evaluator, scheduler and stores, on a clock that the kit moves."""
 
+import copy
+import functools
+import inspect
 import json
 import random
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import FunctionType
+from typing import Any
 
 from trainguard.core.ports import Timing, TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, RuleRow
@@ -12,14 +18,48 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.plan import RulePlan, only
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.pricing.table import PriceTable
+from trainguard.rules.extension import AnyRule
 from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import RuleParameters
 from trainguard.testing.job import SyntheticJob
 from trainguard.testing.memory.world import MemoryWorld
 from trainguard.testing.objects import JobObject, objects_of
-from trainguard.testing.watched import Watch
+
+_METHODS = ("clear_after_s", "window_points", "observe", "judge")
+
+
+@dataclass
+class Watch:
+    """Hands out copies of a rule, so that it keeps its state alone, and keeps one exception of each type and text."""
+
+    rule: AnyRule
+    raised: list[BaseException] = field(default_factory=list)
+
+    def copy(self) -> AnyRule:
+        """Return a fresh copy of the rule, under watch."""
+        kind = type(self.rule)
+        found = {name: inspect.getattr_static(kind, name, None) for name in _METHODS}
+        methods = {name: self._noting(each) for name, each in found.items() if isinstance(each, FunctionType)}
+        # A rule's module says whether it is a deployment's own.
+        watched = type(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__, **methods})
+        copied = copy.deepcopy(self.rule)
+        object.__setattr__(copied, "__class__", watched)
+        return copied
+
+    def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(*args, **kwargs)
+            except (Exception, SystemExit) as raised:
+                if not any(type(raised) is type(each) and str(raised) == str(each) for each in self.raised):
+                    self.raised.append(raised)
+                raise
+
+        return call
+
 
 BUCKET = "profiles"
 NAME = "synthetic-job"

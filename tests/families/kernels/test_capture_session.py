@@ -19,7 +19,7 @@ from trainguard.engine.streams.session import Announced, Applied
 from trainguard.kernels.captures.keys import match_key, verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 PLAN = FAMILIES.plan(JobRecord(JOB, "arn", BUCKET, ""))
 T0 = 1_795_249_200.0

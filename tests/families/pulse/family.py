@@ -11,7 +11,7 @@ from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.session import Stream
-from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.verdict import combine
 
 
 class PulseStreams(FamilyStreams):

@@ -10,8 +10,8 @@ from tests.families.training.test_stall import FAMILIES, stalled
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobStatus, Status
-from trainguard.engine.reconcile import reconciler
-from trainguard.engine.reconcile.reconciler import ABANDONED_S
+from trainguard.engine import reconcile
+from trainguard.engine.reconcile import ABANDONED_S
 from trainguard.engine.training.keys import STALLED
 from trainguard.testing.memory.faults import Fault
 
@@ -46,7 +46,7 @@ def ticked(network: Network, minutes: int) -> Counter[str]:
 @pytest.fixture
 def two_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a job be left after two hours: a day of ticks takes seconds."""
-    monkeypatch.setattr(reconciler, "ABANDONED_S", 2.0 * 3_600.0)
+    monkeypatch.setattr(reconcile, "ABANDONED_S", 2.0 * 3_600.0)
 
 
 def reports(network: Network) -> int:

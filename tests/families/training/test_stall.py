@@ -10,8 +10,8 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, describe
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobStatus, Status
+from trainguard.engine.diagnosis.case import job_verdicts
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.job_verdicts import job_verdicts
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.streams.job_streams import Look
 from trainguard.engine.training.family import TrainingFamily

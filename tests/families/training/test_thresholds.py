@@ -14,18 +14,16 @@ from trainguard.core.records import JobRecord, JobStatus, Status
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.training import scalar_files
 from trainguard.engine.training.debug_session import DebugState
-from trainguard.engine.training.family import TrainingFamily
+from trainguard.engine.training.family import TrainingFamily, judge_stall
 from trainguard.engine.training.keys import STALLED
 from trainguard.engine.training.runs import FoundCollections, SharedRuns
-from trainguard.engine.training.scalar_files import ScalarFiles, _in_age, lowest_first
-from trainguard.engine.training.scalar_stream import FileState, ScalarState
+from trainguard.engine.training.scalar_files import FileState, ScalarFiles, ScalarState, _in_age, lowest_first
 from trainguard.engine.training.stream import StepsState, StepStream, believed
-from trainguard.engine.training.streams import judge_stall
 from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
 RUNS = JobRecord(JOB, "arn", BUCKET, "", JobStatus.IN_PROGRESS, secondary_status="Training")

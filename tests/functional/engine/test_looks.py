@@ -13,8 +13,7 @@ from tests.support.small_job import JOB, SETTINGS, Upload, describe, uploads
 from trainguard.core.ports import ReconcileRequest, Timing
 from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.reconcile.reconciler import Reconciler
-from trainguard.engine.reconcile.scheduler import SCHEDULE_S, STALE_EVERY, WAVE, Scheduler
+from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY, WAVE, Reconciler, Scheduler
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.state.codec import decode_state
 from trainguard.testing.memory.faults import Crash

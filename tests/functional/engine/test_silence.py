@@ -14,9 +14,8 @@ from tests.unit.engine.test_telling import STORY, lone
 from trainguard.core.records import JOB_NODE, RuleRow, Status, StreamKey
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, PUBLISH_OK_EVERY_S
-from trainguard.engine.verdicts.combine import VANISHED_S, combine, ends_episode, known_until, with_liveness
 from trainguard.engine.verdicts.episodes import SILENT, FiringHistory, Liveness
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import VANISHED_S, Verdict, combine, ends_episode, known_until, with_liveness
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"

@@ -14,9 +14,8 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
-from trainguard.local.pool import WorkerPool
-from trainguard.local.prefetch import fetched
-from trainguard.local.profile import NodeObjects, read_profile
+from trainguard.local.pool import WorkerPool, fetched
+from trainguard.local.profile import node_objects, read_profile
 from trainguard.local.sources import open_folder
 from trainguard.managed.replay import replay
 
@@ -49,9 +48,9 @@ def test_prefix_at_or_above_a_profile_is_found(s3: "S3Client", path: str) -> Non
     assert source.place == f"s3://{BUCKET}/jobs/{JOB}/profiler-output"
     assert source.job == JOB
     names = {upload.key.removeprefix(f"{JOB}/profiler-output/"): upload.body for upload in OBJECTS}
-    assert set(source.names()) == set(names)
+    assert set(source.sizes) == set(names)
     some = next(name for name in names if name.endswith(".json"))
-    assert (source.read(some), source.size(some)) == (names[some], len(names[some]))
+    assert (source.read(some), source.sizes[some]) == (names[some], len(names[some]))
 
 
 def test_partial_name_as_prefix_holds_nothing(s3: "S3Client") -> None:
@@ -112,7 +111,7 @@ def test_vanished_object_is_counted_and_others_are_used(s3: "S3Client", workers:
 
 def test_parts_of_an_s3_object_are_its_bytes(s3: "S3Client") -> None:
     profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
-    objects = NodeObjects(profile, "algo-1", profile.source.read)
+    objects = node_objects(profile, "algo-1", profile.source.read)
     key = next(iter(profile.nodes["algo-1"].framework))
     whole = objects.get(profile.source.place, key, 1_000_000)
     assert objects.get_range(profile.source.place, key, 3, 7) == whole[3:10]
@@ -121,8 +120,9 @@ def test_parts_of_an_s3_object_are_its_bytes(s3: "S3Client") -> None:
 
 
 def test_bucket_replayed_as_compatible_matches_the_folder(s3: "S3Client", tmp_path: Path) -> None:
-    in_folder = replay(open_folder(str(write(tmp_path, OBJECTS))))
-    assert replay(open_bucket(f"s3://{BUCKET}/jobs")).reports == in_folder.reports
+    folder, bucket = open_folder(str(write(tmp_path, OBJECTS))), open_bucket(f"s3://{BUCKET}/jobs")
+    in_folder = replay(list(folder.sizes), folder.read)
+    assert replay(list(bucket.sizes), bucket.read).reports == in_folder.reports
     assert in_folder.windows > 0
 
 

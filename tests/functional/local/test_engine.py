@@ -17,11 +17,10 @@ from trainguard.core.records import JobRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.profile.keys import system_key
 from trainguard.formats.profile.system import Samples
-from trainguard.local import prefetch
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local import pool
+from trainguard.local.engine import Evaluation, Schedule, evaluate_profile, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
-from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
 
 SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}
@@ -157,13 +156,13 @@ def test_minutes_wait_for_newer_ones_or_flush_on_a_paused_node(
     assert len(planned.left.minutes["algo-1"]) == 2
 
 
-def die(task: prefetch.SystemTask) -> Samples | prefetch.Unreadable:
+def die(task: pool.SystemTask) -> Samples | pool.Unreadable:
     del task
     os._exit(3)
 
 
 @pytest.mark.timeout(20)
 def test_dead_worker_is_an_error_and_no_bad_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefetch, "read_samples", die)
+    monkeypatch.setattr(pool, "read_samples", die)
     with pytest.raises(WorkerDiedError, match="exit code 3"):
         evaluate(write(tmp_path), workers=2)

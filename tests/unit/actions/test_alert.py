@@ -11,7 +11,7 @@ from trainguard.core.finding import FINDING_FIELDS, EpisodeEntry, Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.core.timestamps import epoch_of, iso_time
-from trainguard.engine.outbox.fires import fire_payload
+from trainguard.engine.outbox import fire_payload
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 

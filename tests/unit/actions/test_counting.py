@@ -4,7 +4,7 @@ import pytest
 
 from trainguard.core.finding import Finding
 from trainguard.core.records import AlertKind, OutboxEntry
-from trainguard.stack.actions.counting import count_stop
+from trainguard.stack.actions.alert import count_stop
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.testing.memory.services import MemoryJournal
 

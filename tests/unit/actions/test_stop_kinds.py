@@ -13,8 +13,8 @@ from trainguard.core.ports import ResourceState, TrainingJobDescription
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop, over_stop_rate
-from trainguard.stack.actions.stop_kinds import StopServices, decide_any_stop, decide_within_stop_rate
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop_resources import StopServices, decide_any_stop, decide_within_stop_rate
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.node_states import MemoryStopBudget
 

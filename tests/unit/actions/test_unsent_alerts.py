@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 
 from trainguard.core.errors import StateCodecError
-from trainguard.core.execution_input import execution_input
 from trainguard.core.finding import Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord
-from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.stack.actions.alert import compose_alert
-from trainguard.stack.actions.counting import count_stop
+from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord, execution_input
+from trainguard.engine.outbox import execution_name, fire_payload
+from trainguard.stack.actions.alert import compose_alert, count_stop
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.stack.actions.resend import NAME_LIMIT, STEP_FAILED, resend_name
-from trainguard.stack.actions.unsent_alerts import UnsentAlert, unsent_alerts
+from trainguard.stack.actions.unsent_alerts import NAME_LIMIT, STEP_FAILED, UnsentAlert, resend_name, unsent_alerts
 from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0

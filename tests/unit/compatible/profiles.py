@@ -89,6 +89,6 @@ def report(profile: Profile, rule: str, **parameters: Any) -> dict[str, Any]:
 
 def replayed(profile: Profile, settings: Mapping[str, Mapping[str, Any]] | None = None) -> Replayed:
     """Replay a profile; what it reports can be written as JSON."""
-    result = replay(profile, settings)
+    result = replay(profile.names(), profile.read, settings)
     json.dumps(result.reports)
     return result

@@ -148,7 +148,7 @@ def test_missing_system_files_error_lists_what_is_there(names: list[str]) -> Non
     profile.files = dict.fromkeys(names, b"[]")
 
     with pytest.raises(EmptyProfileError, match=f"{len(names)} files"):
-        replay(profile)
+        replay(profile.names(), profile.read)
 
 
 def test_other_file_kinds_move_the_clock_as_in_the_original() -> None:
@@ -194,27 +194,30 @@ def test_worker_map_has_bounded_batches_and_the_same_reports() -> None:
         return [function(item) for item in taken]
 
     started: list[int] = []
-    replayed_ahead = replay(profile, file_map=batched_map, progress=lambda *_: started.append(len(batches)))
+    replayed_ahead = replay(
+        profile.names(), profile.read, file_map=batched_map, progress=lambda *_: started.append(len(batches))
+    )
 
-    assert replayed_ahead.reports == replay(profile).reports
+    assert replayed_ahead.reports == replay(profile.names(), profile.read).reports
     assert (max(batches), started[0], started[-1]) == (16, 2, 7)
 
 
 def test_given_progress_when_replayed_then_every_window_is_told() -> None:
     told: list[tuple[int, int]] = []
 
-    replay(Profile().minutes(3), progress=lambda done, of: told.append((done, of)))
+    profile = Profile().minutes(3)
+    replay(profile.names(), profile.read, progress=lambda done, of: told.append((done, of)))
 
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_reports_of_whole_numbers_are_those_of_floats() -> None:
     samples = [("GPUUtilization", "gpu0", at / 2, 25.0) for at in range(24, 240)]
-    floats = replay(Profile().minute(0, samples).minutes(2), {"LowGPUUtilization": {"patience": 10, "window": 20}})
+    floats = replayed(Profile().minute(0, samples).minutes(2), {"LowGPUUtilization": {"patience": 10, "window": 20}})
     ints = Profile().minute(0, samples).minutes(2)
     ints.files = {name: body.replace(b"25.0", b"25") for name, body in ints.files.items()}
 
-    whole = replay(ints, {"LowGPUUtilization": {"patience": 10, "window": 20}})
+    whole = replayed(ints, {"LowGPUUtilization": {"patience": 10, "window": 20}})
 
     assert whole.reports["LowGPUUtilization"]["RuleTriggered"] == 2
     assert json.dumps(whole.reports) == json.dumps(floats.reports)
@@ -232,7 +235,7 @@ def test_windows_of_a_name_of_another_century_are_refused(name: str) -> None:
     profile.files[name] = b"[]"
 
     with pytest.raises(RuleConfigError, match=r"scan_interval_us.*1700000\d{3} s apart"):
-        replay(profile)
+        replay(profile.names(), profile.read)
 
 
 @pytest.mark.parametrize(("over", "refused"), [(0, False), (1, True)])
@@ -245,21 +248,21 @@ def test_scan_interval_making_over_a_million_windows_is_refused(
 
     if refused:
         with pytest.raises(RuleConfigError, match="expected at least 1000000"):
-            replay(Profile().minutes(3), settings)
+            replayed(Profile().minutes(3), settings)
     else:
-        assert replay(Profile().minutes(3), settings).windows == 180
+        assert replayed(Profile().minutes(3), settings).windows == 180
 
 
 @pytest.mark.parametrize("step", ["observe", "finish"])
 def test_raising_rule_leaves_the_other_reports_unchanged(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = Profile().minute(0, [ram(5, 10), ram(65, 20)]).minutes(3)
-    expected = replay(profile).reports
+    expected = replay(profile.names(), profile.read).reports
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr(LowGPUUtilization, step, fail)
-    result = replay(profile)
+    result = replayed(profile)
 
     assert result.failed == {"LowGPUUtilization": "ZeroDivisionError: by nothing"}
     assert result.reports == {rule: of for rule, of in expected.items() if rule != "LowGPUUtilization"}
@@ -276,4 +279,4 @@ def test_numbers_near_the_largest_fail_no_rule_and_warn_nobody() -> None:
     profile.trace(90, [origin(), phase(1, STEP), phase(2, "DataLoaderIter"), *steps])
 
     settings = {"StepOutlier": {"stddev": -1, "n_outliers": 0}, "GPUMemoryIncrease": {"patience": 1, "window": 5}}
-    assert replay(profile, settings).failed == {}
+    assert replayed(profile, settings).failed == {}

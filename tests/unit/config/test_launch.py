@@ -30,7 +30,7 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.engine.settings.tags import tag_source
+from trainguard.engine.settings.sources import tag_source
 from trainguard.testing.memory.world import MemoryWorld
 
 PAGE = (Path(__file__).parents[3] / "docs" / "launching.md").read_text("utf-8")

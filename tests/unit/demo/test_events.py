@@ -15,7 +15,7 @@ from trainguard.core.ports import NodeTask
 from trainguard.core.records import JobRecord, OutboxEntry
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
-from trainguard.engine.outbox.fires import fire_payload
+from trainguard.engine.outbox import fire_payload
 from trainguard.engine.verdicts.episodes import fire_id
 
 EVENTS = RECORDINGS.parent

@@ -3,7 +3,7 @@
 import pytest
 
 from trainguard.core.records import Status
-from trainguard.engine.assessment import ended_episodes
+from trainguard.engine.diagnosis.case import ended_episodes
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness

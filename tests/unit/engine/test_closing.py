@@ -104,7 +104,7 @@ def test_job_silent_for_an_hour_is_queried_every_five_minutes(case: str, most: i
 def test_ticks_share_out_the_queries_of_many_external_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.engine.reconcile.scheduler.MOST_STALE", 10)
+    monkeypatch.setattr("trainguard.engine.reconcile.MOST_STALE", 10)
     network = outside()
     for number in range(100):
         network.world.jobs.register(JobRecord(f"run-{number}", f"unknown:run-{number}", BUCKET, ""))

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from trainguard.core.records import JOB_NODE, Status
-from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.engine.verdicts.verdict import Reach, Verdict, combine
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "CPUBottleneck"

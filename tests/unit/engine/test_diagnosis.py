@@ -9,8 +9,7 @@ from tests.support.judged_jobs import JOB, START, Node, ended, in_job, judged_jo
 from tests.support.ledgers import HOUR_S, Part
 from tests.support.verdicts import ALWAYS, fired, over, quiet
 from trainguard.core.records import JobRecord, Status
-from trainguard.engine.diagnosis.case import SIZEABLE_SHARE
-from trainguard.engine.diagnosis.diagnosis import Diagnosis
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Diagnosis
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.registry import SPECS

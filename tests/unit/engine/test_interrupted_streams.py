@@ -7,7 +7,7 @@ import pytest
 
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.system import Samples, read_system_object
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.core.records import Status
-from trainguard.engine.profiler.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
+from trainguard.engine.profiler.job_time import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
 from trainguard.formats.profile.events import StepBatch
 from trainguard.pricing.cost import Account, Bill
 from trainguard.rules.max_initialization_time.rule import MaxInitializationTime, MaxInitializationTimeParameters

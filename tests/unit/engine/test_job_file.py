@@ -14,7 +14,7 @@ from trainguard.core.errors import JobFileError
 from trainguard.core.records import JobStatus, RuleRow, Status
 from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.reconcile.reconciler import ABANDONED_S
+from trainguard.engine.reconcile import ABANDONED_S
 
 KEY = f"{JOB}/job.json"
 SYSTEM_1 = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]

@@ -11,10 +11,9 @@ from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecE
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
-from trainguard.engine.assessment import assess
+from trainguard.engine.diagnosis.case import account_of, assess, job_verdicts, unit_verdicts
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
 from trainguard.engine.streams.job_streams import FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import emptied, opened

@@ -11,13 +11,13 @@ from tests.support.late_events import outside
 from tests.support.small_job import JOB, Upload, uploads
 from tests.support.verdicts import fired, over
 from tests.unit.engine.test_telling import RECORD, RULE, alerted, tell
-from trainguard.core.job_limits import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
+from trainguard.core.job_policy import LAST_EPISODE, MOST_END_REPORTS, MOST_OTHER_STREAMS
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, StreamKey
-from trainguard.engine.assessment import ended_episodes
+from trainguard.engine import outbox
+from trainguard.engine.diagnosis.case import ended_episodes
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
-from trainguard.engine.outbox import fires
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.keys import system_key
@@ -145,9 +145,9 @@ def test_endless_recurrence_leaves_the_last_episode_open() -> None:
 def test_alert_of_the_last_fire_of_a_rule_says_so(episode: int, last: bool) -> None:
     job = replace(RECORD, episodes={RULE: episode})
     fire = Fire(replace(fired(RULE, advice="Do it."), merged=()), 60.0)
-    record = fires.enqueue(NodeRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
+    record = outbox.enqueue(NodeRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
     (entry,) = record.outbox.values()
-    assert (fires.LAST_FIRE in (entry.finding.advice or "")) == last
+    assert (outbox.LAST_FIRE in (entry.finding.advice or "")) == last
 
 
 def test_endless_data_after_the_end_make_a_limited_report_count() -> None:

@@ -17,9 +17,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.reconcile.at_once import ReconcileAtOnce
-from trainguard.engine.reconcile.reconciler import ReconcileOutcome, Reconciler
-from trainguard.engine.reconcile.scheduler import Scheduler, is_turn
+from trainguard.engine.reconcile import ReconcileAtOnce, ReconcileOutcome, Reconciler, Scheduler, is_turn
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.state.codec import CODEC, encode_state
 from trainguard.testing.memory.services import MemoryJournal

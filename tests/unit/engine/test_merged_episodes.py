@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from trainguard.core.finding import MOST_EPISODES, Episode
 from trainguard.core.records import JOB_NODE, Status
-from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Verdict, final
+from trainguard.engine.verdicts.verdict import Verdict, combine, final
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"

@@ -16,8 +16,8 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import ASKED_EVERY_S, job_of_place
+from trainguard.engine.jobs.lifecycle import REASON
 from trainguard.engine.jobs.replay_names import JOB_NAME, replay_name, replayed_job
-from trainguard.engine.jobs.stale_state import REASON
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
 FEW = SYSTEM[:4]

@@ -23,8 +23,8 @@ from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, Status, StreamKey
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.stale_state import REASON
-from trainguard.engine.reconcile.scheduler import STALE_EVERY
+from trainguard.engine.jobs.lifecycle import REASON
+from trainguard.engine.reconcile import STALE_EVERY
 from trainguard.testing.memory.faults import Fault
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]

@@ -14,8 +14,7 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
-from trainguard.engine.jobs.lifecycle import Lifecycle, job_of
-from trainguard.engine.jobs.stale_state import clear_stale_state
+from trainguard.engine.jobs.lifecycle import Lifecycle, clear_stale_state, job_of
 from trainguard.testing.memory.services import MemoryJournal
 from trainguard.testing.memory.world import MemoryWorld
 

@@ -11,7 +11,8 @@ from tests.support.own_rules import OwnRule
 from trainguard.core.errors import RuleLoadError
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.engine.streams.sandbox import sandboxed, shown
+from trainguard.engine.streams.rule_runner import shown
+from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import Measure, RuleResult

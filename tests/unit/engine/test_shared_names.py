@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from trainguard.core.layout import ProfileRoot
-from trainguard.engine.profiler import shared_names
-from trainguard.engine.profiler.shared_names import MARGIN_US, UPLOAD_US, SharedNames
+from trainguard.engine.profiler import listing
+from trainguard.engine.profiler.listing import MARGIN_US, UPLOAD_US, SharedNames
 from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
@@ -94,7 +94,7 @@ def test_ending_stream_asks_s3_whatever_is_cached() -> None:
 def test_too_many_names_of_a_job_hold_only_those_of_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared_names, "MOST_NAMES", 10)
+    monkeypatch.setattr(listing, "MOST_NAMES", 10)
     bucket = Bucket()
     own: list[Any] = [key_of(1, at) for at in range(60, 360, 20)]
     bucket.put(*own, *(key_of(2, at) for at in range(61, 361, 20)))
@@ -104,7 +104,7 @@ def test_too_many_names_of_a_job_hold_only_those_of_the_node(
 
 
 def test_only_the_newest_of_many_jobs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_names, "MOST_NAMES", 7)
+    monkeypatch.setattr(listing, "MOST_NAMES", 7)
     bucket = Bucket()
     roots = [ProfileRoot("", f"job-{number}") for number in range(4)]
     for root in roots:

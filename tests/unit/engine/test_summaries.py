@@ -17,7 +17,7 @@ from trainguard.core.ports import Timing
 from trainguard.core.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import RowContext
+from trainguard.engine.outbox import RowContext
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, Watched

@@ -17,9 +17,8 @@ from tests.unit.engine.test_summaries import NOW as START
 from trainguard.core.finding import Finding, Severity
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.outbox.notifications import compares_severity, due_notifications
-from trainguard.engine.reconcile.scheduler import SLOW_POLL_EVERY, is_turn
+from trainguard.engine.outbox import compares_severity, due_notifications, execution_name, fire_payload
+from trainguard.engine.reconcile import SLOW_POLL_EVERY, is_turn
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.summary import due_rows
 from trainguard.engine.verdicts.verdict import Verdict

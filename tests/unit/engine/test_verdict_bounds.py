@@ -9,17 +9,20 @@ from tests.support.verdicts import fired, quiet
 from trainguard.core.finding import MOST_EPISODES, Episode
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.streams.rule_runner import is_near_threshold
-from trainguard.engine.verdicts.combine import (
-    combine,
-    ends_episode,
-    known_until,
-    liveness_of,
-    with_liveness,
-)
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness, StoredEpisode
 from trainguard.engine.verdicts.explanations import Explanation, advice_of
 from trainguard.engine.verdicts.losses import left_of, loss_weights, on_same_nodes, shared_share, split_parts
-from trainguard.engine.verdicts.verdict import Verdict, final, merged_episodes, shown_status
+from trainguard.engine.verdicts.verdict import (
+    Verdict,
+    combine,
+    ends_episode,
+    final,
+    known_until,
+    liveness_of,
+    merged_episodes,
+    shown_status,
+    with_liveness,
+)
 from trainguard.rules.rule_result import RuleResult
 
 UNTIL = 100_000.0

@@ -12,10 +12,10 @@ from tests.support.delivery import Network
 from tests.support.own_rules import OwnJob, OwnParameters, deploy
 from tests.support.small_job import JOB, SETTINGS, describe
 from trainguard.core.records import JobRecord, NodeRecord, Status
+from trainguard.engine.diagnosis.case import account_of, job_verdicts, ledger_of
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, ledger_of
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.streams.job_streams import JobStreams, Look
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.rules.rule_inputs import JobView

@@ -19,14 +19,14 @@ def test_profile_is_found_from_its_location_or_above(job: Path, place: str) -> N
     source = open_folder(str(job.parent / place))
     assert Path(source.place).resolve() == job / "profiler-output"
     assert source.job == "small-job"
-    names = source.names()
-    assert list(names) == sorted(names)
+    names = list(source.sizes)
+    assert names == sorted(names)
     assert "system/training_job_end.ts" in names
     name = next(name for name in names if name.startswith("framework/pevents/"))
     assert source.read(name) == (job / "profiler-output" / name).read_bytes()
-    assert source.size(name) == len(source.read(name))
-    assert source.read_range(name, 3, 7) == source.read(name)[3:10]
-    with source.open(name) as stream:
+    assert source.sizes[name] == len(source.read(name))
+    assert source.files.get_range(name, 3, 7) == source.read(name)[3:10]
+    with source.files.open_stream(name) as stream:
         assert stream.read(5) + stream.read(1_000_000) == source.read(name)
 
 

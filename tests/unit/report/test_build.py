@@ -8,9 +8,8 @@ import pytest
 from tests.support.reports_of_jobs import JudgedProfile, judge, small
 from tests.support.small_job import MINUTES
 from trainguard.core.records import JobRecord
-from trainguard.engine.diagnosis.case import case_of
-from trainguard.engine.diagnosis.diagnosis import diagnose
-from trainguard.engine.diagnosis.job_row import report_verdict
+from trainguard.engine.diagnosis.case import case_of, diagnose
+from trainguard.engine.diagnosis.text import report_verdict
 from trainguard.engine.installed import FAMILIES
 from trainguard.report.document import Report
 from trainguard.report.job.build import build_report

@@ -20,7 +20,7 @@ from trainguard.report.job.build import build_report
 from trainguard.report.job.files import report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 PLACE = ProfileRoot("", JOB).report
 MANAGED = {f"profiler-reports/{rule}.json" for rule in RULE_NAMES}

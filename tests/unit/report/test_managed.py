@@ -4,7 +4,7 @@ import pytest
 
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.outbox.rows import parameters_shown
+from trainguard.engine.outbox import parameters_shown
 from trainguard.managed.parameters import RULES, resolve_compatible_parameters
 from trainguard.report.job.rule_entries import parameters_text
 

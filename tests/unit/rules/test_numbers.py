@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from trainguard.core.units import (
-    points_in,
     show_duration,
     show_number,
     show_percent,
     show_step,
 )
+from trainguard.formats.profile.snapshots import points_in
 from trainguard.rules.windows.rule import (
     Box,
     column_boxes,

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from trainguard.engine.settings.document import read_document
-from trainguard.engine.settings.owners import LONGEST_OWNER, MOST_TAGS, owners_of, read_tag_names
-from trainguard.engine.settings.resolve import resolve
-from trainguard.engine.settings.tags import tag_source
+from trainguard.engine.settings.job_settings import resolve
+from trainguard.engine.settings.sources import read_document, tag_source
+from trainguard.engine.settings.tag_names import LONGEST_OWNER, MOST_TAGS, owners_of, read_tag_names
 
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333"
 

@@ -5,9 +5,8 @@ import pytest
 from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.settings.document import read_document, unusable
-from trainguard.engine.settings.resolve import MOST_PARAMETERS, Resolved, Source, resolve
-from trainguard.engine.settings.tags import tag_source
+from trainguard.engine.settings.job_settings import MOST_PARAMETERS, Resolved, Source, resolve
+from trainguard.engine.settings.sources import read_document, tag_source, unusable
 
 LOW_GPU = "LowGPUUtilization_threshold_p95"
 

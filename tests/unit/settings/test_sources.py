@@ -6,11 +6,8 @@ import pytest
 
 from trainguard.core.job_policy import AlertPolicy
 from trainguard.core.ports import RuleConfiguration
-from trainguard.engine.settings.document import read_document
-from trainguard.engine.settings.job_settings import MOST_FAULTS, SettingFault, fault_sentences
-from trainguard.engine.settings.resolve import Source, resolve
-from trainguard.engine.settings.rule_configurations import configured
-from trainguard.engine.settings.tags import asks, settings_name, tag_source
+from trainguard.engine.settings.job_settings import MOST_FAULTS, SettingFault, Source, fault_sentences, resolve
+from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source
 from trainguard.rules.parameters import overridden, parameter_faults
 
 PATH = "/TrainGuard/settings/"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.profile import unpack
+from trainguard.formats.profile import system
 from trainguard.formats.profile.system import read_system_object
 
 MINUTE = 1_795_248_000
@@ -131,7 +131,7 @@ def test_given_an_empty_object_when_read_then_it_is_counted(body: Any) -> None:
 
 
 def test_more_bytes_than_a_node_minute_can_have_are_refused(monkeypatch: Any) -> None:
-    monkeypatch.setattr(unpack, "MAX_OBJECT_BYTES", 1_000)
+    monkeypatch.setattr(system, "MAX_OBJECT_BYTES", 1_000)
     with pytest.raises(TelemetryFormatError, match="larger than 1000 bytes"):
         read(line() * 20)
     with pytest.raises(TelemetryFormatError, match="larger than 1000 bytes"):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from trainguard.aws.ssm_stop_switch import stored_switches
+from trainguard.aws.ssm import stored_switches
 from trainguard.cli.doctor.check import DEPLOY, CheckResult, asking, fail, ok, span, unless, warn
 from trainguard.cli.doctor.site import Site
 from trainguard.core.units import counted

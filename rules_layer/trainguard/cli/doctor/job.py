@@ -23,8 +23,8 @@ from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_switch import StopSwitch
+from trainguard.stack.polling.delivery import FOLDER, PollStatus, read_status
 from trainguard.stack.polling.poll import NAME
-from trainguard.stack.polling.status import FOLDER, PollStatus, read_status
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.aws.ssm_settings import SsmSettingDocuments
+from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.cli.doctor.check import CheckResult, asking, ok, warn
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Stores, open_stores

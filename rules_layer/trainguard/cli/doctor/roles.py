@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
-from trainguard.aws.dynamodb_jobs import ACTIVE_JOBS_INDEX
+from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.cli.doctor.check import CheckResult, UnansweredError, Why, asking, fail, ok, unless, warn
 from trainguard.cli.doctor.site import Site, allows, listed
 from trainguard.core.units import counted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainguard.aws.stored_form import frozen_mapping
+from trainguard.aws.dynamodb.stored_form import frozen_mapping
 from trainguard.core.canary_name import CANARY_PREFIX
 
 if TYPE_CHECKING:

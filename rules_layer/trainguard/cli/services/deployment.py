@@ -13,11 +13,11 @@ from botocore.session import Session
 
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb_jobs import DynamoJobs
-from trainguard.aws.dynamodb_node_states import DynamoNodeStates
-from trainguard.aws.dynamodb_rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
+from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
+from trainguard.aws.dynamodb.stored_form import frozen_mapping
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.aws.stored_form import frozen_mapping
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.services.names import unknown_job
@@ -36,7 +36,7 @@ from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.bucket import SCHEME
-from trainguard.local.recordings import is_recording
+from trainguard.local.places import is_recording
 from trainguard.local.sources import PROFILER_OUTPUT
 
 if TYPE_CHECKING:

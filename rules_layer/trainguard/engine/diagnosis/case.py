@@ -1,21 +1,89 @@
-"""A job as it was judged: all that its diagnosis is made of."""
+"""A look at a whole job, without any store: its verdicts, its diagnosis, and what is due of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Literal
 
-from trainguard.core.records import FIRST_FAMILY, JobRecord, Status
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, ledger_of
+from trainguard.core.finding import Severity
+from trainguard.core.job_policy import LAST_EPISODE
+from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
+from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobStreams, Look
+from trainguard.engine.streams.job_streams import JobRules, JobState, JobStreams, Look, UnitVerdicts
+from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.verdict import Fire, Verdict, shown_status
+from trainguard.engine.verdicts.losses import severity_of
+from trainguard.engine.verdicts.verdict import Fire, Verdict, ends_episode, final, shown_status
 from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.document import LedgerEntry
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import LOW_GPUS
+
+
+def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
+    """Return the verdicts by rule and unit, of all families."""
+    return {rule: of_rule for family in streams.families.values() for rule, of_rule in family.unit_verdicts().items()}
+
+
+def job_verdicts(
+    job: JobRecord, plan: RulePlan, streams: JobStreams, *, look: Look
+) -> tuple[list[Verdict], list[Fire]]:
+    """Return the job's verdict of every rule, and the job-wide fires; moves the episodes in ``streams.state``."""
+    verdicts: list[Verdict] = []
+    fires: list[Fire] = []
+    own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
+    for family in streams.families.values():
+        judged = family.judge(job, plan, own, look)
+        verdicts.extend(judged.verdicts)
+        fires.extend(judged.fires)
+    if job.closing and streams.closed:
+        verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
+    known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
+    verdicts.extend(
+        Verdict(name, RuleResult(Status.ERROR, str(fault)), FiringHistory())
+        for name, fault in plan.faults.items()
+        if name not in known
+    )
+    invoked = ", ".join(rule.name for rule in plan.rules_of(FIRST_FAMILY))
+    verdicts.extend(
+        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {invoked}."), FiringHistory())
+        for name in plan.disabled
+        if name not in plan.faults
+    )
+    of_streams = [stored_rules for family in streams.families.values() for stored_rules in family.stored_rules]
+    verdicts.extend(gone_rules([streams.state.stored_rules, *of_streams], plan))
+    return verdicts, fires
+
+
+def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
+    """Return what the job has to pay for, up to the newest sample, once it is closed up to its end."""
+    sampled = [family.watermark_s for family in streams.families.values() if family.first_at is not None]
+    if streams.closed:
+        sampled.append(job.ended_at)
+    starts = (job.started_at, *(family.first_at for family in streams.families.values()))
+    return Account(
+        instance_type=job.instance_type,
+        started_at=min((at for at in starts if at is not None), default=None),
+        watermark_s=max((at for at in sampled if at is not None), default=streams.watermark_s),
+        nodes=max(len(streams.nodes), job.instance_count or 0),
+        prices=plan.prices,
+        unpaid_s=max((family.unpaid_s for family in streams.families.values()), default=0.0),
+    )
+
+
+def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
+    """Return the ledger of a job from its streams' states; empty where nothing is known of GPUs."""
+    account, families = account_of(job, plan, streams), streams.families.values()
+    shares = next((each for family in families if (each := family.step_shares) is not None), None)
+    ledgers = (family.ledger(account, ended=streams.closed, shares=shares) for family in families)
+    return next((ledger for ledger in ledgers if ledger is not None), Ledger([]))
 
 
 @dataclass(frozen=True)
@@ -150,3 +218,125 @@ def _could_find(rule: str, case: Case) -> bool:
     if spec.family != FIRST_FAMILY or not buckets or not case.ledger.nodes:
         return True
     return case.ledger.low_share() >= SIZEABLE_SHARE
+
+
+Level = Literal["healthy", "attention", "unhealthy", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is wrong with a job; shares are 0 to 1 of the paid time, None where no GPU was sampled.
+
+    ``level`` is ``healthy`` only where enough was judged, nothing was found and no sizeable time is lost without a
+    reason, ``attention`` for what is small, over or a risk, ``unknown`` where too little was judged. ``causes`` are
+    unexplained findings in the order of cost, ``root`` the first; ``unexplained_share`` is lost at low use and claimed
+    by none.
+    """
+
+    level: Level
+    root: RankedFinding | None
+    causes: tuple[RankedFinding, ...]
+    judged: Judged
+    ledger: tuple[LedgerEntry, ...]
+    busy_share: float | None
+    lost_share: float | None
+    claimed_share: float
+    unexplained_share: float
+
+    @property
+    def lacks_reason(self) -> bool:
+        """Whether so much time is lost without a reason that somebody has to look."""
+        return self.unexplained_share >= SIZEABLE_SHARE
+
+    def share_of(self, bucket: Bucket) -> float:
+        """Return a bucket's share, 0 to 1, of the paid time."""
+        return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
+
+
+def diagnose(case: Case) -> Diagnosis:
+    """Return what is wrong with a job, and how much of it is known."""
+    findings = case.findings
+    root = _root(findings[0], findings) if findings else None
+    others = [each for each in findings if each.explained_by is None and each is not root]
+    causes = () if root is None else (root, *others)
+    judged = judged_of(case)
+    entries = tuple(case.ledger.entries()) if case.ledger.nodes else ()
+    busy = case.ledger.goodput
+    claimed = min(sum(each.loss.share for each in findings if each.loss is not None), 1.0)
+    unexplained = max(case.ledger.low_share() - claimed, 0.0)
+    return Diagnosis(
+        level=_level(case, judged, causes, unexplained),
+        root=root,
+        causes=causes,
+        judged=judged,
+        ledger=entries,
+        busy_share=busy,
+        lost_share=None if busy is None else max(1.0 - busy, 0.0),
+        claimed_share=claimed,
+        unexplained_share=unexplained,
+    )
+
+
+def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:
+    by_rule = {each.rule: each for each in findings}
+    while finding.explained_by is not None and finding.explained_by in by_rule:
+        finding = by_rule[finding.explained_by]
+    return finding
+
+
+def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:
+    if not causes:
+        if not judged.judged or not judged.complete:
+            return "unknown"
+        return "attention" if unexplained >= SIZEABLE_SHARE else "healthy"
+    root = causes[0]
+    if not (root.ongoing or case.ended):
+        return "attention"
+    if root.finding.severity is Severity.CRITICAL:
+        return "unhealthy"
+    # A risk has lost nothing.
+    together = severity_of(sum(each.score for each in causes if each.loss is not None))
+    return "attention" if together is Severity.LOW else "unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Result of a look: job-wide ``fires``, ``follow_ups``, and the numbers of the episodes that ``ended``, by rule."""
+
+    case: Case
+    fires: tuple[Fire, ...]
+    follow_ups: tuple[OutboxEntry, ...]
+    ended: Mapping[str, int]
+    near_threshold: bool
+
+
+def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None) -> Assessment:
+    """Judge the job at ``now``, epoch seconds; moves episodes and records notifications in ``streams.state``."""
+    case, fires = case_of(job, plan, streams, now=now)
+    verdicts = case.verdicts
+    near_threshold = any(family.near_threshold for family in streams.families.values())
+    follow_ups = due_notifications(job, plan, verdicts, case.account, streams.state, case.ledger_once, now=now)
+    return Assessment(
+        case=case,
+        fires=tuple(fires),
+        follow_ups=tuple(follow_ups),
+        ended=ended_episodes(verdicts, streams.state, job.episodes),
+        near_threshold=near_threshold
+        or any(is_near_threshold(verdict.result, verdict.history) for verdict in verdicts),
+    )
+
+
+def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of the job's current episodes that have ended, by rule.
+
+    An alerted episode also ends when a notification said that it is over and its condition is back: then a scheduler
+    run died before it had raised the number. The last episode that may fire never ends. A rule missing in ``episodes``
+    is in its episode 0.
+    """
+    ended = {}
+    for verdict in verdicts:
+        current = episodes.get(verdict.rule, 0)
+        is_over = ends_episode(verdict) or notified_cleared(state, verdict.rule, current)
+        if verdict.history.alerted == current and is_over and current < LAST_EPISODE:
+            ended[verdict.rule] = current
+    return ended

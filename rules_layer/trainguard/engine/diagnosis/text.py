@@ -1,9 +1,10 @@
 """The words of a diagnosis: how the job is, what to change first, what the paid time went into."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainguard.core.finding import clock_times
+from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import (
     clause,
@@ -13,14 +14,17 @@ from trainguard.core.units import (
     show_money,
     show_share,
 )
-from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Judged
-from trainguard.engine.diagnosis.diagnosis import Diagnosis
+from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Diagnosis, Judged
 from trainguard.engine.streams.session import Gap, GapKind
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
+from trainguard.ledger.document import ledger_facts
 from trainguard.pricing.cost import Bill, Unpriced
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
+from trainguard.rules.rule_result import RuleResult
 
 NAMED_CAUSES = 3
 NAMED_EPISODES = 3
@@ -307,3 +311,41 @@ def counted_rules(case: Case, judged: Judged) -> str:
     parts += [f"{informing} inform only"] if informing else []
     parts += [f"{len(judged.failed)} in error ({listed(judged.failed)})"] if judged.failed else []
     return f"{counted(len(case.verdicts), 'rule')}: {', '.join(parts)}."
+
+
+def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
+    """Return the report's verdict; its kind is the diagnosis's level, its facts are the ledger."""
+    fault = case.plan.faults.get(PROFILER_REPORT)
+    root = diagnosis.root
+    words = sentences_of(case, diagnosis)
+    standing = report_standing(case)
+    result = replace(
+        standing.result,
+        reason=f"{words.health} {words.cost}" if fault is None else str(fault),
+        measured=float(len(case.findings)),
+        worst=None if root is None else root.verdict.result.worst,
+        advice=None if root is None else words.change,
+        kind=diagnosis.level,
+        facts=ledger_facts(diagnosis.ledger),
+    )
+    return replace(standing, result=result)
+
+
+def report_standing(case: Case) -> Verdict:
+    """Return how the report's row stands, without its words; it never fires."""
+    statuses = [shown_status(verdict) for verdict in case.verdicts]
+    running = [each for each in statuses if each is not Status.DISABLED]
+    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
+    if PROFILER_REPORT in case.plan.faults:
+        status = Status.ERROR
+    histories = [verdict.history for verdict in case.verdicts]
+    return Verdict(
+        PROFILER_REPORT,
+        RuleResult(status, "", data_points=sum(each in JUDGED for each in statuses)),
+        FiringHistory(
+            is_open=any(each.is_open for each in histories),
+            violations=sum(each.violations for each in histories),
+            times_fired=sum(each.times_fired for each in histories),
+            fired_at=max((each.fired_at for each in histories if each.fired_at is not None), default=None),
+        ),
+    )

@@ -13,7 +13,7 @@ from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs
 from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
 from trainguard.engine.jobs.job_registry import job_of_place
-from trainguard.engine.settings.resolve import run_pages
+from trainguard.engine.settings.job_settings import run_pages
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 
 MAX_BYTES = 64 * 1024

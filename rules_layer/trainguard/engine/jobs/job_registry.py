@@ -10,8 +10,7 @@ import msgspec
 
 from trainguard.core.errors import TooManyNamesError
 from trainguard.core.finding import Finding
-from trainguard.core.job_limits import MOST_NEW_JOBS, MOST_OTHER_STREAMS
-from trainguard.core.job_policy import JobPolicy
+from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
@@ -24,14 +23,10 @@ from trainguard.engine.jobs.job_description import (
     profile_place,
     stop_allowed,
 )
-from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.settings.document import read_document, unusable
-from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, fault_sentences
-from trainguard.engine.settings.owners import owners_of
-from trainguard.engine.settings.resolve import Source, resolve
-from trainguard.engine.settings.rule_configurations import configured
-from trainguard.engine.settings.tag_names import SETTINGS_TAG
-from trainguard.engine.settings.tags import asks, settings_name, tag_source
+from trainguard.engine.outbox import execution_name, fire_payload
+from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
+from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
+from trainguard.engine.settings.tag_names import SETTINGS_TAG, owners_of
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import expiry
 

@@ -1,18 +1,30 @@
 """Follows a job's changes of state; an event only makes the job be described, so repeats do no harm."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Journal, NodeTask, ProfileObjects, TaskQueue, TrainingJobDescription, TrainingJobs
-from trainguard.core.records import JobRecord, StreamKey
+from trainguard.core.ports import (
+    Journal,
+    NodeTask,
+    ProfileObjects,
+    Services,
+    TaskQueue,
+    TrainingJobDescription,
+    TrainingJobs,
+)
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import is_another, lies_elsewhere, profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.streams.session import expiry
+from trainguard.rules.profiler_report import PROFILER_REPORT
 
 ASK_AGAIN_S = 300.0
 """Streams of which none has answered are asked to close again."""
@@ -60,11 +72,6 @@ def _is_over(job: JobRecord, now: float) -> bool:
 def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
     """Return the task that closes a stream of the job."""
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
-
-
-def goes_on(job: JobRecord, written_at: float | None) -> bool:
-    """Whether a job that was left has written since, at ``written_at`` (epoch seconds on S3's clock)."""
-    return job.left_at is not None and not job.active and written_at is not None and written_at > job.left_at
 
 
 def reopen(job: JobRecord, *, jobs: Jobs, nodes: NodeStates) -> JobRecord:
@@ -176,3 +183,42 @@ def job_of(event: Mapping[str, Any], journal: Journal) -> str | None:
     except (msgspec.ValidationError, UnicodeError) as fault:
         journal.count("malformed_events", reason=f"{fault}, expected a training job's state change")
         return None
+
+
+REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
+
+
+def clear_stale_state(job: JobRecord, services: Services, families: Families, *, now: float) -> None:
+    """Clear what earlier registrations left; a job that is not evaluated then becomes inactive. Safe to repeat."""
+    expires_at = expiry(None, now)
+    for record in services.nodes.of_job(job.job):
+        if record.generation < job.generation and record.state:
+            _clear(job, record, services, families, expires_at)
+    if not job.policy.evaluated:
+        services.rows.publish(_rows(job, None, (*families.rule_names, PROFILER_REPORT), expires_at))
+        services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def _clear(job: JobRecord, record: NodeRecord, services: Services, families: Families, expires_at: int) -> None:
+    family = families.get(record.key.family)
+    if family is not None:
+        rules = family.unit_rules(record.key.stream)
+        services.rows.publish(_rows(job, record.key.node, rules, expires_at))
+    empty = NodeRecord(record.key, version=record.version, closed=True, expires_at=expires_at)
+    try:
+        services.nodes.save(replace(empty, generation=record.generation))
+    except StateConflictError:
+        return  # the job owns it by now, or the next scheduler run closes it
+
+
+def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: int) -> list[RuleRow]:
+    return [
+        RuleRow(
+            job=job.job,
+            finding=Finding(rule=rule, node=node, reason=REASON),
+            status=Status.NOT_APPLICABLE,
+            expires_at=expires_at,
+            generation=job.generation,
+        )
+        for rule in rules
+    ]

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
-from trainguard.core.job_limits import MOST_CAPTURE_EXECUTIONS
+from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
 from trainguard.core.records import NodeRecord
 from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.outbox.fires import name_of_execution
+from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Request, Session, item_name

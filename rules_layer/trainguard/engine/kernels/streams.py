@@ -11,7 +11,7 @@ from trainguard.engine.kernels.session import CaptureSession, CaptureStream, sta
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.session import Stream
-from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.verdict import combine
 from trainguard.kernels.captures.keys import (
     EXPECTED_KEYS,
     KERNELS,

@@ -11,7 +11,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_file import JobFolderIndex, KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
-from trainguard.engine.jobs.lifecycle import begin_close, goes_on, open_streams, reopen
+from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
 from trainguard.engine.messages.created_objects import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
 
@@ -119,7 +119,7 @@ class BatchProcessor:
         job = replace(self._registry, training_jobs=known).ensure(bucket=bucket, root=root, announced=announced)
         if job is None or (job.bucket, job.prefix) != (bucket, root.prefix):
             return None
-        return reopen(job, jobs=jobs, nodes=self._services.nodes) if goes_on(job, job_messages.written_at) else job
+        return reopen(job, jobs=jobs, nodes=self._services.nodes) if job.goes_on(job_messages.written_at) else job
 
     def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
         """Update a job whose end mark or own file was announced; close it once its status is final."""

@@ -15,7 +15,7 @@ from trainguard.core.records import StreamKey
 from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
 from trainguard.engine.streams.session import Announced
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
 
 _TEST = "s3:TestEvent"
 

@@ -10,10 +10,9 @@ import msgspec
 from trainguard.core.records import NodeRecord, Status
 from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, Extents, Listing, PartitionOrder
 from trainguard.engine.plan import RulePlan, framework_rules, joined_rules
-from trainguard.engine.profiler.interruptions import with_steps
+from trainguard.engine.profiler.job_time import with_steps
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
 from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace

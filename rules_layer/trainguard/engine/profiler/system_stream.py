@@ -10,9 +10,8 @@ import numpy as np
 
 from trainguard.core.errors import RuleConfigError, RuleLoadError
 from trainguard.engine.plan import RulePlan, compared_rules, system_rules
-from trainguard.engine.profiler.job_ledger import PaidNodes, SampledNode, job_ledger
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.profiler.job_time import PaidNodes, SampledNode, job_ledger
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.formats.profile.assemble import (
     OpenSnapshot,

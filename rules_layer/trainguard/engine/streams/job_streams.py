@@ -17,8 +17,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Gap, Stream
-from trainguard.engine.verdicts.combine import with_liveness
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account

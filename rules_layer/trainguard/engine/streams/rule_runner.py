@@ -1,10 +1,11 @@
 """Run a stream's rules in isolation: one that raises is set to ERROR, and the others go on."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
 
 from trainguard.core.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.core.records import Status
@@ -13,9 +14,10 @@ from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
 from trainguard.engine.verdicts.losses import loss_of, score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
 from trainguard.rules.protocol import Rule, check_clear_after, is_custom, packed_state
+from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import RuleResult
 
 CLOSE_SHARE = 0.1
@@ -98,8 +100,31 @@ FAULT_LENGTH = 500
 GONE = RuleResult(Status.DISABLED, "The deployed version has no rule of this name any more; what it found is over.")
 
 R = TypeVar("R", bound=Rule[Any])
+T = TypeVar("T")
 Observe = Callable[[R, Any, Any], None]
 Evaluate = Callable[[R, Any, Any], RuleResult]
+
+
+def shown(rule: Rule[Any], value: T) -> T:
+    """Return what a rule is shown: for a custom one, a copy whose arrays cannot be written to."""
+    return _read_only(value) if is_custom(rule) else value
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(value, LateView):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        return replace(value, **{name: _read_only(each) for name, each in named.items()})
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_read_only(each) for each in value)
+    if type(value) is dict:
+        return {name: _read_only(each) for name, each in value.items()}
+    return value
 
 
 def publish_every_s(status: Status) -> float:

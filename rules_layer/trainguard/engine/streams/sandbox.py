@@ -1,10 +1,10 @@
-"""Sandbox for custom rules: read-only inputs, validated results that are cut to the size of a row."""
+"""Judgements of custom rules, validated and cut to the size of a row."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from numbers import Real
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -13,38 +13,12 @@ from trainguard.core.errors import RuleLoadError
 from trainguard.core.finding import MOST_FACTS, Fact, Progress
 from trainguard.core.records import Status
 from trainguard.render.details import Details
-from trainguard.rules.protocol import Rule, is_custom
-from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 
 TEXT_LENGTH = 1_000
 NAME_LENGTH = 120
 DETAILS_BYTES = 8_192
 MOST_GPUS = 64
-
-T = TypeVar("T")
-
-
-def shown(rule: Rule[Any], value: T) -> T:
-    """Return what a rule is shown: for a custom one, a copy whose arrays cannot be written to."""
-    return _read_only(value) if is_custom(rule) else value
-
-
-def _read_only(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        view = value.view()
-        view.flags.writeable = False
-        return view
-    if isinstance(value, LateView):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        named = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        return replace(value, **{name: _read_only(each) for name, each in named.items()})
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_read_only(each) for each in value)
-    if type(value) is dict:
-        return {name: _read_only(each) for name, each in value.items()}
-    return value
 
 
 def sandboxed(rule: str, result: Any) -> RuleResult:

@@ -170,9 +170,9 @@ class DebugSession(Session[StepStream[DebugState]]):
         yield from self._index_files("index/", after)
 
     def _index_files(self, prefix: str, after: str = "") -> Iterator[RunFile]:
-        for listed in self._files.listed(prefix, after):
+        for listed in self._files.list(prefix, after):
             try:
-                file = match_name(listed.key.removeprefix(self._files.prefix))
+                file = match_name(listed.key)
             except ForeignKeyError:
                 continue  # its own message counts and names it
             if file is None or file.kind != "index":

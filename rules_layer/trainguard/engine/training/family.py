@@ -1,16 +1,22 @@
-"""The family of rules over what training computes."""
+"""The family of rules over what training computes: its streams and their verdicts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from trainguard.core.finding import Fact
 from trainguard.core.job_policy import ALL
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
+from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import Session, Stream
 from trainguard.engine.training.debug_session import DebugSession, state_of
 from trainguard.engine.training.keys import (
+    COMPARES_RUNS,
     EXPECTED_KEYS,
     SCALAR_FILES,
     SCALARS,
@@ -22,12 +28,121 @@ from trainguard.engine.training.keys import (
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_session import ScalarSession
 from trainguard.engine.training.scalar_session import state_of as scalar_state_of
-from trainguard.engine.training.stream import StepStream
-from trainguard.engine.training.streams import TrainingStreams
+from trainguard.engine.training.stream import StepsState, StepStream, step_rules
+from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
 from trainguard.formats.tensors.debug.json_files import MAX_INDEX_BYTES
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.family_rules import TRAINING_TITLE, bare
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
+from trainguard.rules.training.stalled_training import (
+    StalledTrainingRule,
+    StalledTrainingRuleParameters,
+    StalledTrainingRuleState,
+    StallKind,
+    patience_s,
+)
+from trainguard.rules.training.step_rule import RunView
+from trainguard.rules.training.step_words import StepKind
+
+_TRAINS = frozenset({None, "Training"})
+"""Secondary statuses in which a job may write steps; in others it downloads, uploads, stops or waits for instances."""
+
+_TEXT = StalledTrainingRule().text
+
+
+def judge_stall(
+    rule: StalledTrainingRule, job: JobRecord, states: Sequence[StepsState], parameters: StalledTrainingRuleParameters
+) -> RuleResult:
+    """Return the clock's verdict on a job, from the states of its streams (at least one)."""
+    if job.closing or job.status.is_final or any(state.ended for state in states):
+        return RuleResult.of(_TEXT, Status.OK, StallKind.ENDED)
+    newest = max(states, key=lambda state: state.progress_s or 0.0)
+    if newest.progress_s is None:
+        return RuleResult.of(_TEXT, Status.WARMING_UP, StepKind.NO_STEP)
+    if job.status is not JobStatus.IN_PROGRESS:
+        status = Fact(name="job_status", value=job.status.value)
+        return RuleResult.of(_TEXT, Status.NOT_APPLICABLE, StallKind.NOT_RUNNING, (status,))
+    looked_s, longest_s = min(state.looked_s for state in states), max(state.longest_s for state in states)
+    silent_s = max(looked_s - newest.progress_s, 0.0)
+    if silent_s <= patience_s(parameters, longest_s) or job.secondary_status not in _TRAINS:
+        at = newest.progress_s
+        since = Fact(name="time_since_object", value=silent_s, unit="s", start=at, end=at + silent_s)
+        return RuleResult.of(_TEXT, Status.OK, StallKind.NEWEST, (since,), data_points=newest.steps)
+    known = StalledTrainingRuleState(step=newest.step, evaluated=newest.steps, longest_s=longest_s)
+    return rule.judge_at(known, RunView(newest.steps), parameters, now=looked_s, progress_at=newest.progress_s)
+
+
+AnyStepStream = StepStream[Any]
+
+WAITS = "No step was saved: neither debug-output nor a file of scalars came."
+
+
+@dataclass(frozen=True)
+class TrainingStreams(FamilyStreams):
+    """Debug-output and files of scalars of a job."""
+
+    @cached_property
+    def of_steps(self) -> Mapping[StreamKey, AnyStepStream]:
+        """The streams by key."""
+        return {key: stream for key, stream in self.streams.items() if isinstance(stream, StepStream)}
+
+    def stale(self, now: float) -> frozenset[StreamKey]:
+        """Return the streams that were silent for as long as StalledTrainingRule allows: S3 is to be asked."""
+        return frozenset(key for key, stream in self.of_steps.items() if stream.is_overdue(now))
+
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds: a file may grow by what holds no step."""
+        stream = self.of_steps.get(key)
+        return None if stream is None else stream.state.progress_s
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+        """Return the verdict of each rule that runs on the job; moves the episodes in ``own``."""
+        by_unit = self._with_data(self.unit_verdicts())
+        fires: list[Fire] = []
+        stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
+        if stalled is not None and self.of_steps and not plan.by_event_time:
+            verdict, fires = self._stall(stalled, job, plan, own, look)
+            by_unit[STALLED] = {JOB_NODE: verdict}
+        verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
+        if not self.of_steps and job.training_rules:
+            waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
+            verdicts = [Verdict(rule.name, waiting, FiringHistory()) for rule in step_rules(plan)]
+        return FamilyVerdicts(verdicts, fires)
+
+    def _with_data(self, by_unit: UnitVerdicts) -> UnitVerdicts:
+        """Leave out the unit that ended without data where another has some; runs are compared by tensors first."""
+        without = {
+            key.node for key, stream in self.of_steps.items() if self.records[key].closed and stream.state.no_data
+        }
+        if len(without) == len(self.of_steps):
+            return by_unit
+        with_data = {
+            rule: {unit: verdict for unit, verdict in parts.items() if unit not in without}
+            for rule, parts in by_unit.items()
+        }
+        compared = with_data.get(COMPARES_RUNS, {})
+        if len(compared) > 1:
+            compared.pop(SCALAR_FILES, None)
+        return with_data
+
+    def _stall(
+        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobRules, look: Look
+    ) -> tuple[Verdict, list[Fire]]:
+        """Judge by the clock of the look; one without a clock keeps the last one's verdict."""
+        runner = RuleRunner([rule], own.stored_rules, plan)
+        stood = own.stored_rules[rule.name].watermark_s
+        at = max(stood, (self.watermark_s or 0.0) if look.now is None else look.now)
+        states = [stream.state for stream in self.of_steps.values()]
+
+        def judge(of: StalledTrainingRule, _: object, parameters: StalledTrainingRuleParameters) -> RuleResult:
+            return judge_stall(of, job, states, parameters)
+
+        fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s, ledger=look.ledger)
+        (verdict,) = runner.verdicts(judge, interval_s=plan.interval_s)
+        return replace(verdict, watermark_s=at), fires
+
 
 DEFAULT_NAMES = ("training/ExplodingTensor", STALLED, *(rule.name for rule in TRUSTED_RULES))
 

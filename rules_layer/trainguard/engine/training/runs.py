@@ -1,12 +1,11 @@
 """Runs in a bucket: the collections of a job, held from batch to batch, and other jobs' runs by name."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainguard.core.errors import ObjectMissingError, RunMissingError, TelemetryFormatError
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.core.ports import BucketFiles
 from trainguard.engine.family import ObjectSource
 from trainguard.formats.tensors.debug.json_files import (
     MAX_COLLECTIONS_BYTES,
@@ -18,6 +17,8 @@ from trainguard.formats.tensors.debug.keys import FOLDER, collections_name, matc
 from trainguard.formats.tensors.debug.ledger import RunHistory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainguard.formats.tensors.debug.run import DebugRun
 
 _S3 = "s3://"
@@ -41,13 +42,10 @@ class SharedRuns:
         self.held[bucket, root] = found
 
 
-@dataclass(frozen=True, slots=True)
-class RunObjects:
+class RunObjects(BucketFiles):
     """The files of a run in a bucket; one that is gone between its listing and its reading is a broken one."""
 
-    objects: ProfileObjects
-    bucket: str
-    prefix: str
+    __slots__ = ()
 
     @classmethod
     def of(cls, source: ObjectSource, root: ProfileRoot | None = None) -> "RunObjects":
@@ -67,15 +65,6 @@ class RunObjects:
             return self.objects.get_range(self.bucket, self.prefix + name, start, length)
         except ObjectMissingError as fault:
             raise TelemetryFormatError(self.prefix + name, "it is gone") from fault
-
-    def names(self, prefix: str, start_after: str = "") -> Iterator[str]:
-        """Iterate in order over the names that begin with ``prefix`` and are greater than ``start_after``."""
-        return (each.key.removeprefix(self.prefix) for each in self.listed(prefix, start_after))
-
-    def listed(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate in order over the objects that begin with ``prefix`` and are greater than ``start_after``."""
-        after = self.prefix + start_after if start_after else ""
-        return self.objects.list(self.bucket, self.prefix + prefix, after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,16 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, item_name
 from trainguard.engine.training.keys import ScalarKey, scalar_names
-from trainguard.engine.training.scalar_files import ListedFile, Piece, RunFinder, ScalarFiles, lowest_first
-from trainguard.engine.training.scalar_stream import MODE_PLACES, FileState, ScalarState
+from trainguard.engine.training.scalar_files import (
+    MODE_PLACES,
+    FileState,
+    ListedFile,
+    Piece,
+    RunFinder,
+    ScalarFiles,
+    ScalarState,
+    lowest_first,
+)
 from trainguard.engine.training.stream import StepStream, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order

@@ -27,8 +27,7 @@ from trainguard.engine.verdicts.losses import (
     span_of,
 )
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.ledger.claims import Claim, Claimed
-from trainguard.ledger.job import Ledger
+from trainguard.ledger.job import Claim, Claimed, Ledger
 from trainguard.pricing.cost import Account, Cost
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import IdleNode

@@ -7,8 +7,7 @@ from trainguard.core.finding import Episode, Severity
 from trainguard.core.records import FIRST_FAMILY, Status
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
-from trainguard.ledger.claims import Claim, Claimed
-from trainguard.ledger.job import Ledger
+from trainguard.ledger.job import Claim, Claimed, Ledger
 from trainguard.rules.registry import spec_of
 
 RISK_WEIGHT = 0.24

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.formats.profile.events import UNKNOWN, EventTable, LoaderSetup, StepBatch
+from trainguard.formats.profile.events import UNKNOWN, EventTable, LoaderSetup, StepBatch, TraceEvent, decode_trace
 from trainguard.formats.profile.keys import EARLIEST_MINUTE, TF_TRACE
 from trainguard.formats.profile.snapshots import BoolArray, IntArray
-from trainguard.formats.profile.trace import TraceEvent, decode_trace
-from trainguard.formats.profile.unpack import MAX_NAME_LENGTH, printable, unpack
+from trainguard.formats.profile.system import MAX_NAME_LENGTH, printable, unpack
 
 STEP_PHASE = "Step:ModeKeys"
 LOADER_SETUP_PHASE = "DataLoaderIterInitialize"

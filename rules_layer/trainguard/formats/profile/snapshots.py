@@ -213,3 +213,8 @@ def device_samples(names: list[DeviceName], times: FloatArray, values: FloatArra
             part = order[start:end]
             found.setdefault(name.metric, {})[name.device] = DeviceSeries(times[part], values[part])
     return DeviceSamples(found)
+
+
+def points_in(seconds: float, interval_s: float) -> int:
+    """Return the snapshots in ``seconds``: the nearest whole number, at least 1."""
+    return max(1, round(seconds / interval_s))

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from trainguard.core.layout import hour_folder
-from trainguard.core.run_links import RUN_URL_TAG, is_plain_link
+from trainguard.core.links import RUN_URL_TAG, is_plain_link
 from trainguard.formats.runs.run import ScalarsOfStep, Snapshot, SourceRun
-from trainguard.formats.tensors.frames import crc32c, masked
-from trainguard.formats.tensors.messages import Event
+from trainguard.formats.tensors.frames import Event, crc32c, masked
 
 EVENT_FILE = "events.out.tfevents.trainguard"
 END_MARK = "system/training_job_end.ts"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 ONLY_NODE = "node-1"
 
@@ -189,3 +189,24 @@ def bounded_lines(file: LineReader[Line], longest: int) -> Iterator[Line]:
     """Yield lines; pieces of ``longest`` of a longer one."""
     while line := file.readline(longest):
         yield line
+
+
+class JsonApi(Protocol):
+    """A service: ``place`` is what people call it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, without credentials."""
+        ...
+
+    def get(self, path: str, query: Mapping[str, str]) -> Any:
+        """Return an answer's JSON; raises ProfileSourceError for a refusal or another answer, PortUnavailableError."""
+        ...
+
+
+class WritableJsonApi(JsonApi, Protocol):
+    """A service that takes changes."""
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send a change that may be repeated, and return the JSON of the answer; raises as `get` does."""
+        ...

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from trainguard.core.finding import Fact
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status
 from trainguard.core.units import counted
 from trainguard.kernels.rules.finding import percent
 from trainguard.rules.rule_result import FactSheet, Words

@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from trainguard.core.finding import Severity, severity_rank
-from trainguard.core.links import report_links
+from trainguard.core.links import plain_links, report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
-from trainguard.core.run_links import plain_links
 from trainguard.core.timestamps import iso_time
 from trainguard.ledger.document import lost_share_of
 from trainguard.pricing.cost import HOUR_S, Account, Bill

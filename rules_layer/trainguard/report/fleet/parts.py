@@ -9,7 +9,7 @@ from trainguard.core.finding import severity_rank
 from trainguard.core.links import kernel_page_link
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.settings.owners import OWNER_KINDS
+from trainguard.engine.settings.tag_names import OWNER_KINDS
 from trainguard.kernels.listing import KernelList, ListedProfile
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.rule import FRAMEWORK, GAIN_SHARE, TRACES

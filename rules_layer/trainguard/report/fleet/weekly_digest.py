@@ -108,7 +108,7 @@ def mail(digest: WeeklyDigest) -> str:
 
 
 def chat(digest: WeeklyDigest) -> dict[str, Any]:
-    """Return the custom notification for chats (see `trainguard.stack.actions.chat`)."""
+    """Return the custom notification for chats (see `trainguard.stack.actions.wording`)."""
     lines = [chat_line(line, LONGEST_LINE) for line in _lines(digest)]
     title = chat_line(f"{_wasted(digest)} in the week of {digest.monday}", _TITLE_LIMIT)
     return {

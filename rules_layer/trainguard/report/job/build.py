@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from trainguard.core.finding import EpisodeEntry, finding_fields
+from trainguard.core.links import plain_links
 from trainguard.core.records import JobRecord, NodeRecord
-from trainguard.core.run_links import plain_links
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.engine.diagnosis.text import counted_rules, sentences_of

@@ -12,9 +12,9 @@ from trainguard.engine.kernels.streams import CaptureStreams
 from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.profiler.system_session import MINUTE_PARTITION
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING
-from trainguard.engine.training.streams import AnyStepStream, TrainingStreams
-from trainguard.engine.verdicts.combine import VANISHED_S
+from trainguard.engine.verdicts.verdict import VANISHED_S
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob, FamilyCoverage, coverage_of, shown_time

@@ -8,11 +8,12 @@ import msgspec
 
 from trainguard.core.errors import RuleLoadError
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, Status
-from trainguard.core.units import clause, points_in, show_duration
+from trainguard.core.units import clause, show_duration
 from trainguard.engine.diagnosis.text import smaller_instance
-from trainguard.engine.outbox.rows import parameters_shown
+from trainguard.engine.outbox import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.formats.profile.snapshots import points_in
 from trainguard.render.rule_entry import Parameter, RuleEntry
 from trainguard.report.document import encode_report
 from trainguard.report.evaluated_job import EvaluatedJob, shown_time

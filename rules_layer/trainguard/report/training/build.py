@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import counted, listed
+from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import TRAINING
 from trainguard.engine.training.stream import step_rules
-from trainguard.engine.training.streams import AnyStepStream, TrainingStreams
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.ports import Files
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.training.scalar_files import ListedFile, ScalarFiles, lowest_first
-from trainguard.engine.training.scalar_stream import FileState
+from trainguard.engine.training.scalar_files import FileState, ListedFile, ScalarFiles, lowest_first
 from trainguard.formats.tensors.debug.ledger import RunHistory, StepLedger
-from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.rows import ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
@@ -31,7 +30,7 @@ class RunPart(msgspec.Struct, kw_only=True):
 
 
 def read_on(
-    files: RunFiles,
+    files: Files,
     name: str,
     part: RunPart,
     *,

@@ -2,8 +2,7 @@
 
 from enum import StrEnum
 
-from trainguard.core.finding import Fact
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided

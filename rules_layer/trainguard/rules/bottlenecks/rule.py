@@ -13,8 +13,7 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import points_in
-from trainguard.formats.profile.snapshots import Snapshots
+from trainguard.formats.profile.snapshots import Snapshots, points_in
 from trainguard.rules.bottlenecks.counts import (
     GOOD_GPUS,
     HUNDREDTHS,

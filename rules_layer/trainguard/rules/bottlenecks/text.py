@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.finding import Fact, clock
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status, clock
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally

@@ -12,9 +12,8 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import points_in
 from trainguard.formats.profile import snapshots as names
-from trainguard.formats.profile.snapshots import BoolArray, FloatArray
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.rules.gpu_memory_increase.growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.finding import Fact, clock
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status, clock
 from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump

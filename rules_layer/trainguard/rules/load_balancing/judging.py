@@ -9,8 +9,7 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import points_in
-from trainguard.formats.profile.snapshots import BoolArray
+from trainguard.formats.profile.snapshots import BoolArray, points_in
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details, NodeDetails
 from trainguard.rules.load_balancing.text import LoadBalancingKind, text

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.core.finding import Fact
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status
 from trainguard.core.units import show_duration, show_number, show_percent
 from trainguard.rules.low_gpu_utilization.usage import NODE_IDLES, Kind
 from trainguard.rules.low_gpu_utilization.use_text import (

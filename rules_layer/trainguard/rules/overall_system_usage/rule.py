@@ -7,8 +7,8 @@ import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import points_in, show_percent
-from trainguard.formats.profile.snapshots import FloatArray, Snapshots
+from trainguard.core.units import show_percent
+from trainguard.formats.profile.snapshots import FloatArray, Snapshots, points_in
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView

@@ -6,8 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from trainguard.core.finding import Fact
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Fact, Status
 from trainguard.core.units import counted
 from trainguard.rules.family_rules import TRAINING
 from trainguard.rules.rule_result import FactSheet, Words

@@ -14,8 +14,7 @@ import numpy as np
 
 from trainguard.core.errors import RuleConfigError
 from trainguard.core.records import Status
-from trainguard.core.units import points_in
-from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray, points_in
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult

@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.core.execution_input import entry_in
 from trainguard.core.job_policy import JobPolicy
-from trainguard.core.records import AlertKind, OutboxEntry
+from trainguard.core.records import AlertKind, OutboxEntry, entry_in
 from trainguard.core.timestamps import epoch_of, iso_time
 
 UNDECIDED = "none"

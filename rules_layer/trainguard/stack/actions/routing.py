@@ -1,12 +1,45 @@
 """Whether an alert is sent, and when; a stop is notified at once, and a warning that comes too late stops nothing."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 from trainguard.core.finding import Severity
+from trainguard.core.job_policy import DAYS, QuietHours
 from trainguard.core.records import AlertKind
-from trainguard.stack.actions.quiet import quiet_until
 from trainguard.stack.actions.request import AlertRequest
 from trainguard.stack.actions.stop_preconditions import epoch
+
+LONGEST_S = 7 * 86_400.0
+"""No alert waits for longer, however the quiet hours follow on each other."""
+
+
+def quiet_until(hours: Sequence[QuietHours], now: float) -> float | None:
+    """Return the end of the joined quiet hours around ``now``, epoch seconds; None without any."""
+    until = now
+    while until - now < LONGEST_S:
+        ends = [end for each in hours for start, end in _about(each, until) if start <= until < end]
+        if not ends:
+            break
+        until = max(ends)
+    return min(until, now + LONGEST_S) if until > now else None
+
+
+def _about(hours: QuietHours, moment: float) -> Iterator[tuple[float, float]]:
+    """Yield start and end of the quiet times that can cover a moment: that of its day, and that of the day before."""
+    zone = ZoneInfo(hours.timezone)
+    today = datetime.fromtimestamp(moment, UTC).astimezone(zone).date()
+    start, end = time.fromisoformat(hours.start), time.fromisoformat(hours.end)
+    for day in (today - timedelta(days=1), today):
+        if DAYS[day.weekday()] in hours.days:
+            last = day if end > start else day + timedelta(days=1)
+            yield _epoch(day, start, zone), _epoch(last, end, zone)
+
+
+def _epoch(day: date, clock: time, zone: ZoneInfo) -> float:
+    return datetime.combine(day, clock, tzinfo=zone).timestamp()
+
 
 STAGED = "staged: nobody paged"
 MUTED = "muted: no alert sent"

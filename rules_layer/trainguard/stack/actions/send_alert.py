@@ -8,14 +8,12 @@ from typing import Any, Protocol
 import msgspec
 
 from trainguard.core.canary_name import CANARY_KIND
-from trainguard.core.error_base import TrainGuardError
+from trainguard.core.command_errors import TrainGuardError
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
-from trainguard.stack.actions.alert import Alert, compose_alert
-from trainguard.stack.actions.bare_alert import bare_alert
-from trainguard.stack.actions.counting import count_stop
+from trainguard.stack.actions.alert import Alert, bare_alert, compose_alert, count_stop
 from trainguard.stack.actions.request import AlertRequest
 
 

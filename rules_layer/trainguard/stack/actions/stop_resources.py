@@ -5,17 +5,20 @@ tags, which IAM checks once more, and names in a tag the job whose fires may sto
 profile began is another than the profile is of. All of them are stopped, or none.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.core.ports import ResourceState
+from trainguard.core.ports import ResourceState, TrainingJobDescription
+from trainguard.core.records import OUTSIDE_ARN
+from trainguard.core.stores import StopBudget
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, from_tag
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import permitted
+from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted, unwarned
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitches
 
@@ -144,3 +147,38 @@ def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopP
 def _called(kind: str, identities: Sequence[str]) -> str:
     more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
     return f"{kind} {identities[0]}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class StopServices:
+    """Sources of a decision; ``kinds`` are those that the deployment may stop, ``resources`` states by kind."""
+
+    training_job: Callable[[str], TrainingJobDescription | None]
+    resources: Mapping[str, Callable[[Sequence[str]], list[ResourceState]]]
+    switches: Callable[[], StopSwitches]
+    kinds: Collection[str]
+
+
+def decide_within_stop_rate(
+    case: StopCase, services: StopServices, budget: StopBudget, limit: int, *, known: StopPreconditions, now: float
+) -> StopDecision:
+    """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then."""
+    if not case.warned:
+        return unwarned()
+    decision, identity = decide_any_stop(case, services, known=known, now=now)
+    if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
+        return over_stop_rate(limit)
+    return decision
+
+
+def decide_any_stop(
+    case: StopCase, services: StopServices, *, known: StopPreconditions, now: float
+) -> tuple[StopDecision, str]:
+    """Return the decision and the identity that counts as one stop; raises PortUnavailableError."""
+    if not case.job_arn.startswith(OUTSIDE_ARN) or not services.kinds:
+        description = services.training_job(case.job)
+        return decide_stop(case, description, services.switches(), known=known, now=now), case.identity
+    kind, identities = split_resources(() if known.job is None else known.job.resources)
+    found = services.resources[kind](identities) if kind in services.kinds and identities else []
+    decision = decide_resource_stop(case, found, services.switches(), kinds=services.kinds, known=known, now=now)
+    return decision, identity_of(case, decision) if decision.resources else case.identity

@@ -6,6 +6,10 @@ bucket can put folders there with names of canaries: they neither hide one that 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
 
 from trainguard.core.canary_name import CANARY_PREFIX, canary_name, planted_at
 from trainguard.core.layout import ProfileRoot
@@ -13,7 +17,35 @@ from trainguard.core.links import REPORT_JSON
 from trainguard.core.ports import Journal, ReportObjects
 from trainguard.core.records import RuleRow
 from trainguard.core.stores import RuleStates
+from trainguard.core.timestamps import check_event_time
 from trainguard.stack.canary.profile import RULE, canary_objects
+
+CANARY_WEEKDAY = 0
+"""Monday."""
+
+LOOKED_AFTER_MINUTES = 15
+
+
+class CanaryCall(msgspec.Struct, frozen=True):
+    """A step, and the time of the event that asks for it; ``scheduled`` leaves the step to the time."""
+
+    step: Literal["plant", "look", "scheduled"]
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a time at which no schedule calls."""
+        check_event_time(self.time)
+
+    @property
+    def due(self) -> Literal["plant", "look"] | None:
+        """The step that is due: on Mondays in UTC one plants and one checks; other days show that the schedule runs."""
+        if self.step != "scheduled":
+            return self.step
+        at = self.time.astimezone(UTC)
+        if at.weekday() != CANARY_WEEKDAY:
+            return None
+        return "plant" if at.minute < LOOKED_AFTER_MINUTES else "look"
+
 
 FRESH_S = 3_600.0
 """The canary that is checked was planted within this time, or none was today."""

@@ -1,7 +1,7 @@
 """One poll of a job's source: a bounded time behind the last one, up to a minute and a half ago."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -12,8 +12,17 @@ from trainguard.core.stores import Jobs
 from trainguard.core.text import one_line
 from trainguard.formats.runs.named import EXPECTED, NamedSource, named_source
 from trainguard.formats.runs.run import SourceRun
-from trainguard.stack.polling.delivery import Place, added, between, deliver, deliver_end
-from trainguard.stack.polling.status import PollStatus, read_status, status_key, write_status
+from trainguard.stack.polling.delivery import (
+    Place,
+    PollStatus,
+    added,
+    between,
+    deliver,
+    deliver_end,
+    read_status,
+    status_key,
+    write_status,
+)
 
 NAME = "source"
 
@@ -141,3 +150,24 @@ def _is_over(job: JobRecord, status: PollStatus) -> bool:
 
 def _says_end(run: SourceRun, end: float) -> bool:
     return run.outcome is not None and run.ended_at is not None and run.ended_at < end
+
+
+class _Call(msgspec.Struct):
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+    at: float | None = None
+
+
+def poll_of(event: object, *, now: float) -> tuple[str, float]:
+    """Return job and time of an event, by default ``now``; raises msgspec.ValidationError."""
+    call = msgspec.convert(event, _Call)
+    return call.job, now if call.at is None else call.at
+
+
+def written_object(event: Any) -> tuple[str, str] | None:
+    """Return bucket and key of the object that an event of S3 names; None for any other event."""
+    detail = event.get("detail") if isinstance(event, dict) else None
+    if not isinstance(detail, dict):
+        return None
+    parts = ((detail.get(part), name) for part, name in (("bucket", "name"), ("object", "key")))
+    bucket, key = (part.get(name) if isinstance(part, dict) else None for part, name in parts)
+    return (bucket, key) if isinstance(bucket, str) and isinstance(key, str) else None

@@ -12,9 +12,17 @@ from trainguard.core.ports import Journal, ProfileObjects
 from trainguard.core.text import is_plain, one_line
 from trainguard.formats.runs.run import CUT, SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
-from trainguard.stack.polling.delivery import Place, between, deliver, deliver_end
+from trainguard.stack.polling.delivery import (
+    Place,
+    PollStatus,
+    between,
+    deliver,
+    deliver_end,
+    read_status,
+    status_key,
+    write_status,
+)
 from trainguard.stack.polling.poll import MINUTE_S
-from trainguard.stack.polling.status import PollStatus, read_status, status_key, write_status
 
 MAX_FILE_BYTES = 96 * 1024 * 1024
 """A larger run file is not read live: `trainguard analyze` reads it."""

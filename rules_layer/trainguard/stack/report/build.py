@@ -1,16 +1,220 @@
-"""A job's report as the stack makes it: from state seconds after a fire, and with time lines from a run's parts."""
+"""A job's report as the stack makes it: from state seconds after a fire, and with time lines from a run's parts.
 
-from trainguard.core.errors import UnknownJobError
+A run that was planned later has read all that an earlier one has. Before it writes it marks the earlier ones; a run
+that finds its own mark leaves the report as it is::
+
+    earlier run   plan ....................... put together -> is marked: writes nothing
+    later run              plan .. put together -> marks -> writes
+
+Of runs planned within a second of S3's clock, the last one to write stays.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from trainguard.core.errors import (
+    ObjectMissingError,
+    ReportPartError,
+    TelemetryFormatError,
+    TimelinePartError,
+    UnknownJobError,
+)
 from trainguard.core.links import report_links
 from trainguard.core.ports import ReportObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.streams.session import items_of
+from trainguard.formats.profile.keys import SystemKey, parse_key
 from trainguard.report.job.build import build_report
 from trainguard.report.job.files import write_report
-from trainguard.stack.report.gather import PartsGatherer
-from trainguard.stack.report.order import RunOrder
+from trainguard.report.timeline.digest import NodeDigest, decode_digest
+from trainguard.report.training.digest import TrainingDigest, joined
+from trainguard.report.training.read import decode_part as decode_run
+from trainguard.report.training.read import decode_scalars
+from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, RunPlace, decode_items, decode_part
 from trainguard.stack.report.plan import require_state
+
+_MARK = "overtaken"
+
+
+class RunOrder:
+    """The runs of a job that are under way, by their files."""
+
+    def __init__(self, *, objects: ReportObjects) -> None:
+        self._objects = objects
+
+    def may_write(self, job: JobRecord, run: str) -> bool:
+        """Whether the report of a run is to be written; marks the runs that were planned before it."""
+        place = RunPlace(job.root, run)
+        planned: dict[str, float] = {}
+        overtaken = set()
+        for listed in self._objects.list(job.bucket, place.all_runs, ""):
+            name, _, file = listed.key.removeprefix(place.all_runs).partition("/")
+            if file == place.items.removeprefix(place.folder):
+                planned[name] = listed.last_modified
+            elif file == _MARK:
+                overtaken.add(name)
+        for name in sorted(planned.keys() - overtaken):
+            if planned[name] < planned.get(run, 0.0):
+                self._objects.put(job.bucket, f"{place.all_runs}{name}/{_MARK}", b"", PARTS_TYPE)
+        return run not in overtaken
+
+
+MAX_PART_BYTES = 64 * 1024 * 1024
+ABANDONED_S = 2 * DAY_S
+"""An execution ends within a day: older parts are of one that was stopped before it could delete them."""
+
+_AT_ONCE = 10
+"""Days whose parts are read at once: as many connections as a client keeps."""
+
+_AHEAD = 50
+
+MOST_NAMED = 10
+"""Sentences on missing parts; the rest is counted in one."""
+
+_Body = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A digest a node, in order of names, sentences on unread parts, and a digest of debug-output."""
+
+    digests: tuple[NodeDigest, ...]
+    missing: tuple[str, ...]
+    training: TrainingDigest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    through: str
+    done: bool
+    unread: int
+
+
+class PartsGatherer:
+    """Reads and deletes the parts of a job's run."""
+
+    def __init__(self, *, objects: ReportObjects) -> None:
+        self._objects = objects
+
+    def gather(self, job: JobRecord, run: str) -> Gathered:
+        """Read the parts of a run, lost ones for their days alone; raises ReportPartError, ObjectMissingError."""
+        place = RunPlace(job.root, run)
+        items = decode_items(place.items, self._objects.get(job.bucket, place.items, MAX_PART_BYTES))
+        keys = self._part_keys(job.bucket, place)
+        digests: dict[str, NodeDigest] = {}
+        missing: list[str] = []
+        unread = 0
+        days = [item for item in items if not item.tensors]
+        whole_run = next((item for item in items if item.tensors), None)
+        training = None if whole_run is None else self._training(whole_run, missing)
+        for item, parts in self._read_days(days, keys):
+            whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
+            day = _merge_day(parts, whole)
+            unread += day.unread
+            if not day.done:
+                missing.append(_sentence(item, day.through))
+        return Gathered(tuple(digests.values()), (*_missing_parts(missing), *_unread(unread)), training)
+
+    def _training(self, item: DigestItem, missing: list[str]) -> TrainingDigest | None:
+        """Read the digest of debug-output and files of scalars; ``missing`` gets what is not there."""
+        name = item.place.training
+        try:
+            part = decode_run(self._objects.get(item.bucket, name, MAX_PART_BYTES), name)
+            scalars = decode_scalars(part.scalars, name)
+        except (ObjectMissingError, TelemetryFormatError):
+            what = "The tensors of debug-output" if item.debug_output else "The files of scalars"
+            missing.append(f"{what} could not be read.")
+            return None
+        if not part.done:
+            missing.append(f"The tensors of debug-output could not be read{_after(part.digest)}.")
+        if item.scalars and not scalars.done:
+            missing.append(f"The files of scalars could not be read{_after(scalars.digest)}.")
+        return joined(part.digest, scalars.digest)
+
+    def drop(self, job: JobRecord, run: str, *, now: float) -> int:
+        """Delete all files of a run, and others' older than any run; return how many there were."""
+        place = RunPlace(job.root, run)
+        keys = [
+            listed.key
+            for listed in self._objects.list(job.bucket, place.all_runs, "")
+            if listed.key.startswith(place.folder) or now - listed.last_modified > ABANDONED_S
+        ]
+        self._objects.delete(job.bucket, keys)
+        return len(keys)
+
+    def _part_keys(self, bucket: str, place: RunPlace) -> dict[tuple[str, str], dict[int, str]]:
+        """Return the keys of the parts by node and date, and by their numbers."""
+        found: dict[tuple[str, str], dict[int, str]] = {}
+        for listed in self._objects.list(bucket, place.nodes, ""):
+            if parsed := place.parse_part(listed.key):
+                node, date, number = parsed
+                found.setdefault((node, date), {})[number] = listed.key
+        return found
+
+    def _read_days(
+        self, items: Sequence[DigestItem], keys: Mapping[tuple[str, str], Mapping[int, str]]
+    ) -> Iterator[tuple[DigestItem, Sequence[_Body]]]:
+        """Yield the items in order with the parts that are there of each; raises PortUnavailableError."""
+
+        def read(item: DigestItem) -> list[_Body]:
+            return list(self._bodies(item.bucket, keys.get((item.node, item.date), {})))
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="parts") as readers:
+            for start in range(0, len(items), _AHEAD):
+                ahead = items[start : start + _AHEAD]
+                yield from zip(ahead, readers.map(read, ahead), strict=True)
+
+    def _bodies(self, bucket: str, keys: Mapping[int, str]) -> Iterator[_Body]:
+        """Yield the parts of a day up to the first that is missing."""
+        for number in range(len(keys)):
+            key = keys.get(number)
+            if key is None:
+                return
+            try:
+                yield key, self._objects.get(bucket, key, MAX_PART_BYTES)
+            except ObjectMissingError:
+                return
+
+
+def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> _Day:
+    """Merge the parts of a node's day into ``whole``, as far as each begins where the one before ends."""
+    through, done, unread = "", False, 0
+    for key, body in parts:
+        try:
+            part = decode_part(key, body)
+            if done or part.after != through:
+                break
+            whole.merge(decode_digest(part.digest, key))
+        except (ReportPartError, TimelinePartError):
+            break
+        through, done, unread = part.through, part.done, unread + part.unread
+    return _Day(through, done, unread)
+
+
+def _sentence(item: DigestItem, through: str) -> str:
+    """Say what of a node's day is missing; ``through`` is the last key that was read, in the order of DayObjects."""
+    if not through:
+        return f"{item.node} on {item.date}: the profile could not be read."
+    parsed = parse_key(through)
+    if isinstance(parsed, SystemKey):
+        return f"{item.node} on {item.date}: system metrics could not be read after {iso_time(parsed.minute)}."
+    return f"{item.node} on {item.date}: system metrics, and a part of the framework events, could not be read."
+
+
+def _missing_parts(missing: Sequence[str]) -> list[str]:
+    more = len(missing) - MOST_NAMED
+    return [*missing[:MOST_NAMED], *([f"{more} more days of nodes could not be read."] if more > 0 else [])]
+
+
+def _unread(unread: int) -> list[str]:
+    return [f"{unread} objects could not be read; the coverage says why."] if unread else []
+
+
+def _after(digest: TrainingDigest) -> str:
+    return "" if digest.last_step is None else f" after step {digest.last_step}"
 
 
 class StackReports:

@@ -1,17 +1,51 @@
 """Digests one node's UTC day, in as many invocations as it takes."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, ReportPartError, TelemetryFormatError
+from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
-from trainguard.formats.profile.system import Samples
-from trainguard.report.timeline.digest import NodeDigest
-from trainguard.stack.report.keys import MAX_LIST_BYTES, decode_keys
+from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.keys import SystemKey
+from trainguard.formats.profile.system import Samples, read_system_object
+from trainguard.report.timeline.digest import NodeDigest, read_framework
+from trainguard.stack.report.keys import MAX_LIST_BYTES, Parsed, decode_keys, keys_of_day, parsed_of_day
 from trainguard.stack.report.parts import MAX_PARTS, PARTS_TYPE, DigestItem, Part, encode_part
-from trainguard.stack.report.read import DayObjects
+
+
+class DayObjects:
+    """What a node wrote on a day, after the item's key; ``keys`` are those that were listed before."""
+
+    def __init__(self, objects: ProfileObjects, item: DigestItem, keys: Sequence[str] | None = None) -> None:
+        self._root = ProfileRoot.of_job(item.prefix, item.job)
+        self._objects = objects
+        self._item = item
+        self._keys = keys
+        self._listing = ProfileListing(objects=objects, bucket=item.bucket, root=self._root, node=item.node)
+
+    def listed(self) -> Iterator[tuple[str, Parsed | None]]:
+        """Yield keys in order, parsed; None for other items, to pass which takes longer than a function has."""
+        for key, parsed in self._all():
+            yield key, parsed if parsed is not None and parsed.node == self._item.node else None
+
+    def read(self, key: str, parsed: Parsed) -> Samples | FrameworkEvents:
+        """Read one object; raises TelemetryFormatError, ObjectMissingError."""
+        if isinstance(parsed, SystemKey):
+            return read_system_object(key, self._listing.get(key), node=parsed.node, minute=parsed.minute)
+        return read_framework(self._listing, key, parsed)
+
+    def _all(self) -> Iterator[tuple[str, Parsed | None]]:
+        item = self._item
+        if self._keys is None:
+            yield from keys_of_day(self._objects, item.bucket, self._root, item.day, after=item.after)
+            return
+        for key in self._keys:
+            if key > item.after:
+                yield key, parsed_of_day(key, item.day)
 
 
 class DayDigester:

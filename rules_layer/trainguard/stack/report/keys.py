@@ -6,18 +6,18 @@ goes on in its next call; after `MOST_CALLS` calls the other days are left to th
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.core.errors import ReportPartError
-from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ReportObjects
-from trainguard.formats.profile.unpack import DECODE_ERRORS
-from trainguard.stack.report.parts import PARTS_TYPE, RunPlace
-from trainguard.stack.report.read import keys_of_day
+from trainguard.core.errors import ForeignKeyError, ReportPartError
+from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
+from trainguard.core.ports import ListedObject, ProfileObjects, ReportObjects
+from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
+from trainguard.formats.profile.system import DECODE_ERRORS
+from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, RunPlace
 
 FEWEST_NODES = 4
 """With fewer nodes the lists cost as much as listings that they save."""
@@ -33,6 +33,10 @@ MAX_LIST_BYTES = 64 * 1024 * 1024
 
 _LOOKS_EVERY = 1_000
 _WRITES_AT_ONCE = 10
+_HOUR_S = 3_600
+_MICROSECONDS = 1_000_000
+
+Parsed = SystemKey | FrameworkKey
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,3 +116,34 @@ def decode_keys(name: str, body: bytes) -> list[str]:
         return msgspec.msgpack.decode(plain, type=list[str])
     except (zlib.error, *DECODE_ERRORS) as fault:
         raise ReportPartError(name, str(fault)) from fault
+
+
+def keys_of_day(
+    objects: ProfileObjects, bucket: str, root: ProfileRoot, day: int, *, after: str = ""
+) -> Iterator[tuple[str, Parsed | None]]:
+    """Yield the keys of a day's folders after ``after``, parsed, of all nodes; None for foreign or other days' ones."""
+    # Timelines may lie in the folder of the hour before; the folders of TensorFlow's traces are in local time.
+    for prefix, slack_s in ((root.framework, _HOUR_S), (root.tensorflow, DAY_S), (root.system, _HOUR_S)):
+        first = hour_folder(max(day - slack_s, 0))
+        last = hour_folder(day + DAY_S - 1 + slack_s)
+        for listed in objects.list(bucket, prefix, max(after, f"{prefix}{first}")):
+            if listed.key.removeprefix(prefix).partition("/")[0] > last:
+                break
+            yield listed.key, _of_day(listed, day)
+
+
+def _of_day(listed: ListedObject, day: int) -> Parsed | None:
+    parsed = parsed_of_day(listed.key, day)
+    return None if parsed is None or is_future(parsed.named_at, listed.last_modified) else parsed
+
+
+def parsed_of_day(key: str, day: int) -> Parsed | None:
+    """Read the key of an object of a day; None for any other."""
+    try:
+        parsed = parse_key(key)
+    except ForeignKeyError:
+        return None  # its own message counted and named it
+    if isinstance(parsed, EndKey):
+        return None
+    at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS
+    return parsed if 0 <= at_s - day < DAY_S else None

@@ -13,7 +13,7 @@ import msgspec
 
 from trainguard.core.errors import ReportPartError, ReportRunError
 from trainguard.core.layout import ProfileRoot
-from trainguard.formats.profile.unpack import DECODE_ERRORS
+from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.report.timeline.series import TimeAxis
 

@@ -12,12 +12,12 @@ from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.streams import ProfilerStreams
+from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import items_of
+from trainguard.engine.training.family import TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING, scalar_names
-from trainguard.engine.training.scalar_stream import ScalarState
-from trainguard.engine.training.streams import TrainingStreams
+from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.series import TimeAxis

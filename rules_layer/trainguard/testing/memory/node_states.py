@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainguard.aws.stored_form import frozen_mapping, frozen_record, stored_job, stored_node, stored_row
+from trainguard.aws.dynamodb.stored_form import frozen_mapping, frozen_record, stored_job, stored_node, stored_row
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import (
     FIRE_PATH,

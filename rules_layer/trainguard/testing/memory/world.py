@@ -3,10 +3,10 @@
 from trainguard.core.ports import Services
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.node_states import MemoryJobs, MemoryNodeStates, MemoryRuleStates
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
 from trainguard.testing.memory.services import (
     MemoryExecutions,
     MemoryJournal,
+    MemoryProfileObjects,
     MemoryReconcileRequests,
     MemorySettingDocuments,
     MemoryTaskQueue,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from tests.support.deployed_stack import PREFIX, DeployedStack, deployed_stack
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, describe
 from tests.unit.local.places import write
-from trainguard.aws.stored_form import stored_job, stored_row
+from trainguard.aws.dynamodb.stored_form import stored_job, stored_row
 from trainguard.cli.commands.replay.stored_replay import REPLAYED, REPLAYING, Replay, Subject, changes, judge, store
 from trainguard.cli.main import app
 from trainguard.cli.output.progress import stderr_progress
@@ -26,7 +26,7 @@ from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.engine.reconcile.at_once import scheduler_at_once
+from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import RETENTION_S
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
@@ -151,7 +151,7 @@ def test_replay_command_imports_nothing_that_could_act() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
-    assert "trainguard.aws.dynamodb_rule_states" in loaded
+    assert "trainguard.aws.dynamodb.rule_states" in loaded
     acting = {"stepfunctions", "sagemaker", "sqs_tasks", "ssm_stop_switch", "wiring"}
     assert loaded.isdisjoint(f"trainguard.aws.{name}" for name in acting)
     assert loaded.isdisjoint({"trainguard.stack.actions.stop", "trainguard.stack.actions.alert"})

@@ -5,7 +5,7 @@ import pytest
 
 from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.job import BEHIND_S, grade_source
-from trainguard.stack.polling.status import PollStatus
+from trainguard.stack.polling.delivery import PollStatus
 
 AT = 1_800_000_000.0
 READ = PollStatus(source="logs", through=AT - 120.0, polled_at=AT, minutes=12, scalars=1)

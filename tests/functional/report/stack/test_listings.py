@@ -21,7 +21,7 @@ from trainguard.stack.report.digest import DayDigester
 from trainguard.stack.report.keys import FEWEST_NODES, decode_keys, encode_keys
 from trainguard.stack.report.parts import DAY_S, DigestItem, decode_items
 from trainguard.stack.report.plan import ReportPlanner
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("", JOB)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from trainguard.core.layout import ProfileRoot, hour_folder
 from trainguard.formats.profile.keys import system_key
 from trainguard.report.timeline.series import TimeAxis
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import DayDigester, DayObjects
 from trainguard.stack.report.parts import DAY_S, DigestItem
-from trainguard.stack.report.read import DayObjects
 from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.profile_objects import MemoryProfileObjects
+from trainguard.testing.memory.services import MemoryProfileObjects
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.unit.rules.training.series_runs import series_of
-from trainguard.core.statuses import Status
+from trainguard.core.finding import Status
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.series import (
     Series,

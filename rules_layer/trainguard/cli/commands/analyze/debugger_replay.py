@@ -68,12 +68,13 @@ class DebuggerReplay:
     def analyze(self, progress: Progress) -> Outcome:
         """Replay a profile; raises NoProfileError for one without system metrics, which the original waits for."""
         source = self._source
-        names = source.names()
+        names = list(source.sizes)
         interval_s = resolve_scan_interval_us(self._settings) / _US_PER_S
         try:
             with WorkerPool(workers_for(len(names))) as pool, progress.of_windows(interval_s):
                 replayed = replay(
-                    source,
+                    names,
+                    source.read,
                     self._settings,
                     documented_defaults=self._documented,
                     progress=progress.replayed,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from trainguard.aws.facts import shown_times, shown_value
+from trainguard.aws.dynamodb.stored_form import shown_times, shown_value
 from trainguard.cli.commands.explain.explanation import Explanation, Patience
 from trainguard.cli.output.blocks import (
     Block,

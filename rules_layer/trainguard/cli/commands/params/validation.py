@@ -16,12 +16,9 @@ from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_T
 from trainguard.core.errors import ParameterFileError
 from trainguard.core.ports import RuleConfiguration
 from trainguard.core.units import counted
-from trainguard.engine.settings.document import read_document
-from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault
-from trainguard.engine.settings.resolve import Source, resolve
-from trainguard.engine.settings.rule_configurations import configured
+from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, resolve
+from trainguard.engine.settings.sources import configured, read_document, settings_name, tag_source
 from trainguard.engine.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
-from trainguard.engine.settings.tags import settings_name, tag_source
 from trainguard.rules.parameters import takes_settings
 
 _A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"

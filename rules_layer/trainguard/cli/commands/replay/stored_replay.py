@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trainguard.aws.stored_form import stored_job
+from trainguard.aws.dynamodb.stored_form import stored_job
 from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated, row_fields

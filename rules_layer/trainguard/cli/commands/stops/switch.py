@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
-from trainguard.aws.ssm_stop_switch import SsmStopSwitch
+from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.output.blocks import Block, Facts, Line

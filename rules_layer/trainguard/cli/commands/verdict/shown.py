@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from trainguard.cli.output.blocks import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
-from trainguard.core.run_links import mlflow_run_of
+from trainguard.core.links import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
 from trainguard.local.services import MlflowService
 from trainguard.report.verdict.job_verdict_document import PREFIX, JobVerdict, Verdict, verdict_tags

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainguard.core.errors import ProfileSourceError
-from trainguard.formats.runs.json_api import JsonApi, WritableJsonApi
 from trainguard.formats.runs.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of, whole
-from trainguard.formats.runs.run import SourceRun
+from trainguard.formats.runs.run import JsonApi, SourceRun, WritableJsonApi
 
 _PAGE = 25_000
 _MOST_KEYS = 10_000

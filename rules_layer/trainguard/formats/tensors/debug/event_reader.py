@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from trainguard.core.errors import TelemetryFormatError, TensorTooLargeError
+from trainguard.core.ports import Files
 from trainguard.formats.tensors.bounded import ByteCache
 from trainguard.formats.tensors.debug.json_files import FramePlace
-from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.frames import (
     FOOTER,
     FRAMING,
@@ -22,13 +22,19 @@ from trainguard.formats.tensors.frames import (
     HOOK_FOOTER,
     Content,
     check_payload,
+    check_shape,
     crc32c,
+    dtype_of,
     find_content,
     footer_value,
+    is_text,
+    numbers,
+    parse_event,
     payload_length,
     payload_of,
+    text,
+    texts,
 )
-from trainguard.formats.tensors.messages import check_shape, dtype_of, is_text, numbers, parse_event, text, texts
 from trainguard.formats.tensors.step_view import Tensor
 
 MIB = 1024 * 1024
@@ -66,7 +72,7 @@ class _Large:
 class EventReader:
     """Reads tensors from the event files of one run."""
 
-    def __init__(self, files: RunFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
         self._pages: ByteCache[bytes] = ByteCache(PAGES_BYTES)
         self._small: ByteCache[SavedTensor] = ByteCache(KEPT_BYTES // 2)

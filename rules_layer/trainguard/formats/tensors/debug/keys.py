@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
-from trainguard.core.ports import ProfileObjects
-from trainguard.formats.tensors.files import BucketFiles, RunFiles
+from trainguard.core.ports import BucketFiles, Files, ProfileObjects
 from trainguard.formats.tensors.step_view import ReductionKind
 
 FOLDER = "debug-output"
@@ -92,11 +91,11 @@ def match_key(key: str) -> TensorKey | EndKey | None:
     return EndKey(root_of(match), STREAM) if file.kind == "end" else TensorKey(root_of(match), file)
 
 
-def matched_files(files: RunFiles, prefix: str) -> Iterator[RunFile]:
+def matched_files(files: Files, prefix: str) -> Iterator[RunFile]:
     """Iterate over the files of a run that a listing shows, without those of another layout."""
-    for name in files.names(prefix):
+    for listed in files.list(prefix):
         try:
-            file = match_name(name)
+            file = match_name(listed.key)
         except ForeignKeyError:
             continue
         if file is not None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from trainguard.core.errors import ObjectMissingError, RunMissingError, TelemetryFormatError, TensorMissingError
+from trainguard.core.ports import Files
 from trainguard.formats.tensors.bounded import ByteCache
 from trainguard.formats.tensors.debug.event_reader import EventReader
 from trainguard.formats.tensors.debug.json_files import (
@@ -15,6 +16,7 @@ from trainguard.formats.tensors.debug.json_files import (
     Collections,
     FramePlace,
     IndexFile,
+    Membership,
     decode_collections,
     decode_index,
     merge_collections,
@@ -29,8 +31,6 @@ from trainguard.formats.tensors.debug.keys import (
     parse_reduction,
 )
 from trainguard.formats.tensors.debug.ledger import PastStep, RunHistory, StepLedger
-from trainguard.formats.tensors.debug.membership import Membership
-from trainguard.formats.tensors.files import RunFiles
 from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 
@@ -183,7 +183,7 @@ class DebugRun:
 
     def __init__(
         self,
-        files: RunFiles,
+        files: Files,
         collections: Collections,
         history: RunHistory | None = None,
         others: "Callable[[str], DebugRun] | None" = None,
@@ -254,7 +254,7 @@ class DebugRun:
         return decode_index(step, worker, self._files.get(index_name(step, worker), MAX_INDEX_BYTES))
 
 
-def read_collections(files: RunFiles, workers: Sequence[str]) -> Collections:
+def read_collections(files: Files, workers: Sequence[str]) -> Collections:
     """Return the collections of a run from its workers' files; raises TelemetryFormatError, ObjectMissingError."""
     return merge_collections(
         [
@@ -264,7 +264,7 @@ def read_collections(files: RunFiles, workers: Sequence[str]) -> Collections:
     )
 
 
-def find_run(files: RunFiles, name: str, others: Callable[[str], DebugRun] | None = None) -> DebugRun:
+def find_run(files: Files, name: str, others: Callable[[str], DebugRun] | None = None) -> DebugRun:
     """Return the run whose files these are; raises RunMissingError when no collections file can be read."""
     workers = [file.worker for file in matched_files(files, "collections/") if file.kind == "collections"]
     if not workers:
@@ -276,7 +276,7 @@ def find_run(files: RunFiles, name: str, others: Callable[[str], DebugRun] | Non
 
 
 def complete_steps(
-    files: RunFiles, run: DebugRun, ledger: StepLedger, *, ended: bool | None = None
+    files: Files, run: DebugRun, ledger: StepLedger, *, ended: bool | None = None
 ) -> Iterator[DebugStep]:
     """Iterate over the complete steps of a run, in order; each is remembered when the next one is asked for.
 
@@ -294,9 +294,9 @@ def complete_steps(
     yield from _taken(run, ledger)
 
 
-def has_ended(files: RunFiles) -> bool:
+def has_ended(files: Files) -> bool:
     """Whether the mark of a run's end is there."""
-    return any(name in END_NAMES for end in END_NAMES for name in files.names(end))
+    return any(each.key in END_NAMES for end in END_NAMES for each in files.list(end))
 
 
 def _taken(run: DebugRun, ledger: StepLedger) -> Iterator[DebugStep]:

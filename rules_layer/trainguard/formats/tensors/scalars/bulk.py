@@ -12,8 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.frames import BYTES, FIXED32, FIXED64, VARINT, Field, Walk, WireReader
-from trainguard.formats.tensors.messages import DTYPES, parse_event, text
+from trainguard.formats.tensors.frames import (
+    BYTES,
+    DTYPES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    Field,
+    Walk,
+    WireReader,
+    parse_event,
+    text,
+)
 
 LONGEST_TAG = 1_024
 _PLUGIN = b"scalars"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.files import RunFiles
+from trainguard.core.ports import Files
 from trainguard.formats.tensors.frames import FOOTER, FRAMING, Walk, walk
 from trainguard.formats.tensors.scalars.bulk import Rows, Scalar, hold_no_scalar, read_bulk, scalars_of
 from trainguard.formats.tensors.scalars.rows import ScalarColumns
@@ -17,12 +17,12 @@ CHUNK_BYTES = 4 * 1024 * 1024
 """A larger event is passed over: it is a graph or an image."""
 
 
-def read_scalars(files: RunFiles, name: str, offset: int = 0) -> ScalarColumns | None:
-    """Read the next scalars of an event file from ``offset`` on; None where there is no whole event yet.
+def read_scalars(files: Files, name: str, offset: int = 0, most: int = CHUNK_BYTES) -> ScalarColumns | None:
+    """Read the next scalars of an event file from ``offset`` on, in ``most`` bytes; None without a whole event.
 
     Raises TelemetryFormatError when no event begins there: the file is none of TensorBoard, or is damaged.
     """
-    content = files.get_range(name, offset, CHUNK_BYTES)
+    content = files.get_range(name, offset, most)
     walked = walk(name, content)
     if walked.end:
         return decode_scalars(name, content, walked, offset)
@@ -45,7 +45,7 @@ def decode_scalars(name: str, content: bytes, walked: Walk, offset: int = 0) -> 
     return collected.columns(offset + walked.end)
 
 
-def _is_whole(files: RunFiles, name: str, offset: int, length: int) -> bool:
+def _is_whole(files: Files, name: str, offset: int, length: int) -> bool:
     return length > FRAMING and len(files.get_range(name, offset + length - FOOTER, FOOTER)) == FOOTER
 
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.kernels.document import AnnotationEntry, MemoryEntry, RankProfile, StepEntry
-from trainguard.kernels.entries import Durations, Histogram
+from trainguard.kernels.document import AnnotationEntry, RankProfile, StepEntry
+from trainguard.kernels.entries import Durations, Histogram, MemoryEntry
 from trainguard.kernels.words import are, counted
 from trainguard.render.blocks import Block, Figure, Figures, Key, Note
 from trainguard.render.numbers import nanos, share

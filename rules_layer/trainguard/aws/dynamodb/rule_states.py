@@ -1,0 +1,228 @@
+"""RuleState in DynamoDB: the table that a person reads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainguard.aws.dynamodb.columns import (
+    COUNT,
+    FLAG_OR_NONE,
+    INTEGER,
+    INTEGER_OR_NONE,
+    INTEGERS,
+    NAME,
+    NUMBER_OR_NONE,
+    SCALARS,
+    TALLY,
+    TEXT,
+    TEXT_OR_NONE,
+    TIME_OR_NONE,
+    Columns,
+    Layout,
+    fields_of,
+    integer,
+    member,
+    text,
+    written,
+)
+from trainguard.aws.dynamodb.stored_form import (
+    FACT_COLUMN,
+    fact_columns,
+    finding_columns,
+    finding_of_columns,
+    stored_row,
+)
+from trainguard.aws.dynamodb.table import Expression, Table, assignments, decoding
+from trainguard.core.finding import Progress
+from trainguard.core.records import RuleRow, Status, StopRecord
+from trainguard.core.timestamps import iso_from_epoch
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    from trainguard.aws.dynamodb.columns import Item
+
+_NAMES = {"cost": "CostLost"}
+_THROUGH = {"#through": "EvaluatedThrough"}
+_GENERATION = {"#generation": "Generation"}
+_OF_FIRES = (
+    "FireEpisode",
+    "FireId",
+    "FireJobArn",
+    "FiredAt",
+    "Action",
+    "ActionAt",
+    "AlertId",
+    "ReportUri",
+    "StopDecision",
+    "StopWhy",
+    "StopAt",
+    "StopFireId",
+    "StopMade",
+)
+
+_BEFORE_ALL, _AFTER_NODES = " ", "$"
+"""A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
+
+
+class DynamoRuleStates:
+    """Store of RuleState rows."""
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def publish(self, rows: Sequence[RuleRow]) -> None:
+        """Write rows, each only if the stored one is not evaluated further, or as far and final where this is not.
+
+        Columns of the fire path stay; FiredAt is written and never removed. An earlier registration's columns go.
+        Columns of old facts go in a write of their own: only the write itself shows which were there.
+        """
+        for row in rows:
+            key, columns = _key(row.job, row.target), _columns(stored_row(row))
+            before = self._table.changed(key, assignments(columns), _may_replace(row))
+            if before is None and row.generation:
+                left = dict.fromkeys(_OF_FIRES) if row.times_fired == 0 else {}
+                before = self._table.changed(key, assignments(left | columns), _is_earlier(row))
+            gone = [name for name in before or () if name.startswith(FACT_COLUMN) and name not in columns]
+            if gone:
+                self._table.update(key, assignments(dict.fromkeys(gone)), _is_still(row))
+
+    def of_job(self, job: str) -> list[RuleRow]:
+        """Return all rows of a job, ordered by sort key (strongly consistent)."""
+        return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
+
+    def of_whole_job(self, job: str) -> list[RuleRow]:
+        """Return a job's rows of no node, by sort key (strongly consistent), without reading those of nodes."""
+        rows = []
+        after = _BEFORE_ALL
+        while item := self._table.first_after("TrainingJobName", job, "RuleTarget", after):
+            row = _row(job, item)
+            if row.node is None:
+                rows.append(row)
+            after = row.rule + _AFTER_NODES
+        return rows
+
+    def load(self, job: str, target: str) -> RuleRow | None:
+        """Return one row (strongly consistent), or None."""
+        item = self._table.get(_key(job, target))
+        return None if item is None else _row(job, item)
+
+
+def _is_earlier(row: RuleRow) -> Expression:
+    """Return the condition that the stored row is of an earlier registration, or that there is none."""
+    return Expression(
+        "attribute_not_exists(#generation) OR #generation < :generation",
+        _GENERATION,
+        {":generation": integer(row.generation)},
+    )
+
+
+def _is_still(row: RuleRow) -> Expression:
+    texts = {} if row.evaluated_through is None else {":through": text(iso_from_epoch(row.evaluated_through))}
+    same = "#through = :through" if texts else "attribute_not_exists(#through)"
+    return _of_registration(row).joined(Expression(same, _THROUGH, texts))
+
+
+def _may_replace(row: RuleRow) -> Expression:
+    further = _not_further(row)
+    return _of_registration(row).joined(replace(further, text=f"({further.text})"))
+
+
+def _of_registration(row: RuleRow) -> Expression:
+    if row.generation:
+        return Expression("#generation = :generation AND ", _GENERATION, {":generation": integer(row.generation)})
+    return Expression("attribute_not_exists(#generation) AND ", _GENERATION)
+
+
+def _not_further(row: RuleRow) -> Expression:
+    if row.evaluated_through is None:
+        return Expression("attribute_not_exists(#through)", _THROUGH)
+    # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
+    watermark_s = {":through": text(iso_from_epoch(row.evaluated_through))}
+    if row.expires_at is not None:
+        return Expression("attribute_not_exists(#through) OR #through <= :through", _THROUGH, watermark_s)
+    return Expression(
+        "attribute_not_exists(#through) OR #through < :through"
+        " OR (#through = :through AND attribute_not_exists(#expires))",
+        {**_THROUGH, "#expires": "ExpiresAt"},
+        watermark_s,
+    )
+
+
+def _key(job: str, target: str) -> "Item":
+    return {"TrainingJobName": text(job), "RuleTarget": text(target)}
+
+
+def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
+    progress = row.progress
+    fired = {} if row.fired_at is None else {"FiredAt": text(iso_from_epoch(row.fired_at))}
+    return {
+        **written(row, _ROW),
+        "DebuggerStatus": text(row.debugger_status),
+        **finding_columns(row.finding, _NAMES),
+        **fact_columns(row.finding.facts),
+        **(dict.fromkeys(_OF_PROGRESS) if progress is None else written(progress, _PROGRESS)),
+        "Patience": None if progress is None else text(progress.words),
+        **fired,
+    }
+
+
+_ROW: Layout = {
+    "status": ("Status", member(Status)),
+    "quantity": ("Quantity", TEXT_OR_NONE),
+    "unit": ("Unit", TEXT_OR_NONE),
+    "worst": ("Worst", TEXT_OR_NONE),
+    "data_points": ("DataPoints", TALLY),
+    "affected_percent": ("AffectedPercent", NUMBER_OR_NONE),
+    "wasted_percent": ("WastedPercent", NUMBER_OR_NONE),
+    "violations": ("Violations", TALLY),
+    "times_fired": ("TimesFired", TALLY),
+    "evaluated_through": ("EvaluatedThrough", TIME_OR_NONE),
+    "counters": ("Counters", INTEGERS),
+    "parameters": ("Parameters", SCALARS),
+    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
+    "generation": ("Generation", COUNT),
+    "earlier_episodes": ("EarlierEpisodes", COUNT),
+}
+_PROGRESS: Layout = {
+    "seen": ("PatienceSeen", INTEGER),
+    "needed": ("PatienceNeeded", INTEGER),
+    "counts": ("PatienceCounts", TEXT),
+    "streak": ("Streak", INTEGER_OR_NONE),
+    "window_points": ("WindowPoints", INTEGER_OR_NONE),
+    "window_start": ("WindowFrom", TIME_OR_NONE),
+    "window_end": ("WindowTo", TIME_OR_NONE),
+}
+_OF_PROGRESS = tuple(name for name, _ in _PROGRESS.values())
+_FIRE: Layout = {
+    "fired_at": ("FiredAt", TIME_OR_NONE),
+    "fire_id": ("FireId", TEXT_OR_NONE),
+    "action": ("Action", TEXT_OR_NONE),
+    "action_at": ("ActionAt", TIME_OR_NONE),
+    "report_uri": ("ReportUri", TEXT_OR_NONE),
+}
+_STOP: Layout = {
+    "decision": ("StopDecision", TEXT),
+    "why": ("StopWhy", NAME),
+    "at": ("StopAt", TIME_OR_NONE),
+    "fire_id": ("StopFireId", TEXT_OR_NONE),
+    "made": ("StopMade", FLAG_OR_NONE),
+}
+
+
+def _row(job: str, item: "Item") -> RuleRow:
+    """Read a row; one that only the fire path has written so far lacks most columns."""
+    columns = Columns(item)
+    target = columns.text("RuleTarget")
+    rule, separator, node = target.partition("#")
+    with decoding(f"RuleState/{job}/{target}"):
+        return RuleRow(
+            job=job,
+            finding=finding_of_columns(columns, rule=rule, node=node if separator else None, names=_NAMES),
+            progress=Progress(**fields_of(columns, _PROGRESS)) if "PatienceSeen" in columns else None,
+            # NULL says that the alert of this fire failed.
+            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.text_or_none("AlertId"),
+            stop=StopRecord(**fields_of(columns, _STOP)) if "StopDecision" in columns else None,
+            **fields_of(columns, {**_ROW, **_FIRE}),
+        )

@@ -1,0 +1,63 @@
+"""Which alerts were sent on which channels: items of RuleState in a partition that no job can own.
+
+A sender claims the channel first, for as long as the function may run. So of two senders of one alert one sends, a
+repeat sends nothing, and a claim of one that died ends.
+"""
+
+from typing import TYPE_CHECKING
+
+from trainguard.aws.dynamodb.columns import integer, text
+from trainguard.aws.dynamodb.table import Expression, Table, assignments
+from trainguard.core.timestamps import iso_from_epoch
+from trainguard.stack.actions.send_alert import Channel, Claim
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    from trainguard.aws.dynamodb.columns import Item
+
+ALERTS = "*alerts"
+"""A job's name has no asterisk."""
+
+KEPT_S = 90 * 86_400
+"""As long as Step Functions knows the names of executions that have ended."""
+
+
+class DynamoSentAlerts:
+    """Claims on the channels of alerts; ``lease_s`` is longer than an invocation may take, seconds."""
+
+    def __init__(self, *, client: "DynamoDBClient", table: str, lease_s: int) -> None:
+        self._table = Table(client=client, name=table)
+        self._lease_s = lease_s
+
+    def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
+        """Claim the channel unless the alert was sent on it or another invocation holds it."""
+        claimed, sent = _columns(channel)
+        update = assignments({claimed: integer(int(now) + self._lease_s), "ExpiresAt": integer(int(now) + KEPT_S)})
+        free = Expression(
+            "attribute_not_exists(#sent) AND (attribute_not_exists(#claimed) OR #claimed < :now)",
+            {"#claimed": claimed, "#sent": sent},
+            {":now": integer(int(now))},
+        )
+        if self._table.update(_key(alert_id), update, free):
+            return Claim.TAKEN
+        return Claim.SENT if sent in (self._table.get(_key(alert_id)) or {}) else Claim.BUSY
+
+    def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
+        """Release the claim: the alert was sent at ``sent_at``, epoch seconds, or was not."""
+        claimed, sent = _columns(channel)
+        columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
+        if sent_at is not None:
+            columns = {claimed: None, sent: text(iso_from_epoch(sent_at))}
+        condition = Expression("attribute_not_exists(#sent)", {"#sent": sent})
+        self._table.update(_key(alert_id), assignments(columns), condition)
+
+
+def _columns(channel: Channel) -> tuple[str, str]:
+    """Return the columns of a claim and of the time at which an alert was sent."""
+    return f"{channel.value.capitalize()}ClaimedUntil", f"{channel.value.capitalize()}SentAt"
+
+
+def _key(alert_id: str) -> "Item":
+    return {"TrainingJobName": text(ALERTS), "RuleTarget": text(alert_id)}

@@ -1,0 +1,312 @@
+"""The form in which rows, findings and jobs are kept, the same for every kind of store, and findings as columns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from numbers import Integral
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from trainguard.aws.dynamodb.columns import (
+    NAME,
+    NUMBER_OR_NONE,
+    SOME_NAMES,
+    TEXT,
+    TEXT_OR_NONE,
+    TIME,
+    TIME_OR_NONE,
+    Columns,
+    Kind,
+    Layout,
+    Scalar,
+    fields_of,
+    maps,
+    member_or_none,
+    number_or_none,
+    present,
+    scalar,
+    text,
+    text_or_none,
+    written,
+)
+from trainguard.core.finding import LONGEST_NAME, MOST_FACTS, Episode, Fact, Finding, Severity, clock_times
+from trainguard.core.records import JobRecord, NodeRecord, RuleRow
+from trainguard.core.text import one_line
+from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, to_millisecond
+from trainguard.core.units import show_percent
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Record = TypeVar("Record", bound=DataclassInstance)
+
+
+FACT_COLUMN = "fact."
+"""Begins the text columns of facts for people; nothing reads them back."""
+
+_PLACE: Layout = {
+    "name": ("Name", TEXT),
+    "series": ("Series", TEXT_OR_NONE),
+    "node": ("Node", TEXT_OR_NONE),
+    "device": ("Device", TEXT_OR_NONE),
+    "start": ("From", TIME_OR_NONE),
+    "end": ("To", TIME_OR_NONE),
+}
+_TIME, _SHARE, _PERCENT = "time", "share", "%"
+_LONGEST_UNIT = 24
+_THOUSAND = 1_000.0
+
+
+def stored_finding(finding: Finding) -> Finding:
+    """Return the finding after a round trip: times to the millisecond, no more facts than are kept."""
+    return replace(
+        finding,
+        episodes=tuple(_stored_episode(each) for each in finding.episodes),
+        facts=tuple(_stored_fact(each) for each in finding.facts[:MOST_FACTS]),
+    )
+
+
+def facts_value(facts: Sequence[Fact]) -> "AttributeValue | None":
+    """Write facts as a list of maps; None where there is none."""
+    return maps(map(_fact_value, facts)) if facts else None
+
+
+def facts_of(columns: Columns, name: str) -> tuple[Fact, ...]:
+    """Read facts; a missing column has none."""
+    return tuple(
+        Fact(
+            value=_measured(each, "Value"),
+            unit=each.text_or_none("Unit") or "",
+            threshold=_threshold(each),
+            **fields_of(each, _PLACE),
+        )
+        for each in columns.map_list(name)
+    )
+
+
+def fact_columns(facts: Sequence[Fact]) -> "dict[str, AttributeValue | None]":
+    """Write a column a fact: ``fact.mean_utilization gpu3`` is ``41.2 % (2026-01-31 12:00 to 12:40 UTC)``."""
+    names = [fact.name for fact in facts]
+    columns: dict[str, AttributeValue | None] = {}
+    for fact in facts:
+        several = names.count(fact.name) > 1
+        place = [each for each in (fact.node, fact.device, fact.series) if each] if several else []
+        name = FACT_COLUMN + " ".join([fact.name, *place])
+        same = sum(column == name or column.startswith(f"{name} #") for column in columns)
+        columns[f"{name} #{same + 1}" if same else name] = text(shown_fact(fact))
+    return columns
+
+
+def shown_fact(fact: Fact) -> str:
+    """Return a fact's value, and in brackets where and when it was so and what it was compared with."""
+    places = [each for each in (fact.series, fact.node, fact.device) if each]
+    times = [shown_times(fact)] if fact.start is not None else []
+    limit = [] if fact.threshold is None else [f"threshold {shown_value(fact.threshold, fact.unit)}"]
+    beside = ", ".join([*places, *times, *limit])
+    return shown_value(fact.value, fact.unit) + (f" ({beside})" if beside else "")
+
+
+def shown_value(value: float | int | str, unit: str) -> str:
+    """Show a value of a unit of facts, for example ``41.2 %``; a share as a percentage, a time by the clock."""
+    if isinstance(value, str):
+        return value
+    units: Mapping[str, Callable[[float], str]] = {
+        _TIME: iso_from_epoch,
+        _PERCENT: show_percent,
+        _SHARE: lambda share: show_percent(100.0 * share),
+    }
+    return units[unit](value) if unit in units else f"{_figures(value)} {unit}".rstrip()
+
+
+def _figures(value: float | int) -> str:
+    """Return a number of four digits at least, and none of a fraction behind them."""
+    whole = isinstance(value, int) or _THOUSAND <= abs(value) < _THOUSAND**4
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
+
+
+def shown_times(fact: Fact) -> str:
+    """Return from when to when a fact is, in UTC; empty where it is of no time."""
+    if fact.start is None:
+        return ""
+    return clock_times(iso_from_epoch(fact.start), None if fact.end is None else iso_from_epoch(fact.end))
+
+
+def _fact_value(fact: Fact) -> "dict[str, AttributeValue]":
+    at = fact.unit == _TIME and not isinstance(fact.value, str)
+    return present(
+        {
+            **written(fact, _PLACE),
+            "Value": text(iso_from_epoch(float(fact.value))) if at else scalar(fact.value),
+            "Unit": text_or_none(fact.unit or None),
+            "Threshold": _limit(fact),
+        }
+    )
+
+
+def _limit(fact: Fact) -> "AttributeValue | None":
+    if fact.threshold is None or fact.unit != _TIME:
+        return number_or_none(fact.threshold)
+    return text(iso_from_epoch(fact.threshold))
+
+
+def _measured(columns: Columns, name: str) -> float | int | str:
+    value = columns.scalar(name)
+    if value is None:
+        raise ValueError(f"a fact has the {name} null, expected a number or a text")
+    return _as_time(columns, value)
+
+
+def _threshold(columns: Columns) -> float | None:
+    value = columns.scalar("Threshold") if "Threshold" in columns else None
+    at = None if value is None else _as_time(columns, value)
+    return None if at is None else float(at)
+
+
+def _as_time(columns: Columns, value: float | int | str) -> float | int | str:
+    is_time = isinstance(value, str) and columns.text_or_none("Unit") == _TIME
+    return epoch_from_iso(str(value)) if is_time else value
+
+
+def _stored_episode(episode: Episode) -> Episode:
+    return replace(episode, start=to_millisecond(episode.start) or 0.0, end=to_millisecond(episode.end))
+
+
+def _stored_fact(fact: Fact) -> Fact:
+    """Return a fact with plain names and Python's numbers, as no others can be written."""
+    unit = one_line(fact.unit, _LONGEST_UNIT)
+    if unit == _TIME and isinstance(fact.value, str):
+        unit = ""
+    return msgspec.structs.replace(
+        fact,
+        name=one_line(fact.name, LONGEST_NAME),
+        value=_stored_value(fact.value, unit),
+        unit=unit,
+        series=_short_name(fact.series),
+        node=_short_name(fact.node),
+        device=_short_name(fact.device),
+        start=to_millisecond(fact.start),
+        end=to_millisecond(fact.end),
+        threshold=None if fact.threshold is None else _stored_number(float(fact.threshold), unit),
+    )
+
+
+def _stored_value(value: Scalar, unit: str) -> float | int | str:
+    if isinstance(value, str):
+        return one_line(value, LONGEST_NAME)
+    if isinstance(value, Integral) and unit != _TIME:
+        return int(value)
+    return _stored_number(float(value or 0.0), unit)
+
+
+def _stored_number(value: float, unit: str) -> float:
+    return epoch_from_iso(iso_from_epoch(value)) if unit == _TIME else value
+
+
+def _short_name(name: str | None) -> str | None:
+    return None if name is None else one_line(name, LONGEST_NAME)
+
+
+def finding_columns(finding: Finding, names: Mapping[str, str]) -> "dict[str, AttributeValue | None]":
+    """Write a finding, without its rule and node; ``names`` are other column names, by field."""
+    return written(finding, _FINDING, names)
+
+
+def finding_of_columns(columns: Columns, *, rule: str, node: str | None, names: Mapping[str, str]) -> Finding:
+    """Read a finding of ``rule`` on ``node``."""
+    return Finding(rule=rule, node=node, **fields_of(columns, _FINDING, names))
+
+
+def _episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
+    return maps(present(written(each, _EPISODE)) for each in episodes) if episodes else None
+
+
+def _episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
+    return tuple(Episode(**fields_of(each, _EPISODE)) for each in columns.map_list(name))
+
+
+_EPISODE: Layout = {
+    "start": ("Start", TIME),
+    "end": ("End", TIME_OR_NONE),
+    "nodes": ("Nodes", SOME_NAMES),
+    "gpus": ("Gpus", SOME_NAMES),
+    "measured": ("Measured", NUMBER_OR_NONE),
+    "wasted_s": ("WastedS", NUMBER_OR_NONE),
+    "cost": ("Cost", NUMBER_OR_NONE),
+    "currency": ("Currency", TEXT_OR_NONE),
+}
+_FINDING: Layout = {
+    "finding_kind": ("Kind", NAME),
+    "reason": ("Reason", TEXT),
+    "measured": ("Measured", NUMBER_OR_NONE),
+    "threshold": ("Threshold", NUMBER_OR_NONE),
+    "severity": ("Severity", member_or_none(Severity)),
+    "advice": ("Advice", TEXT_OR_NONE),
+    "cost": ("Cost", TEXT_OR_NONE),
+    "episodes": ("Episodes", Kind(_episodes_value, _episodes_of)),
+    "facts": ("Facts", Kind(facts_value, facts_of)),
+}
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def frozen_mapping(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
+    """Return a read-only copy."""
+    return MappingProxyType(dict(mapping))
+
+
+def frozen_record(record: "Record", **changes: object) -> "Record":
+    """Return the record with ``changes`` and read-only mappings: a change in place fails in a test."""
+    mappings = {
+        declared.name: frozen_mapping(held)
+        for declared in fields(record)
+        if isinstance(held := changes.get(declared.name, getattr(record, declared.name)), Mapping)
+    }
+    return replace(record, **(changes | mappings))
+
+
+REASON_MAX_CHARACTERS = 1024
+
+
+def stored_row(row: RuleRow) -> RuleRow:
+    """Return the row as it reads after a round trip: times to the millisecond, texts that fit on a screen."""
+    finding = stored_finding(row.finding)
+    advice = finding.advice
+    return frozen_record(
+        row,
+        finding=replace(finding, reason=capped(finding.reason), advice=None if advice is None else capped(advice)),
+        evaluated_through=to_millisecond(row.evaluated_through),
+        fired_at=to_millisecond(row.fired_at),
+    )
+
+
+def stored_node(record: NodeRecord) -> NodeRecord:
+    """Return the item as it reads after a round trip: the findings in its outbox as `stored_finding` has them."""
+    outbox = {name: replace(entry, finding=stored_finding(entry.finding)) for name, entry in record.outbox.items()}
+    return frozen_record(record, outbox=outbox)
+
+
+def stored_job(record: JobRecord) -> JobRecord:
+    """Return the job as it reads after a round trip: times to the millisecond, polling as stored."""
+    return frozen_record(
+        record,
+        created_at=to_millisecond(record.created_at),
+        started_at=to_millisecond(record.started_at),
+        ended_at=to_millisecond(record.ended_at),
+        last_object_at=to_millisecond(record.last_object_at),
+        close_asked_at=to_millisecond(record.close_asked_at),
+        left_at=to_millisecond(record.left_at),
+        asked_at=to_millisecond(record.asked_at),
+        polled_fast=record.polled_fast or record.closing or not record.active,
+    )
+
+
+def capped(sentence: str) -> str:
+    """Shorten a sentence to 1024 characters, with an ellipsis."""
+    return sentence if len(sentence) <= REASON_MAX_CHARACTERS else sentence[: REASON_MAX_CHARACTERS - 1] + "…"

@@ -1,0 +1,128 @@
+"""``trainguard prices``: instance types of a price table, and the price list of the account's Region as a table."""
+
+import datetime
+import os
+from collections import Counter
+from pathlib import Path
+
+from botocore.session import Session
+from msgspec.structs import asdict
+
+from trainguard.aws.aws_errors import translated
+from trainguard.aws.clients import Clients
+from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
+from trainguard.cli.output.blocks import Block, Column, Grid, Line
+from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.input_files import prices_from
+from trainguard.cli.services.names import similar
+from trainguard.core.errors import RegionError, RequestError, UnknownNameError
+from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, read_offer
+from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices
+from trainguard.pricing.update import changes, updated
+
+_COLUMNS = (
+    Column("type"),
+    Column("an hour", right=True),
+    Column("accelerators", drops=1),
+    Column("date"),
+    Column("source", folds=True, drops=2),
+)
+
+
+def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandResult:
+    """Return the types of a table that begin so; raises UnknownNameError where none does."""
+    chosen = {name: row for name, row in table.instances.items() if name.startswith(beginning.lower())}
+    if not chosen:
+        place = f"the price table of {table.region}"
+        raise UnknownNameError("instance type", beginning, place, similar(beginning, table.instances))
+    # Whether a price is at most a year old today; None where there is none.
+    recent = {name: None if row.per_hour is None else row.is_recent(today) for name, row in chosen.items()}
+    old, unknown = (list(recent.values()).count(state) for state in (False, None))
+    blocks: list[Block] = [
+        Grid(_COLUMNS, [_cells(name, row) for name, row in chosen.items()]),
+        Line(f"{table.currency} of one instance on demand in {table.region}.", style="dim"),
+    ]
+    if old or unknown:
+        text = f"{old} over a year old or undated, {unknown} not known"
+        blocks.append(Line(f"Prices: {text}; `trainguard prices update` reads the account's price list.", style="dim"))
+    instances = [{"instance_type": name, **asdict(row), "recent": recent[name]} for name, row in chosen.items()]
+    document = {"region": table.region, "currency": table.currency, "instances": instances}
+    return CommandResult(document=document, blocks=blocks)
+
+
+def _cells(name: str, row: InstanceRow) -> list[str]:
+    price = "no price known" if row.per_hour is None else f"{row.per_hour:g}"
+    accelerators = "not known" if row.accelerators is None else str(row.accelerators)
+    return [name, price, accelerators, str(row.date or ""), row.source or ""]
+
+
+def updated_file(out: Path, region: str | None, profile: str | None, *, day: datetime.date) -> CommandResult:
+    """Read the prices of a Region and write them; None stands for this machine's configuration."""
+    prepare(out.parent)
+    before = prices_from(out) if out.exists() else None
+    region, clients = _connect(region, profile)
+    listed = _listed(clients, region)
+    old, packaged = before or packaged_prices(), packaged_prices()
+    table = updated(old, packaged, listed, region=region, currency=currency_of(region), day=day)
+    write_files(out.parent, {out.name: write_prices(table)})
+    found = changes(old, table, listed)
+    unused: Counter[str] = Counter()
+    for prices in listed.values():
+        unused.update(prices.unused)
+    changed = [(name, old.hourly(name), table.hourly(name) or 0.0) for name in (*found.dearer, *found.cheaper)]
+    compared_with = "the packaged table" if before is None else f"the {out} that was there"
+    priced = sum(len(prices.prices) for prices in listed.values())
+    blocks: list[Block] = []
+    if changed:
+        columns = (Column("type"), Column("before", right=True), Column("now", right=True))
+        rows = [[name, f"{was:g}", f"{now:g}"] for name, was, now in changed]
+        blocks.append(Grid(columns, rows))
+    blocks.append(
+        Line(
+            f"Against {compared_with}: {len(changed)} other prices, {len(found.new)} new, {len(found.same)} "
+            f"as before; {len(found.kept)} types that the price list does not have keep the price they had."
+        )
+    )
+    if unused:
+        text = ", ".join(f"{amount:,} {why}" for why, amount in unused.items())
+        blocks.append(Line(f"Not used: {text}."))
+    blocks.append(Line(f"{priced} prices in {table.currency} of {table.region}, {day}: {out}", whole=True))
+    document = {
+        "file": str(out),
+        "region": table.region,
+        "currency": table.currency,
+        "date": day,
+        "priced": priced,
+        "compared_with": compared_with,
+        "changed": [{"instance_type": name, "before": was, "after": now} for name, was, now in changed],
+        "new": found.new,
+        "kept": found.kept,
+        "unused": unused,
+    }
+    return CommandResult(document=document, blocks=blocks)
+
+
+def _connect(region: str | None, profile: str | None) -> tuple[str, Clients]:
+    with translated("AWS", "session"):
+        session = Session(profile=profile)
+        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    if not region:
+        raise RegionError(
+            "no Region is set", "Pass --region, or set AWS_REGION or the profile's region, for example to us-east-1."
+        )
+    return region, Clients(session=session, region=endpoint_region(region))
+
+
+def _listed(clients: Clients, region: str) -> dict[Offer, ListedPrices]:
+    with translated(SERVICE, OPERATION):
+        client = clients.pricing
+    currency = currency_of(region)
+    listed = {offer: read_offer(offer, currency, list_products(client, offer, region)) for offer in OFFERS}
+    empty = [offer.service for offer, prices in listed.items() if not prices.prices]
+    if empty:
+        raise RequestError(
+            f"the price list has no price of {' and '.join(empty)} in Region {region}; nothing was written",
+            "Is the Region's name right, and does it have SageMaker?" if TRAINING.service in empty else "Try it again.",
+        )
+    return listed

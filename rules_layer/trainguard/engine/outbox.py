@@ -1,0 +1,351 @@
+"""What leaves the engine: an execution for each fire or follow-up, by the outbox of an item, and the rows of verdicts.
+
+::
+
+    evaluator                          store                            Step Functions
+    ---------                          -----                            --------------
+    save Version+1, Outbox += fire --> written or refused, as one
+    start(name from fire) -----------------------------------------> started, or "exists already": both are success
+    mark sent ---------------------->
+
+A crash after the save leaves an unsent entry: whoever loads the item next drains it first. A repeated start is refused
+by its name. All nodes of a job derive the same name for one rule and episode, so 128 firing nodes start one execution.
+
+The scheduler decides on follow-ups from the verdicts of the whole job: a finding grew in severity, or is over. One
+conditional write stores the last notification in ``*#job`` with the outbox, so each is sent once. A finding's severity
+here is its own: another finding that it explains is notified too. Once a job has ended its report says how each stands.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from trainguard.core.finding import Episode, Finding, Severity, severity_rank
+from trainguard.core.job_policy import LAST_EPISODE
+from trainguard.core.links import report_links
+from trainguard.core.ports import Executions, Journal
+from trainguard.core.records import (
+    JOB_NODE,
+    AlertKind,
+    JobRecord,
+    NodeRecord,
+    OutboxEntry,
+    RuleRow,
+    Status,
+    entry_fields,
+)
+from trainguard.core.stores import NodeStates
+from trainguard.core.text import LONGEST_SENTENCE, one_line
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import faults_counted
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import JobState, Notified
+from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.verdicts.episodes import Liveness, fire_id
+from trainguard.engine.verdicts.findings import RankedFinding, finding_of
+from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict, merged_episodes, shown_status
+from trainguard.ledger.document import ledger_facts
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
+from trainguard.rules.registry import spec_of
+
+NAME_LIMIT = 80
+ADVICE_LIMIT = 500
+LAST_FIRE = f"This is fire {LAST_EPISODE + 1} of the rule on this job, and the last one."
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
+    """Add fires to the record's outbox and drop entries that are known to be sent."""
+    entries = []
+    for fire in fires:
+        rule = fire.verdict.rule
+        episode = plan.episode_of(rule)
+        identity, finding = fire_id(job.arn, rule, episode), _finding(fire, record, job, plan)
+        if episode >= LAST_EPISODE:
+            finding = replace(finding, advice=" ".join((LAST_FIRE, finding.advice or "")).strip())
+        entries.append(OutboxEntry(fire_id=identity, episode=episode, enqueued_at=fire.at, finding=finding))
+    return with_entries(record, entries)
+
+
+def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeRecord:
+    """Add entries to the record's outbox and drop those that are known to be sent; waiting ones stay."""
+    outbox = {entry.alert_id: entry for entry in record.unsent}
+    for entry in entries:
+        outbox.setdefault(entry.alert_id, replace(entry, finding=_plain(entry.finding)))
+    return replace(record, outbox=outbox)
+
+
+def _plain(finding: Finding) -> Finding:
+    """Return a finding with plain texts, no longer than an alert has room for."""
+    return replace(
+        finding,
+        reason=one_line(finding.reason, LONGEST_SENTENCE),
+        advice=None if finding.advice is None else one_line(finding.advice, ADVICE_LIMIT),
+        episodes=tuple(episode.plain for episode in finding.episodes),
+    )
+
+
+def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
+    """Return a fire's meaning by itself, on its node or, for a rule over the whole job, on all of them."""
+    nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
+    account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
+    episodes = merged_episodes({record.key.node: fire.verdict}).episodes
+    verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
+    node = None if record.key.node == JOB_NODE else record.key.node
+    found = finding_of(verdict, account, node, ledger=_priced(fire.ledger, account)).finding
+    return with_ledger(found, fire.ledger)
+
+
+def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
+    """Return a finding with the ledger among its facts."""
+    if ledger is None or not ledger.nodes:
+        return finding
+    return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
+
+
+def _priced(ledger: Ledger | None, account: Account) -> Ledger | None:
+    """Return a node's ledger with the price of its instance: its stream does not know it."""
+    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
+    return None if ledger is None else replace(ledger, hourly=hourly)
+
+
+def drain(
+    record: NodeRecord, *, job: JobRecord, executions: Executions, nodes: NodeStates, journal: Journal
+) -> NodeRecord:
+    """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
+    unsent = record.unsent
+    if not unsent:
+        return record
+    for entry in unsent:
+        started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
+        what = "fires" if entry.kind is AlertKind.FIRE else "news"
+        counted = f"{what}_started" if started else f"{what}_already_started"
+        journal.count(counted, job=job.job, node=entry.finding.where, rule=entry.finding.rule, kind=entry.kind.value)
+    nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
+    sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
+    return replace(record, outbox={**record.outbox, **sent})
+
+
+def execution_name(entry: OutboxEntry, job: str) -> str:
+    """Return the execution's name: rule, alert id and as much of the job's name as fits into 80 characters."""
+    return name_of_execution(f"{entry.finding.rule}-{entry.alert_id}-{job}")
+
+
+def name_of_execution(words: str) -> str:
+    """Return words as Step Functions accepts them for a name: other characters become hyphens."""
+    return _NOT_IN_NAMES.sub("-", words)[:NAME_LIMIT]
+
+
+def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
+    """Return the execution's input; the same for every repeat of one entry."""
+    return {**job_payload(job), **entry_fields(entry)}
+
+
+def job_payload(job: JobRecord) -> dict[str, object]:
+    """Return a fire's input about the job: its description and its owner's settings."""
+    links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
+    return {
+        "job": job.job,
+        "jobArn": job.arn,
+        "jobCreatedAt": None if job.created_at is None else iso_time(job.created_at),
+        "tuningJob": job.tuning_job,
+        "policy": msgspec.to_builtins(job.policy),
+        "bucket": job.bucket,
+        "prefix": job.prefix,
+        "reportUri": links.document,
+        "reportPage": links.page,
+        "reportLink": links.console,
+        **({"runLinks": dict(job.run_links)} if job.run_links else {}),
+    }
+
+
+MINUTE_S, ESCALATION_MINUTES = 60.0, 9
+"""How often a look compares the severity of findings: that needs the whole ledger. A multiple of the minutes between
+two looks at a job that is polled slowly.
+"""
+
+
+def compares_severity(job: str, now: float | None) -> bool:
+    """Whether the look at ``now`` (epoch seconds) compares severity: one in nine, and each without a clock."""
+    return now is None or (int(now // MINUTE_S) + crc32(job.encode())) % ESCALATION_MINUTES == 0
+
+
+def due_notifications(
+    job: JobRecord,
+    plan: RulePlan,
+    verdicts: Sequence[Verdict],
+    account: Account,
+    state: JobState,
+    ledger: Callable[[], Ledger | None] = lambda: None,
+    *,
+    now: float | None = None,
+) -> list[OutboxEntry]:
+    """Return a job's due notifications, and record them in ``state``; ``now`` is in epoch seconds."""
+    if job.closing or account.watermark_s is None:
+        return []
+    follow_ups: list[OutboxEntry] = []
+    for verdict in verdicts:
+        if verdict.history.alerted == plan.episode_of(verdict.rule):
+            node = (verdict.result.worst or "").partition("/")[0] or None
+
+            def found(verdict: Verdict = verdict, node: str | None = node) -> Finding:
+                return finding_of(verdict, account, node, ledger=ledger()).finding
+
+            at, escalates = account.watermark_s, compares_severity(job.job, now)
+            follow_ups.extend(_of_finding(job, verdict, found, state, at=at, escalates=escalates))
+    return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in follow_ups]
+
+
+def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
+    """Whether a notification said that the job's episode is over: a later condition is another episode."""
+    notified = state.notified.get(rule)
+    return notified is not None and notified.episode == episode and notified.cleared
+
+
+def _of_finding(
+    job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float, escalates: bool
+) -> Iterator[OutboxEntry]:
+    """Yield an escalation while the episode is open, and that it is over; nothing once its rule has failed.
+
+    Nothing while its nodes are silent, nor of what began after they fell silent: that gets a fire of its own. Nobody is
+    notified that the last episode is over: no fire would report what comes after it.
+    """
+    rule, history = verdict.rule, verdict.history
+    if verdict.liveness is not Liveness.KNOWN or verdict.result.status is Status.ERROR:
+        return
+    notified = state.notified.get(rule)
+    if notified is None or notified.episode != history.alerted:
+        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or found().severity)
+        state.notified[rule] = notified
+    if history.is_open:
+        if not escalates or severity_rank(notified.severity) >= severity_rank(Severity.CRITICAL):
+            return
+        finding = found()
+        if severity_rank(finding.severity) > severity_rank(notified.severity):
+            previous, notified.severity = notified.severity, finding.severity
+            yield _follow_up(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
+    elif history.alerted < LAST_EPISODE and not notified.cleared:
+        notified.cleared = True
+        lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
+        yield _follow_up(job, verdict, found(), AlertKind.CLEARED, at=at, lasted_s=lasted_s)
+
+
+def _follow_up(
+    job: JobRecord,
+    verdict: Verdict,
+    finding: Finding,
+    kind: AlertKind,
+    *,
+    at: float,
+    previous_severity: str | None = None,
+    lasted_s: float | None = None,
+) -> OutboxEntry:
+    return OutboxEntry(
+        fire_id=fire_id(job.arn, verdict.rule, verdict.history.alerted),
+        episode=verdict.history.alerted,
+        enqueued_at=at,
+        finding=replace(finding, episodes=finding.episodes[-1:]),
+        kind=kind,
+        previous_severity=previous_severity,
+        lasted_s=lasted_s,
+    )
+
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RowContext:
+    """Common parts of a stream's rows; ``node`` None: the whole job. ``ledger`` gives None where no GPU is known."""
+
+    job: str
+    node: str | None
+    plan: RulePlan
+    watermark_s: float | None
+    counters: Mapping[str, int]
+    last_fault: str | None
+    expires_at: int | None
+    account: Account
+    generation: int = 0
+    ledger: Callable[[], Ledger | None] = lambda: None
+
+
+def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:
+    """Build the row of a rule; it stays FIRED while an episode is open, so that it does not flap."""
+    result, history = verdict.result, verdict.history
+    measure = spec_of(verdict.rule).measure_of(result)
+    status = shown_status(verdict)
+    parameters = context.plan.parameters.get(verdict.rule)
+    if ranked is None and (history.times_fired or status is Status.FIRED):
+        ranked = finding_of(verdict, context.account, ledger=context.ledger())
+    unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
+    fired = None if status is not Status.FIRED else ranked
+    return RuleRow(
+        job=context.job,
+        finding=_row_finding(context, verdict, ranked, unused),
+        status=status,
+        quantity=None if measure is None else _shown_line(measure.what, LONGEST_NAME),
+        unit=None if measure is None else _shown_line(measure.unit or None, LONGEST_NAME),
+        worst=_shown_line(result.worst, LONGEST_NAME),
+        data_points=result.data_points,
+        progress=result.progress,
+        affected_percent=None if fired is None else fired.affected_percent,
+        wasted_percent=None if ranked is None else ranked.wasted_percent,
+        violations=history.violations,
+        times_fired=history.times_fired,
+        evaluated_through=context.watermark_s,
+        fired_at=history.fired_at,
+        counters=unused,
+        parameters={} if parameters is None else parameters.as_given(),
+        expires_at=context.expires_at,
+        generation=context.generation,
+        earlier_episodes=verdict.earlier_episodes,
+    )
+
+
+def _row_finding(
+    context: RowContext, verdict: Verdict, ranked: RankedFinding | None, unused: Mapping[str, int]
+) -> Finding:
+    """Return what the row says: of a finding that is over, its episodes alone, beside what the rule says now."""
+    reason = verdict.result.reason + _counted(unused, context.last_fault)
+    finding = verdict.finding_on(context.node, one_line(reason, LONGEST_SENTENCE))
+    if ranked is not None:
+        finding = replace(finding, episodes=tuple(_of_node(each, context.node) for each in ranked.episodes))
+    if ranked is None or shown_status(verdict) is not Status.FIRED:
+        return finding
+    found = ranked.finding
+    return replace(
+        finding, severity=found.severity, advice=_shown_line(found.advice, LONGEST_SENTENCE), cost=found.cost
+    )
+
+
+def _of_node(episode: Episode, node: str | None) -> Episode:
+    return (episode if node is None else replace(episode, nodes=(node,))).plain
+
+
+def _shown_line(text: str | None, longest: int) -> str | None:
+    return None if text is None else one_line(text, longest)
+
+
+def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
+    """Return sentences about what was not used, and about what was given up to keep the item small."""
+    degraded = sorted(name for name in counters if name.startswith(DEGRADED))
+    unused = [faults_counted(amount, name) for name, amount in sorted(counters.items()) if name not in degraded]
+    sentences = ""
+    if unused:
+        sentences += f" Not used: {', '.join(unused)}" + (f" (last: {last_fault})." if last_fault else ".")
+    if degraded:
+        sentences += f" State {', '.join(degraded)}: the item had reached its cap."
+    return sentences
+
+
+def parameters_shown(plan: RulePlan, rule: str) -> dict[str, Any]:
+    """Return the parameters that a rule runs with; empty when its configuration is at fault."""
+    parameters = plan.parameters.get(rule)
+    return {} if parameters is None else parameters.in_force()

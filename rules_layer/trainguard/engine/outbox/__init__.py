@@ -1,1 +1,0 @@
-"""What leaves the engine: rows, fires and notifications."""

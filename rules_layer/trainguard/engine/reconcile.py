@@ -1,0 +1,343 @@
+"""Evaluates each active job every minute although no object comes, each in its own invocation.
+
+The scheduler asks for looks; a look reconciles one job: its summary, episodes that end, silent nodes, and an end of
+which no event came.
+"""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import ceil
+from zlib import crc32
+
+from trainguard.core.errors import PortUnavailableError, StateDamagedError
+from trainguard.core.ports import Journal, NodeTask, ReconcileRequest, ReconcileRequests, Services, Timing
+from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
+from trainguard.core.stores import Jobs
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.job_description import is_anothers, with_description
+from trainguard.engine.jobs.job_file import KnownJobs
+from trainguard.engine.jobs.job_registry import JobRegistry, recount
+from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.session import SILENT_S
+from trainguard.engine.summary import Summariser, Summary, missing_streams
+
+SCHEDULE_S = 60.0
+
+SLOW_POLL_EVERY = 3
+"""A job is evaluated in every so many runs of the scheduler, and in each one while a rule is near a change."""
+
+STALE_EVERY = 2 * SLOW_POLL_EVERY
+"""Runs between two questions to SageMaker about a job that is long silent, or was met without SageMaker."""
+
+MOST_STALE = 100
+"""Jobs with a turn in one run: SageMaker answers a few calls a second, for the whole account."""
+
+WAVE = 20
+"""Looks that are asked for between two questions for the time that is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRequests:
+    """Number of active jobs, and why no request was taken for some of them."""
+
+    jobs: int
+    failed: dict[str, str]
+
+
+class Scheduler:
+    """Asks for looks at active jobs: each time at those that are polled fast, at a third of the others."""
+
+    def __init__(self, *, jobs: Jobs, looks: ReconcileRequests, timing: Timing, journal: Journal) -> None:
+        self._jobs = jobs
+        self._looks = looks
+        self._timing = timing
+        self._journal = journal
+
+    def run(self) -> ScheduledRequests:
+        """Ask for the due looks, invented names last; one that is not accepted waits for the job's next turn."""
+        failed: dict[str, str] = {}
+        polled_fast, polled_slowly = self._jobs.polled_fast(), self._jobs.polled_slowly()
+        looks = self._due(sorted(polled_fast), sorted(polled_slowly))
+        for start in range(0, len(looks), WAVE):
+            if not self._timing.has_time():
+                reason = f"no time for job {looks[start].job} and those after it"
+                self._journal.count("scheduler_unfinished", reason=reason)
+                break
+            failed.update(self._looks.send(looks[start : start + WAVE]))
+        for name, reason in failed.items():
+            self._journal.count("reconcile_failures", job=name, reason=reason)
+        if polled_fast or polled_slowly:
+            self._journal.count("active_jobs", len(polled_fast) + len(polled_slowly))
+        return ScheduledRequests(len(polled_fast) + len(polled_slowly), failed)
+
+    def _due(self, polled_fast: Sequence[str], polled_slowly: Sequence[str]) -> list[ReconcileRequest]:
+        """Return the looks; SageMaker is asked in a multiple of the turns of slowly polled jobs."""
+        now = self._timing.now()
+        names = sorted({*polled_fast, *(name for name in polled_slowly if is_turn(name, now, SLOW_POLL_EVERY))})
+        first = int(now // SCHEDULE_S) % max(len(names), 1)
+        shares = ceil((len(polled_fast) + len(polled_slowly)) / MOST_STALE)
+        every = STALE_EVERY if shares <= STALE_EVERY else SLOW_POLL_EVERY * ceil(shares / SLOW_POLL_EVERY)
+        turned = [*names[first:], *names[:first]]
+        # Anybody may invent a place's name, with an at sign: SageMaker's jobs come first.
+        return [ReconcileRequest(name, now, every) for name in sorted(turned, key=lambda name: "@" in name)]
+
+
+def is_turn(job: str, at: float, every: int) -> bool:
+    """Whether the run at ``at``, epoch seconds, is the job's turn: one of ``every``, spread over jobs."""
+    return (int(at // SCHEDULE_S) + crc32(job.encode())) % every == 0
+
+
+DESCRIBE_AFTER_S = 600.0
+"""A job whose every node is silent for this long may have ended without an event that says so."""
+
+ABANDONED_S = 86_400.0
+"""A silent job that SageMaker does not know has ended after this; see `reopening`."""
+
+LONG_SILENT_S = 1_200.0
+"""After this a job is asked about less often: it may wait for its instances, or write nothing."""
+
+TOUCH_S = 60.0
+"""A job whose watermark moved by less keeps its LastObjectAt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileOutcome:
+    """Number of tasks that a look sent, and its failure."""
+
+    tasks: int = 0
+    failed: str | None = None
+
+
+class Reconciler:
+    """Reconciles jobs, one at a time.
+
+    A request has its scheduled time, whenever it is processed. Two looks at one job may overlap: the job's own item is
+    written only as it was read; an execution of a name starts once; rows, episodes, watermark and status move forward
+    only; tasks are safe to repeat.
+    """
+
+    def __init__(self, *, services: Services, timing: Timing, families: Families) -> None:
+        self._services = services
+        self._families = families
+        self._timing = timing
+
+    def attempt(self, look: ReconcileRequest) -> ReconcileOutcome:
+        """Reconcile a job; a failure says why, and the next scheduler run repeats it."""
+        try:
+            with _no_collections():
+                return ReconcileOutcome(self.reconcile(look))
+        except Exception as error:
+            return ReconcileOutcome(failed=f"{type(error).__name__}: {error}")
+
+    def reconcile(self, look: ReconcileRequest) -> int:
+        """Reconcile a job; return how many tasks were sent. A job that is not active has none."""
+        timing = replace(self._timing, now=lambda: look.at)
+        return _Look(look, self._services, timing, self._families).make()
+
+
+class _Look:
+    def __init__(self, look: ReconcileRequest, services: Services, timing: Timing, families: Families) -> None:
+        self._look = look
+        self._now = look.at
+        self._services = services
+        self._families = families
+        self._summariser = Summariser(services=services, timing=timing, families=families)
+        self._registry = JobRegistry.of(services, timing.now)
+        self._ended: JobRecord | None = None
+        """The job as described when a rule was about to fire, where that says that it has ended."""
+
+    def make(self) -> int:
+        job = self._services.jobs.load(self._look.job)
+        if job is None or not job.active:
+            return 0
+        if job.generation:
+            clear_stale_state(job, self._services, self._families, now=self._now)
+        if not job.policy.evaluated:
+            return 0
+        self._poll(job)
+        try:
+            summary = self._summariser.summarise(job, lambda: self._described(job))
+        except StateDamagedError as fault:
+            self._services.tasks.send([self._rebuild(job, fault)])
+            raise
+        recount(job, summary.streams, self._services.jobs)
+        self._touch(job, summary.streams.watermark_s)
+        if summary.finished:
+            return 0
+        for rule, episode in summary.assessment.ended.items():
+            self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
+        polled_fast = self._is_polled_fast(job, summary)
+        if polled_fast != job.polled_fast:
+            self._services.jobs.set_fast_polling(job.job, polled_fast=polled_fast)
+        tasks = self._wake(job, summary.streams)
+        self._services.tasks.send(tasks)
+        return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _described(self, job: JobRecord) -> JobRecord:
+        """Return the job as it is described now: it may have ended without an event that says so."""
+        description = KnownJobs(self._services, bucket=job.bucket, root=job.root).describe(job.root.job)
+        if job.is_outside and description is not None and not description.is_outside:
+            return job  # SageMaker lists it since this moment, see `_reconcile`
+        is_gone = description is None and not job.is_outside
+        described = replace(job, closing=True) if is_gone else with_description(job, description)
+        if described.closing and not job.closing:
+            self._ended = described
+        return described
+
+    def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> NodeTask:
+        """Return a task for the stream of a damaged item: whoever opens it for a task computes it again from S3."""
+        key = StreamKey.parse(job.job, fault.item.removeprefix(f"{job.job}/"))
+        if job.closing:
+            return close_task(job, key)
+        return NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
+
+    def _poll(self, job: JobRecord) -> None:
+        """Have the job's source polled; one that is not asked for now is asked for by the next run."""
+        if not job.policy.source:
+            return
+        if self._services.polls is None:
+            self._services.journal.count("sources_not_polled", job=job.job, reason="the stack reads no sources of jobs")
+            return
+        try:
+            self._services.polls.ask(job.job, self._now)
+        except PortUnavailableError as fault:
+            self._services.journal.count("sources_not_polled", job=job.job, reason=str(fault))
+
+    def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
+        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
+            self._services.jobs.touch(job.job, watermark_s)
+
+    def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
+        """Return tasks for silent nodes: to close, or to apply what waits."""
+        if job.closing and missing_streams(job, streams, self._families):
+            self._begin_close(job)
+        silent = [
+            key
+            for key, record in streams.records.items()
+            if self._is_due(job, self._silent_for(streams, key), _silent_after_s(job, record))
+        ]
+        stale = streams.stale(self._now)
+        if job.closing:
+            return [close_task(job, key) for key in silent if not streams.records[key].closed]
+        return [
+            NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
+            for key in silent
+            if streams.records[key].pending or key in stale or self._may_have_dropped(streams, key)
+        ]
+
+    @staticmethod
+    def _is_due(job: JobRecord, silent_s: float, after_s: float) -> bool:
+        """Whether a stream is silent just now, or for another five minutes: a failing task is not sent each minute."""
+        looks_every_s = SCHEDULE_S if job.polled_fast else SLOW_POLL_EVERY * SCHEDULE_S
+        return silent_s >= after_s and (silent_s - after_s) % SILENT_S < looks_every_s
+
+    def _may_have_dropped(self, streams: JobStreams, key: StreamKey) -> bool:
+        """Whether messages of a silent node may have been dropped, whose objects nothing else would find."""
+        is_open = not streams.records[key].closed
+        return key.stream == "system" and is_open and self._silent_for(streams, key) < LONG_SILENT_S
+
+    def _is_polled_fast(self, job: JobRecord, summary: Summary) -> bool:
+        """Whether to evaluate the job each minute: something is near a change, waits, or falls silent."""
+        streams = summary.streams
+        if job.closing or job.evaluation_every_s <= SCHEDULE_S or job.policy.source:
+            return True
+        if streams.records and min(self._silent_for(streams, key) for key in streams.records) >= LONG_SILENT_S:
+            return False
+        others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
+        waits = any(record.pending for record in streams.records.values())
+        return others or waits or summary.assessment.near_threshold or self._falls_silent(job, streams)
+
+    def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
+        if not streams.records:
+            return self._silent_for(streams, streams.own.key) < LONG_SILENT_S
+        return any(
+            _silent_after_s(job, record) - 2.0 * SCHEDULE_S <= self._silent_for(streams, key) < LONG_SILENT_S
+            for key, record in streams.records.items()
+            if not record.closed
+        )
+
+    def _silent_for(self, streams: JobStreams, key: StreamKey) -> float:
+        watched = streams.state.watched.get(key.node_kind)
+        return 0.0 if watched is None else self._now - watched.since
+
+    def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
+        """Ask about a job that has gone silent: the event of its end may be lost.
+
+        A job outside SageMaker has ended when all its collectors are silent for ten minutes, and without collectors
+        when it writes nothing for a day. One that SageMaker lists by now is registered again, or closed when its
+        profile belongs elsewhere.
+        """
+        if self._ended is not None:
+            self._begin_close(self._ended)
+            return 1
+        silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
+        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
+            return 0
+        if (job.is_outside or silence >= LONG_SILENT_S) and not is_turn(
+            self._look.job, self._now, self._look.stale_every
+        ):
+            return 0
+        root = job.root
+        description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
+        if is_anothers(job, description):
+            self._begin_close(job)
+            return 1
+        known = self._registry.recognise(job, description)
+        described = with_description(known, description)
+        outside = description is None or description.is_outside
+        has_ended = described.status.is_final and described.policy.evaluated
+        if has_ended or (outside and (silence >= ABANDONED_S or self._is_left(job, silence))):
+            self._begin_close(described if has_ended else replace(described, left_at=self._now))
+            return 1
+        if described != known:
+            self._services.jobs.update_status(described)
+        return 0
+
+    def _is_left(self, job: JobRecord, silence: float) -> bool:
+        """Whether each node that a collector watched has ended or died, so that none is left to end the job."""
+        if silence < DESCRIBE_AFTER_S:
+            return False
+        return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
+
+    def _begin_close(self, job: JobRecord) -> None:
+        services = self._services
+        begin_close(job, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=self._now)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Stop Python's search for cycles: it would take a sixth of the time of a job of 4,000 nodes."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
+
+
+def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
+    """Return after how many seconds an item is silent: later where minutes wait to be evaluated."""
+    may_wait = record.key.stream == "system" and not record.pending
+    return SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
+
+
+class ReconcileAtOnce:
+    """Makes each look when it is asked for, in this process; one that fails is not taken."""
+
+    def __init__(self, care: Reconciler) -> None:
+        self._care = care
+
+    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+        """Make every look; return, by job, why one failed."""
+        outcomes = {look.job: self._care.attempt(look) for look in looks}
+        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
+
+
+def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:
+    """Return a scheduler that evaluates every active job itself, one after the other."""
+    care = Reconciler(services=services, timing=timing, families=families)
+    return Scheduler(jobs=services.jobs, looks=ReconcileAtOnce(care), timing=timing, journal=services.journal)

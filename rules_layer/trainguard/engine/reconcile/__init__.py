@@ -1,1 +1,0 @@
-"""What happens every minute although no object arrives."""

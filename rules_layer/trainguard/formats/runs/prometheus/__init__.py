@@ -1,1 +1,0 @@
-"""Metrics of a cluster, asked for by range queries of PromQL."""
