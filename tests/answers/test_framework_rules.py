@@ -20,7 +20,8 @@ from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.registry import FRAMEWORK_RULES
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import StepOutlier
 
 FOLDER = Path(__file__).with_name("framework")
 JOBS, STARTS = 15, 60

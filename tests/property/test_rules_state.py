@@ -18,7 +18,8 @@ from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameter
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import StepOutlier
 
 EAGER: dict[str, RuleParameters] = {
     "LowGPUUtilization": LowGPUUtilizationParameters(window=20, patience=20),

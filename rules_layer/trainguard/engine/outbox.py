@@ -46,7 +46,8 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
-from trainguard.engine.verdicts.findings import RankedFinding, finding_of
+from trainguard.engine.verdicts.explanations import RankedFinding
+from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger

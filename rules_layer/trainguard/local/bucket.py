@@ -11,8 +11,16 @@ from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.ports import BucketFiles, Files, ListedObject, ProfileObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
-from trainguard.local.profile import TrainingFiles, safe_name
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, ProfileSource, only_root, source_in_memory
+from trainguard.local.profile import TrainingFiles
+from trainguard.local.sources import (
+    PROFILER_OUTPUT,
+    RESULTS,
+    STREAMS,
+    ProfileSource,
+    only_root,
+    safe_name,
+    source_in_memory,
+)
 
 SCHEME = "s3://"
 

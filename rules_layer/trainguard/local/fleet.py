@@ -13,11 +13,11 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.local.analysis import NoProgress, evaluated_profile
 from trainguard.local.engine import evaluation_rows
-from trainguard.local.places import RecordedRun, open_job, recordings_in, recordings_of
+from trainguard.local.places import open_job, recordings_in, recordings_of
 from trainguard.local.pool import WorkerPool
-from trainguard.local.profile import Profile, safe_name
+from trainguard.local.profile import Profile
 from trainguard.local.settings import GivenSettings, described_job
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, refuse_unreadable
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, RecordedRun, refuse_unreadable, safe_name
 from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 

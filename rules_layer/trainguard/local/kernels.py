@@ -29,8 +29,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.readers.reading import read_any
-from trainguard.local.profile import safe_name
-from trainguard.local.sources import FilesAsBucket, FolderFiles, refuse_unreadable
+from trainguard.local.sources import FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
 
 MOST_LISTED = 50_000
 """As many as the deployed stack looks at."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,15 @@ from trainguard.formats.runs.table import (
 )
 from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
-from trainguard.local.sources import PROFILER_OUTPUT, ProfileSource, open_folder, read_beside, source_in_memory
+from trainguard.local.sources import (
+    PROFILER_OUTPUT,
+    SERVICES,
+    ProfileSource,
+    RecordedRun,
+    open_folder,
+    read_beside,
+    source_in_memory,
+)
 from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
@@ -103,30 +111,8 @@ def _read_table(file: Path) -> SourceRun:
 
 
 MARK = "#"
-SERVICES = ("mlflow+", "prometheus+")
-"""How the places of runs begin that a service keeps."""
-
 _DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
 _SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """A run that can be read: ``place`` is what `recording_at` takes, ``size`` the bytes that it takes up alone.
-
-    ``run`` and ``title`` are its identity and its name in a store of many; empty of a file of one.
-    """
-
-    place: str
-    read: Callable[[], SourceRun]
-    size: int = 0
-    run: str = ""
-    title: str = ""
-
-    @property
-    def stem(self) -> str:
-        """What the run is called where it has no name."""
-        return self.run or Path(self.place).stem
 
 
 def recording_at(place: str) -> RecordedRun | None:

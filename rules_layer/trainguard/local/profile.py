@@ -4,7 +4,6 @@ The hour folder does not matter, and a copy may be compressed (``.json.gz``). Ea
 of the deployed stack knows.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,7 @@ from trainguard.formats.profile.keys import (
     parse_trace_key,
     system_key,
 )
-from trainguard.local.sources import FilesAsBucket, ProfileSource
+from trainguard.local.sources import FilesAsBucket, ProfileSource, safe_name
 
 if TYPE_CHECKING:
     from trainguard.local.kernels import KernelFiles
@@ -42,11 +41,6 @@ class TrainingFiles:
     scalars: tuple[str, ...] = ()
 
 
-ANY_JOB = "profile"
-"""The name of a job whose folder has no letter or digit in its name."""
-_OTHER = re.compile(r"[^A-Za-z0-9]+")
-_LONGEST_NAME = 63
-_JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
 _MICROSECONDS = 1_000_000
 _COPIED_AT = float("inf")
 """A file's own time says when it was copied: none is too early for the time in its name."""
@@ -178,13 +172,6 @@ def read_profile(source: ProfileSource) -> Profile:
 def empty_profile(source: ProfileSource, training: TrainingFiles) -> Profile:
     """Return the profile of a job that has none, with what it saved of its training."""
     return Profile(source, training.root, {}, {}, (), (), ended=True, training=training)
-
-
-def safe_name(name: str) -> str:
-    """Return a folder's name as SageMaker would take it: ``my-job`` of ``my_job``."""
-    if _JOB_NAME.fullmatch(name):
-        return name
-    return _OTHER.sub("-", name).strip("-")[:_LONGEST_NAME].rstrip("-") or ANY_JOB
 
 
 def _identify(root: ProfileRoot, name: str) -> tuple[str, ProfileKey | TraceKey | None]:

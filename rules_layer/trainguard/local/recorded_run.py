@@ -7,10 +7,9 @@ from trainguard.core.errors import NoProfileError, ProfileSourceError, Unreadabl
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.runs.managed import EVENT_FILE, event_file, job_file, system_files
 from trainguard.formats.runs.run import SeriesName, SourceRun
-from trainguard.local.places import RecordedRun
-from trainguard.local.profile import Profile, TrainingFiles, empty_profile, read_profile, safe_name
+from trainguard.local.profile import Profile, TrainingFiles, empty_profile, read_profile
 from trainguard.local.settings import JOB_FILE
-from trainguard.local.sources import FilesAsBucket, MemoryFiles, source_in_memory
+from trainguard.local.sources import FilesAsBucket, MemoryFiles, RecordedRun, safe_name, source_in_memory
 
 
 def open_run(recorded: RecordedRun) -> Profile:

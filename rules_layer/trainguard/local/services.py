@@ -18,7 +18,7 @@ from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NODE_LABEL
 from trainguard.formats.runs.prometheus import TimeRange, read_job
-from trainguard.local.places import SERVICES, RecordedRun
+from trainguard.local.sources import SERVICES, RecordedRun
 
 _MLFLOW, _PROMETHEUS = SERVICES
 _STEP_S, _SHORTEST_STEP_S, _LONGEST_S = 15.0, 1.0, 92 * 24 * 3_600.0

@@ -1,6 +1,7 @@
 """Where a profile lies: its files on disk or in memory; finds the one ``profiler-output`` at, in or below a folder."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import BinaryIO, TypeVar
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.core.ports import ByteStream, Files, ListedObject, check_range
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
+from trainguard.formats.runs.run import SourceRun
 
 PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
@@ -19,6 +21,13 @@ RESULTS = "rule-output"
 _SHOWN_ROOTS = 3
 _ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".zip")
 _REPORTS = ("report.json", "report.html", "profiler-reports")
+ANY_JOB = "profile"
+"""The name of a job whose folder has no letter or digit in its name."""
+_OTHER = re.compile(r"[^A-Za-z0-9]+")
+_LONGEST_NAME = 63
+_JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
+SERVICES = ("mlflow+", "prometheus+")
+"""How the places of runs begin that a service keeps."""
 
 Root = TypeVar("Root", str, Path)
 
@@ -41,6 +50,32 @@ class ProfileSource:
     def read(self, name: str) -> bytes:
         """Return a file's content, at most one byte more than a profile object may have."""
         return self.files.get(name, MAX_OBJECT_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that can be read: ``place`` is what `recording_at` takes, ``size`` the bytes that it takes up alone.
+
+    ``run`` and ``title`` are its identity and its name in a store of many; empty of a file of one.
+    """
+
+    place: str
+    read: Callable[[], SourceRun]
+    size: int = 0
+    run: str = ""
+    title: str = ""
+
+    @property
+    def stem(self) -> str:
+        """What the run is called where it has no name."""
+        return self.run or Path(self.place).stem
+
+
+def safe_name(name: str) -> str:
+    """Return a folder's name as SageMaker would take it: ``my-job`` of ``my_job``."""
+    if _JOB_NAME.fullmatch(name):
+        return name
+    return _OTHER.sub("-", name).strip("-")[:_LONGEST_NAME].rstrip("-") or ANY_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_na
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_training_log
-from trainguard.local.profile import TrainingFiles, safe_name
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, FilesAsBucket, FolderFiles, refuse_unreadable
+from trainguard.local.profile import TrainingFiles
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"

@@ -17,7 +17,7 @@ from trainguard.report.job.schema import encode_schema
 from trainguard.report.verdict.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.verdict.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_utilization.results import P95
+from trainguard.rules.low_gpu_utilization.usage import P95
 from trainguard.testing.memory.world import MemoryWorld
 
 NOW = MONDAY + 10 * HOUR_S

@@ -9,7 +9,8 @@ from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier.rule import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import StepOutlier
 from trainguard.rules.step_outlier.series import StepSeries, StepsState
 from trainguard.state.gpu_time import GpuTime
 

@@ -8,8 +8,8 @@ from trainguard.core.errors import RuleConfigError
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.rules.low_gpu_utilization.node import PAUSED
-from trainguard.rules.low_gpu_utilization.results import P5, P95
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization.usage import P5, P95
 
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()

@@ -11,8 +11,8 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import NO_DEVICES, device_order, instances_of
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
-from trainguard.rules.low_gpu_utilization.results import SM_P95
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.usage import SM_P95
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_result import RuleResult
 

@@ -7,7 +7,7 @@ from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUU
 from trainguard.rules.parameters import resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, RULE_NAMES
-from trainguard.rules.step_outlier.rule import StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
 
 EVERY_NAME = {*RULE_NAMES, PROFILER_REPORT}
 

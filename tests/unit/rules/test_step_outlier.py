@@ -22,7 +22,8 @@ from tests.unit.rules.step_batches import (
 from trainguard.core.records import Status
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS, StepOutlierKind, StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS, StepOutlierKind
 from trainguard.rules.step_outlier.series import MAX_SERIES
 
 

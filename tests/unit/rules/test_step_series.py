@@ -13,7 +13,8 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.framework_events import ProcessLoop, TimeTable, loop_of
-from trainguard.rules.step_outlier.rule import OUTLIERS, StepOutlierParameters
+from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
+from trainguard.rules.step_outlier.rule import OUTLIERS
 from trainguard.rules.step_outlier.series import SlowStep, StepOverlap, StepSeries
 
 

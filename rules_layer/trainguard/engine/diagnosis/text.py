@@ -17,7 +17,7 @@ from trainguard.core.units import (
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Diagnosis, Judged
 from trainguard.engine.streams.session import Gap, GapKind
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import ledger_facts

@@ -5,14 +5,13 @@ their common time of the ledger first. A symptom with an unexplained episode sta
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
-from trainguard.core.finding import Episode, Finding, clock_times
-from trainguard.core.records import Status
+from trainguard.core.finding import Episode, clock_times
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.verdicts.episodes import past_words
-from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advice_of, explanation_of
+from trainguard.engine.verdicts.explanations import Explanation, RankedFinding, advice_of, explanation_of
 from trainguard.engine.verdicts.losses import (
     TRACED,
     Loss,
@@ -26,12 +25,13 @@ from trainguard.engine.verdicts.losses import (
     severity_of,
     span_of,
 )
-from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.job import Claim, Claimed, Ledger
 from trainguard.pricing.cost import Account, Cost
 from trainguard.rules.registry import spec_of
-from trainguard.rules.rule_result import IdleNode
-from trainguard.rules.spec import Symptom
+
+if TYPE_CHECKING:
+    from trainguard.rules.rule_result import IdleNode
 
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
@@ -40,78 +40,6 @@ LEAST_MONEY = 0.005
 
 MISSED_WEIGHT = 0.5
 """How much of its score a risk keeps for its place once the job has ended without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedFinding:
-    """A rule that has fired, with its place among the others; ``score`` is 0 to 100.
-
-    ``alone`` and ``loss`` are its claims alone and beside the others; None of a risk. ``explained_by`` is the rule that
-    names the reason for ``explained_share`` of its time, ``reasons`` each rule's own part of that.
-    """
-
-    finding: Finding
-    verdict: Verdict
-    score: float
-    alone: Loss | None = None
-    loss: Loss | None = None
-    idle_node: IdleNode | None = None
-    explained_by: str | None = None
-    explained_share: float = 0.0
-    unexplained: tuple[Episode, ...] = ()
-    reasons: Mapping[str, float] = field(default_factory=dict)
-    clause: str = ""
-
-    @property
-    def rule(self) -> str:
-        """Name of the rule."""
-        return self.finding.rule
-
-    @property
-    def ongoing(self) -> bool:
-        """Whether its episode is still open."""
-        return shown_status(self.verdict) is Status.FIRED
-
-    @property
-    def episodes(self) -> tuple[Episode, ...]:
-        """The newest times at which its condition held, oldest first, with what each cost."""
-        return self.finding.episodes
-
-    @property
-    def symptom(self) -> Symptom | None:
-        """The finding's look: its rule's, but for a node that does nothing at all."""
-        spec = spec_of(self.rule)
-        if self.idle_node is not None:
-            return Symptom(self.idle_node)
-        return spec.looks.get(self.finding.finding_kind, spec.symptom)
-
-    @property
-    def explains(self) -> tuple[Symptom, ...]:
-        """The symptoms that the finding names a reason for."""
-        spec = spec_of(self.rule)
-        return (*spec.explains, *spec.explains_as.get(self.finding.finding_kind, ()))
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the rule is sure of its reason, as far as it says."""
-        confidence = self.verdict.result.confidence
-        return confidence is None or confidence >= SURE_FROM
-
-    @property
-    def affected_percent(self) -> float | None:
-        """Share of the judged time, or of the evaluations, in which it was seen, in percent to one decimal."""
-        share = self.verdict.affected_share
-        return None if share is None else round(100.0 * share, 1)
-
-    @property
-    def wasted_share(self) -> float | None:
-        """Share, 0 to 1, of the paid time that it claims beside the others."""
-        return None if self.loss is None else self.loss.share
-
-    @property
-    def wasted_percent(self) -> float | None:
-        """The same in percent to one decimal."""
-        return None if self.loss is None else round(100.0 * self.loss.share, 1)
 
 
 def finding_of(

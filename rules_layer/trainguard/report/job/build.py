@@ -14,7 +14,7 @@ from trainguard.engine.diagnosis.text import counted_rules, sentences_of
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.pricing.cost import Bill
 from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict

@@ -19,9 +19,8 @@ from trainguard.rules.low_gpu_utilization.devices import (
     HeldMemory,
 )
 from trainguard.rules.low_gpu_utilization.node import IDLE_FINDING_S, InPart
-from trainguard.rules.low_gpu_utilization.results import SM_P95
 from trainguard.rules.low_gpu_utilization.text import text
-from trainguard.rules.low_gpu_utilization.usage import Kind, Part, Streak, Usage, of_node, stream_end
+from trainguard.rules.low_gpu_utilization.usage import SM_P95, Kind, Part, Streak, Usage, of_node, stream_end
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import RuleResult
 

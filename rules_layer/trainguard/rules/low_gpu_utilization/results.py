@@ -1,7 +1,7 @@
 """Findings on single GPUs: too little work, unsteady work, work that uses little of them, or memory held."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from trainguard.rules.low_gpu_utilization.devices import (
     held_while_idle,
     low_activity_gpus,
 )
+from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.node import (
     HELD_TIME,
     IDLE_FINDING_S,
@@ -28,6 +29,11 @@ from trainguard.rules.low_gpu_utilization.node import (
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
+    MEMORY_P95,
+    P5,
+    P95,
+    SM_P95,
+    TENSOR_P95,
     UTILIZATION,
     Kind,
     Streak,
@@ -38,16 +44,8 @@ from trainguard.rules.low_gpu_utilization.usage import (
     stream_end,
 )
 from trainguard.rules.rule_inputs import NodeView, share_of_paid
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import RuleResult
 
-if TYPE_CHECKING:
-    from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
-
-P95 = Measure("95th percentile of GPU utilization", "%")
-P5 = Measure("5th percentile of GPU utilization", "%")
-SM_P95 = Measure("95th percentile of SM activity", "%")
-TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
-MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
 Limits = tuple[int, int, tuple[float, float]]
@@ -56,7 +54,7 @@ _SERIES = {SM: names.SM_ACTIVITY, MEMORY: "GPUMemoryUtilization"}
 
 
 def judge_usages(
-    state: "LowGPUUtilizationState",
+    state: LowGPUUtilizationState,
     view: NodeView,
     judged: Sequence[Usage],
     fired: Sequence[Usage],

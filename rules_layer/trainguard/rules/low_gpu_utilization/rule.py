@@ -20,22 +20,18 @@ from trainguard.rules.low_gpu_utilization.devices import (
     sign_of_work,
 )
 from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState, fold_instances, judge_instances
-from trainguard.rules.low_gpu_utilization.results import (
-    MEMORY_P95,
-    P5,
-    P95,
-    SM_P95,
-    TENSOR_P95,
-    judge_low_activity,
-    judge_taken,
-    judge_usages,
-)
+from trainguard.rules.low_gpu_utilization.results import judge_low_activity, judge_taken, judge_usages
 from trainguard.rules.low_gpu_utilization.text import text
 from trainguard.rules.low_gpu_utilization.usage import (
     CLAIMS,
     COSTLY_SHARE,
     MARGIN,
+    MEMORY_P95,
     MIN_DIPS,
+    P5,
+    P95,
+    SM_P95,
+    TENSOR_P95,
     GpuKind,
     Kind,
     LowGpuDetails,

@@ -13,6 +13,7 @@ from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.render.details import Details
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
 
 GpuKind = Literal["under", "fluctuating"]
@@ -28,6 +29,11 @@ MIN_DIPS = 2
 CHANCE_PROBABILITY = 0.999
 MARGIN = 5.0
 """A GPU that was low for long enough to be a finding is so until it is so many percent above the threshold."""
+P95 = Measure("95th percentile of GPU utilization", "%")
+P5 = Measure("5th percentile of GPU utilization", "%")
+SM_P95 = Measure("95th percentile of SM activity", "%")
+TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
+MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 
 class LowGPUUtilizationKind(StrEnum):

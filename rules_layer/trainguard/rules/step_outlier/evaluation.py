@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.render.details import Details, Durations
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.rule_inputs import NodeFacts
 from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepOverlap, StepSeries, StepsState
 from trainguard.rules.windows.rule import normal_tail, poisson_quantile
-
-if TYPE_CHECKING:
-    from trainguard.rules.step_outlier.rule import StepOutlierParameters
 
 SLOW_MEDIANS = 2.0
 PLAUSIBLE_PROBABILITY = 0.999
@@ -24,6 +21,15 @@ MIN_PLAUSIBLE_SHARE = 0.002
 IDLE_PART = 0.5
 """GPUs that idled for less than this part of what slow steps took beyond the median did not wait for them."""
 MICROSECONDS = 1e6
+
+
+class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
+    """``stddev`` in standard deviations, ``slow_share`` in percent of the time; ``mode`` None judges all modes."""
+
+    stddev: Positive = 5.0
+    mode: str | None = None
+    n_outliers: NonNegativeInt = 10
+    slow_share: Percent = 10.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class EvaluatedSeries:
         return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
 
 
-def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: "StepOutlierParameters") -> EvaluatedSeries:
+def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: StepOutlierParameters) -> EvaluatedSeries:
     """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
 
     ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.

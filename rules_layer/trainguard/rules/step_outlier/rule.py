@@ -13,11 +13,17 @@ from trainguard.core.records import Status
 from trainguard.core.units import show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Percent, Positive, RuleParameters
+from trainguard.rules.protocol import JoinedRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SLOW_STEPS, STEPS, ParameterHelp, RuleSpec
-from trainguard.rules.step_outlier.evaluation import EvaluatedSeries, StepDetails, details_of, evaluated
+from trainguard.rules.step_outlier.evaluation import (
+    EvaluatedSeries,
+    StepDetails,
+    StepOutlierParameters,
+    details_of,
+    evaluated,
+)
 from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
 
 
@@ -151,15 +157,6 @@ GROWN_BY_PERCENT = 10.0
 """An event is named when its share of slow steps exceeds that of ordinary ones by so many points."""
 MIN_DISTANCES = 4
 REGULAR_SHARE = 0.8
-
-
-class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
-    """``stddev`` in standard deviations, ``slow_share`` in percent of the time; ``mode`` None judges all modes."""
-
-    stddev: Positive = 5.0
-    mode: str | None = None
-    n_outliers: NonNegativeInt = 10
-    slow_share: Percent = 10.0
 
 
 OUTLIERS = Measure("beyond the limit", "steps")
