@@ -15,8 +15,8 @@ from trainguard.cli.main import app
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import OperatorEntry
+from trainguard.kernels.rank_entries import Comparison
 from trainguard.kernels.ranks.compare import MOST_ENTRIES, compared
-from trainguard.kernels.ranks.entries import Comparison
 
 
 def beside(before: list[RankProfile], after: list[RankProfile]) -> Comparison:

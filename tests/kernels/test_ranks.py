@@ -11,7 +11,7 @@ from tests.support.kernel_ranks import STEP_US, job
 from tests.support.kernel_traces import FP32_GEMM, real_profile
 from trainguard.core.finding import Severity
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.rank_entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
 
 EVEN = [6_000.0] * 4

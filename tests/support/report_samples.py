@@ -9,16 +9,8 @@ from tests.support.timeline_samples import START, brief, make_timelines
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import iso_time
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import (
-    FindingEntry,
-    JobSummary,
-    NodeCoverage,
-    NotCollected,
-    Report,
-    Span,
-    Spending,
-    Verdict,
-)
+from trainguard.report.document import FindingEntry, JobSummary, NotCollected, Report, Span, Spending, Verdict
+from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,

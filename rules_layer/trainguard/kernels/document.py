@@ -21,7 +21,7 @@ from trainguard.kernels.entries import (
     PeaksEntry,
     TemporalEntry,
 )
-from trainguard.kernels.ranks.entries import AcrossRanks, Comparison
+from trainguard.kernels.rank_entries import AcrossRanks, Comparison
 from trainguard.kernels.rules.finding import KernelFinding
 
 SCHEMA_VERSION: Literal["1"] = "1"

@@ -4,8 +4,7 @@ Times are ISO 8601 in UTC unless a field says otherwise. Its JSON schema is publ
 of raises SCHEMA_VERSION.
 """
 
-import math
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -14,6 +13,7 @@ from trainguard.engine.diagnosis.case import Level
 from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.render.rule_entry import RuleEntry
+from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.series import Series
@@ -189,30 +189,6 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     run_links: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was collected of one node's stream, and what was missing or not used, by the name of its fault.
-
-    Attributes
-    ----------
-    first_at : str or None
-        Its first sample; of framework events the first step.
-    share : float or None
-        Share, 0 to 1, of the minutes from the first to the last that could be used; None of framework events, which
-        have no minute grid.
-    counters : dict of str to int
-        How much was read, was missing (``gaps``, in minutes) or was not used, by the name of its fault.
-    """
-
-    node: str
-    stream: str
-    first_at: str | None
-    evaluated_through: str | None
-    closed: bool
-    share: float | None
-    counters: dict[str, int]
-    last_fault: str | None
-
-
 class NotCollected(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the job did not write: what is not known without it, and how to collect it next time.
 
@@ -320,18 +296,3 @@ def encode_document(report: Report) -> bytes:
     head = msgspec.json.format(msgspec.json.encode(bare), indent=2).removesuffix(_NO_SERIES)
     training, timelines = msgspec.json.encode(report.training), msgspec.json.encode(report.timelines)
     return head + b'"training": ' + training + b',\n  "timelines": ' + timelines + b"\n}"
-
-
-def encode_report(document: dict[str, Any]) -> bytes:
-    """Encode a document as JSON that every reader takes: indented, without NaN and infinities."""
-    return msgspec.json.format(msgspec.json.encode(_finite(document)), indent=2)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value

@@ -6,6 +6,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import cast
 
+import msgspec
+
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.diagnosis.case import Case, Diagnosis, case_of, diagnose, unit_verdicts
@@ -14,7 +16,30 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.report.document import NodeCoverage
+
+
+class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was collected of one node's stream, and what was missing or not used, by the name of its fault.
+
+    Attributes
+    ----------
+    first_at : str or None
+        Its first sample; of framework events the first step.
+    share : float or None
+        Share, 0 to 1, of the minutes from the first to the last that could be used; None of framework events, which
+        have no minute grid.
+    counters : dict of str to int
+        How much was read, was missing (``gaps``, in minutes) or was not used, by the name of its fault.
+    """
+
+    node: str
+    stream: str
+    first_at: str | None
+    evaluated_through: str | None
+    closed: bool
+    share: float | None
+    counters: dict[str, int]
+    last_fault: str | None
 
 
 @dataclass(frozen=True)

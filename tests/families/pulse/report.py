@@ -1,8 +1,7 @@
 """The family's half in reports."""
 
 from trainguard.core.records import NodeRecord
-from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import EvaluatedJob, shown_time
+from trainguard.report.evaluated_job import EvaluatedJob, NodeCoverage, shown_time
 
 
 class PulseReport:

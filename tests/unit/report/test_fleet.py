@@ -34,7 +34,7 @@ from trainguard.report.fleet.document import FleetReport, encode_fleet, fleet_sc
 from trainguard.report.fleet.fleet import stop_was_made
 from trainguard.report.fleet.parts import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
-from trainguard.report.job.schema import encode_schema
+from trainguard.report.schema import encode_schema
 
 WEEK_S = 7 * 24 * HOUR_S
 LOW = "LowGPUUtilization"

@@ -13,7 +13,7 @@ from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.job.schema import encode_schema
+from trainguard.report.schema import encode_schema
 from trainguard.report.verdict.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.verdict.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN

@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import (
-    FindingEntry,
-    JobSummary,
-    NodeCoverage,
-    NotCollected,
-    Report,
-    Span,
-    Spending,
-    Verdict,
-)
+from trainguard.report.document import FindingEntry, JobSummary, NotCollected, Report, Span, Spending, Verdict
+from trainguard.report.evaluated_job import NodeCoverage
 
 AT = "2026-11-21T14:00:00.000Z"
 MARKUP = "</script></style><!--<script>window.hacked=1</script><img src=x onerror=alert(1)>"

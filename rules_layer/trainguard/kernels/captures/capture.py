@@ -12,7 +12,7 @@ from trainguard.kernels.captures.step_shares import capture_shares
 from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.rank_entries import AcrossRanks
 from trainguard.kernels.rules.finding import FEW_STEPS, KernelFinding
 from trainguard.kernels.rules.ranks import beside_late_rank
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.ranks.entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
+from trainguard.kernels.rank_entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
 from trainguard.kernels.words import counted
 
 SAME_SHARE = 0.01

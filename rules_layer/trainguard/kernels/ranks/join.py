@@ -6,7 +6,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.rank_entries import AcrossRanks, RankLine
 from trainguard.kernels.ranks.waiting import (
     Waiting,
     compared,

@@ -13,7 +13,7 @@ import numpy as np
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CollectiveStepsEntry
-from trainguard.kernels.ranks.entries import TransferEntry
+from trainguard.kernels.rank_entries import TransferEntry
 from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.rank_entries import AcrossRanks, RankLine
 from trainguard.kernels.ranks.waiting import Waiting
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication

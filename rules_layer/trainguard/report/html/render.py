@@ -14,7 +14,8 @@ from trainguard.ledger.document import LedgerEntry
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, count, duration, money, share
 from trainguard.render.plots.strips import parts_of_whole
-from trainguard.report.document import JobSummary, NodeCoverage, Report, Span
+from trainguard.report.document import JobSummary, Report, Span
+from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.html.comparison import change_words, compared_losses
 from trainguard.report.html.episodes import all_of, episodes_of
 from trainguard.report.html.islands import thresholds_of

@@ -16,8 +16,7 @@ from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING
 from trainguard.engine.verdicts.verdict import VANISHED_S
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import EvaluatedJob, FamilyCoverage, coverage_of, shown_time
+from trainguard.report.evaluated_job import EvaluatedJob, FamilyCoverage, NodeCoverage, coverage_of, shown_time
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"

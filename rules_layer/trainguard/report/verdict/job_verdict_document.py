@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from trainguard.core.text import one_line
-from trainguard.report.job.schema import encode_schema, report_schema
+from trainguard.report.schema import encode_schema, report_schema
 
 SCHEMA_VERSION: Literal["1"] = "1"
 IDENTITY = f"urn:trainguard:verdict:{SCHEMA_VERSION}"

@@ -26,7 +26,7 @@ from trainguard.kernels.captures.keys import (
 )
 from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
 from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.rank_entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import MOST_RANKS, Timeline
 from trainguard.report.html.kernels.page import render_kernels

@@ -15,8 +15,8 @@ from trainguard.kernels.document import KernelProfiles, RankProfile, encode_prof
 from trainguard.kernels.entries import CriticalPathEntry
 from trainguard.kernels.listing import KernelList, ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.rank_entries import AcrossRanks, ChangedEntry, RankComparison
 from trainguard.kernels.ranks.compare import compared
-from trainguard.kernels.ranks.entries import AcrossRanks, ChangedEntry, RankComparison
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.rules.finding import KernelFinding
 from trainguard.kernels.rules.trace_quality import TraceQuality

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import KernelEntry
-from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.rank_entries import AcrossRanks, RankLine
 from trainguard.kernels.words import counted
 from trainguard.render.blocks import Block, Cell, Column, Table, heat, numeric
 from trainguard.render.numbers import NOTHING, count, nanos, share

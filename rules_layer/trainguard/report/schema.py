@@ -1,6 +1,6 @@
 """The JSON schema of ``report.json``, made from the document's types.
 
-``python -m trainguard.report.job.schema > docs/schemas/report-2.json`` renews the published copy.
+``python -m trainguard.report.schema > docs/schemas/report-2.json`` renews the published copy.
 """
 
 import re
