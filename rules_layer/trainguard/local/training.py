@@ -21,7 +21,7 @@ from trainguard.engine.training.stream import StepStream, step_rules
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.local.profile import TrainingFiles
-from trainguard.render.json_form import encode_report
+from trainguard.render.details import encode_report
 from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.report.training.read import RunPart, ScalarPart, read_on, read_scalars_on

@@ -14,7 +14,7 @@ from trainguard.engine.outbox import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.formats.profile.snapshots import points_in
-from trainguard.render.json_form import encode_report
+from trainguard.render.details import encode_report
 from trainguard.render.rule_entry import Parameter, RuleEntry
 from trainguard.report.evaluated_job import EvaluatedJob, shown_time
 from trainguard.rules.parameters import UNSHOWN

@@ -6,7 +6,7 @@ Where a file has nothing to say, its lists are empty and its ``note`` says why; 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainguard.render.json_form import encode_report
+from trainguard.render.details import encode_report
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.predictions import Objective
 from trainguard.report.training.scores import Evaluation, Score

@@ -15,7 +15,7 @@ from trainguard.local.places import open_place
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.managed.parameters import RULES, resolve_compatible_parameters, resolve_scan_interval_us
 from trainguard.managed.replay import replay
-from trainguard.render.json_form import encode_report
+from trainguard.render.details import encode_report
 from trainguard.rules.parameters import Defaults, read_parameter_file
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 
