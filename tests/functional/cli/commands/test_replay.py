@@ -152,7 +152,7 @@ def test_replay_command_imports_nothing_that_could_act() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
     assert "trainguard.aws.dynamodb.rule_states" in loaded
-    acting = {"stepfunctions", "sagemaker", "sqs_tasks", "ssm_stop_switch", "wiring"}
+    acting = {"stepfunctions", "sagemaker", "sqs", "ssm", "stop_calls", "wiring"}
     assert loaded.isdisjoint(f"trainguard.aws.{name}" for name in acting)
     assert loaded.isdisjoint({"trainguard.stack.actions.stop", "trainguard.stack.actions.alert"})
 
