@@ -11,7 +11,7 @@ from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.report.fleet.facts import JobFacts
 from trainguard.report.verdict.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 from trainguard.rules.registry import spec_of
 
 STALE_S = 900.0
@@ -41,7 +41,7 @@ def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: P
     if record is None:
         return _unknown(job, now, f"TrainGuard does not know the job {job}.")
     known = rows.of_whole_job(job)
-    if any(each.rule == LowGPUUtilization.name and each.status is Status.FIRED for each in known):
+    if any(each.rule == LOW_GPU.name and each.status is Status.FIRED for each in known):
         known = rows.of_job(job)
     return verdict_of(record, known, now=now, prices=prices)
 
@@ -121,11 +121,11 @@ class _Findings:
 
     def _why_blind(self) -> str | None:
         """Say why it is unknown whether the GPUs work; None where that was judged, or there is nothing to judge."""
-        row = self.facts.rules.get(LowGPUUtilization.name)
+        row = self.facts.rules.get(LOW_GPU.name)
         if row is None or row.status not in _BLIND:
             return None
         if row.status is Status.DISABLED:
-            return f"Nothing judges whether the GPUs work: {LowGPUUtilization.name} is disabled."
+            return f"Nothing judges whether the GPUs work: {LOW_GPU.name} is disabled."
         return f"Whether the GPUs work is not judged: {row.finding.reason}"
 
     def _counted(self, names: Sequence[str]) -> int:
@@ -155,7 +155,7 @@ class _Findings:
     @property
     def _all_idle(self) -> bool:
         """Return whether no GPU of any node works: a job of whose nodes one works is ``wasted`` at most."""
-        nodes = [each for each in self.rows if each.rule == LowGPUUtilization.name and each.node is not None]
+        nodes = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
         known = len(nodes) >= self.facts.nodes and not self.record.streams_left_out
         return known and bool(nodes) and all(map(_is_idle, nodes))
 
@@ -175,7 +175,7 @@ class _Findings:
         if not self.open:
             return None
         if self.verdict is Verdict.IDLE:
-            rows = [each for each in self.rows if each.rule == LowGPUUtilization.name and each.node is not None]
+            rows = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
             return max((start for row in rows if (start := _began(row)) is not None), default=None)
         return _began(self.open[0])
 
@@ -199,7 +199,7 @@ class _Findings:
     def _why_not_sure(self) -> str | None:
         """Say what no rule has judged; None where each rule that can fire has."""
         rows = {rule: row for rule, row in self.facts.rules.items() if not spec_of(rule).informs_only}
-        low = rows.get(LowGPUUtilization.name)
+        low = rows.get(LOW_GPU.name)
         if low is None or low.status is Status.NOT_APPLICABLE:
             why = "" if low is None else f": {low.finding.reason}"
             return f"No rule has judged whether GPUs work{why or '.'}"
@@ -234,7 +234,7 @@ class _Findings:
 
 
 def _is_idle(row: RuleRow) -> bool:
-    return row.rule == LowGPUUtilization.name and row.status is Status.FIRED and row.quantity in _IDLE
+    return row.rule == LOW_GPU.name and row.status is Status.FIRED and row.quantity in _IDLE
 
 
 def _began(row: RuleRow) -> float | None:

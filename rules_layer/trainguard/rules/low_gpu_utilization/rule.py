@@ -310,3 +310,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             window_start=float(times[0]) if len(times) else None,
             window_end=float(times[-1]) if len(times) else None,
         )
+
+
+LOW_GPU = LowGPUUtilization.spec
+"""For the verdict and the canary, which ask for this rule."""

@@ -8,9 +8,9 @@ import numpy as np
 from trainguard.core.canary_name import canary_name
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.keys import system_key
-from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
+from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 
-RULE = LowGPUUtilization.name
+RULE = LOW_GPU.name
 
 NODE = "algo-1"
 MINUTES = 4
