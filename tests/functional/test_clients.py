@@ -33,9 +33,7 @@ def test_invoking_client_gives_up_within_the_reserve_of_a_tick(
 
 
 def test_given_all_adapters_when_imported_then_boto3_is_not() -> None:
-    modules = (
-        "clients dynamodb.jobs dynamodb.node_states dynamodb.rule_states s3_objects sagemaker sqs stepfunctions"
-    )
+    modules = "clients dynamodb.jobs dynamodb.node_states dynamodb.rule_states s3_objects sagemaker sqs stepfunctions"
     imports = "; ".join(f"import trainguard.aws.{module}" for module in modules.split())
     loaded = subprocess.run(
         [sys.executable, "-c", f"import sys; {imports}; print('boto3' in sys.modules, 's3transfer' in sys.modules)"],
