@@ -10,7 +10,6 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra import overlay
 from infra.config import DeploymentConfig
-from infra.findings import refuse_findings
 from infra.stack import TrainGuardStack
 
 FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
@@ -19,6 +18,30 @@ FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
 All have the recommended value but two: policies keep their statements and actions in the order in which the constructs
 name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
 """
+
+
+REPORT = "validation-report.json"
+
+
+class UnacknowledgedFindingError(Exception):
+    """Findings that are neither repaired nor acknowledged."""
+
+    def __init__(self, findings: list[str]) -> None:
+        self.findings = findings
+        super().__init__("repair these findings, or acknowledge each with its reason:\n" + "\n".join(findings))
+
+
+def refuse_findings(assembly: Path) -> None:
+    """Raise UnacknowledgedFindingError when the report in the folder ``assembly`` lists any finding."""
+    report = json.loads((assembly / REPORT).read_text(encoding="utf-8"))
+    findings = [
+        f"{construct['constructPath']}: {pack['pluginName']}::{violation['ruleName']}"
+        for pack in report["pluginReports"]
+        for violation in pack["violations"]
+        for construct in violation["violatingConstructs"]
+    ]
+    if findings:
+        raise UnacknowledgedFindingError(findings)
 
 
 def synthesise(outdir: str | None = None, context: Mapping[str, object] | None = None) -> CloudAssembly:

@@ -1,10 +1,12 @@
 """Settings of a deployment: one validated object, read from CDK context."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeVar
 
 from infra.context import boolean, integer, listed, matching, nearest, one_of
+
+T = TypeVar("T")
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
@@ -49,6 +51,11 @@ class DeploymentConfigError(ValueError):
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
         super().__init__("context of TrainGuard: " + "; ".join(faults))
+
+
+def _set(default: T, read: Callable[[object], object]) -> T:
+    """Return a field with the reader of its value in the context."""
+    return field(default=default, metadata={"read": read})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,52 +137,95 @@ class DeploymentConfig:
         Whether the stack is meant for an emulator on this machine (see `infra.overlay`).
     """
 
-    stack_name: str = "TrainGuard"
-    retain_data: bool = True
-    profile_bucket: str | None = None
-    profile_key_arn: str | None = None
-    profile_notifications: Literal["eventbridge", "queue"] = "eventbridge"
-    writer_accounts: tuple[str, ...] = ()
-    profile_retention_days: int = 30
-    log_retention_days: int = 30
-    max_write_units: int = 2000
-    evaluator_concurrency: int = 20
-    reconcile_concurrency: int | None = None
-    evaluator_memory_mb: int = 1024
-    scheduler_memory_mb: int = 512
-    reconcile_memory_mb: int = 512
-    lifecycle_memory_mb: int = 512
-    plan_report_memory_mb: int = 1024
-    report_memory_mb: int = 2048
-    kernel_digest_memory_mb: int = 3008
-    kernel_join_memory_mb: int = 2048
-    alert_emails: tuple[str, ...] = ()
-    operations_emails: tuple[str, ...] = ()
-    stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
-    max_stops_per_hour: int = 5
-    stop_budget_table: str | None = None
-    stop_batch_jobs: bool = False
-    stop_instances: bool = False
-    evaluate: str | None = None
-    evaluation_every_s: int | None = None
-    rules_package: str | None = None
-    prices: str | None = None
-    canary: bool = True
-    dashboard: bool = False
-    tracing: Literal["pass-through", "active"] = "pass-through"
-    verdict_endpoint: bool = False
-    weekly_digest: bool = False
-    live_sources: tuple[str, ...] = ()
-    live_source_secret: str | None = None
-    kms_key_arn: str | None = None
-    permissions_boundary: str | None = None
-    vpc_id: str | None = None
-    subnet_ids: tuple[str, ...] = ()
-    security_group_ids: tuple[str, ...] = ()
-    route_table_ids: tuple[str, ...] = ()
-    central_bus_arn: str | None = None
-    architecture: Literal["arm64", "x86_64"] = "arm64"
-    emulator: bool = False
+    # SSM keeps names of parameters that begin with aws or ssm for itself, and those of the stack begin with its name.
+    stack_name: str = _set(
+        "TrainGuard",
+        matching(
+            r"(?!(?i:aws|ssm))[A-Za-z][A-Za-z0-9-]{0,59}",
+            "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm",
+        ),
+    )
+    retain_data: bool = _set(True, boolean)
+    profile_bucket: str | None = _set(None, matching(BUCKET_NAME, "the name of an existing S3 bucket"))
+    profile_key_arn: str | None = _set(None, _KEY)
+    profile_notifications: Literal["eventbridge", "queue"] = _set("eventbridge", one_of(*PROFILE_NOTIFICATIONS))
+    writer_accounts: tuple[str, ...] = _set(
+        (),
+        listed(
+            r"[0-9]{12}",
+            f"at most {MOST_WRITER_ACCOUNTS} ids of accounts, of 12 digits each, separated by commas",
+            most=MOST_WRITER_ACCOUNTS,
+        ),
+    )
+    profile_retention_days: int = _set(30, integer(*PROFILE_RETENTION_DAYS))
+    log_retention_days: int = _set(30, one_of(*LOG_RETENTION_DAYS))
+    max_write_units: int = _set(2000, integer(1, 40_000))
+    evaluator_concurrency: int = _set(20, integer(*EVALUATOR_CONCURRENCY))
+    reconcile_concurrency: int | None = _set(None, integer(1, 1000))
+    evaluator_memory_mb: int = _set(1024, _MEMORY)
+    scheduler_memory_mb: int = _set(512, _MEMORY)
+    reconcile_memory_mb: int = _set(512, _MEMORY)
+    lifecycle_memory_mb: int = _set(512, _MEMORY)
+    plan_report_memory_mb: int = _set(1024, _MEMORY)
+    report_memory_mb: int = _set(2048, _MEMORY)
+    kernel_digest_memory_mb: int = _set(3008, _MEMORY)
+    kernel_join_memory_mb: int = _set(2048, _MEMORY)
+    alert_emails: tuple[str, ...] = _set((), _EMAILS)
+    operations_emails: tuple[str, ...] = _set((), _EMAILS)
+    stop_switch: Literal["enabled", "dry-run", "disabled"] = _set("enabled", one_of(*STOP_SWITCH_VALUES))
+    max_stops_per_hour: int = _set(5, integer(*STOPS_PER_HOUR))
+    stop_budget_table: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
+            "the ARN of another stack's RuleState table",
+        ),
+    )
+    stop_batch_jobs: bool = _set(False, boolean)
+    stop_instances: bool = _set(False, boolean)
+    evaluate: str | None = _set(
+        None,
+        matching(
+            rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*",
+            "all, tagged, off, or patterns such as prod-* separated by commas",
+        ),
+    )
+    evaluation_every_s: int | None = _set(None, integer(60, 300))
+    rules_package: str | None = _set(None, matching(r"\S(.*\S)?", "the folder of a Python package"))
+    prices: str | None = _set(None, matching(r"\S(.*\S)?", "the file of a price table"))
+    canary: bool = _set(True, boolean)
+    dashboard: bool = _set(False, boolean)
+    tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
+    verdict_endpoint: bool = _set(False, boolean)
+    weekly_digest: bool = _set(False, boolean)
+    live_sources: tuple[str, ...] = _set(
+        (),
+        listed(
+            rf"prometheus\+{_URL}|mlflow\+({_URL}|{MLFLOW_ARN})|logs(\+/[\w./#-]{{1,500}})?|wandb",
+            "services such as prometheus+https://host:9090, mlflow+https://host, logs and wandb, separated by commas",
+        ),
+    )
+    live_source_secret: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:secretsmanager:{_REGION}:\d{{12}}:secret:[\w/+=.@-]{{1,512}}", "the ARN of a secret"
+        ),
+    )
+    kms_key_arn: str | None = _set(None, _KEY)
+    permissions_boundary: str | None = _set(
+        None, matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy")
+    )
+    vpc_id: str | None = _set(None, matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"))
+    subnet_ids: tuple[str, ...] = _set((), listed(SUBNET_ID, "ids of subnets separated by commas"))
+    security_group_ids: tuple[str, ...] = _set(
+        (), listed(SECURITY_GROUP_ID, "ids of security groups separated by commas")
+    )
+    route_table_ids: tuple[str, ...] = _set(
+        (), listed(r"rtb-[0-9a-f]{8,17}", "ids of route tables separated by commas")
+    )
+    central_bus_arn: str | None = _set(None, matching(BUS_ARN, "the ARN of an EventBridge event bus"))
+    architecture: Literal["arm64", "x86_64"] = _set("arm64", one_of("arm64", "x86_64"))
+    emulator: bool = _set(False, boolean)
 
     @property
     def traced(self) -> bool:
@@ -199,7 +249,7 @@ class DeploymentConfig:
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Return the names of all settings, which are their names in the context."""
-        return tuple(_READERS)
+        return tuple(each.name for each in fields(cls))
 
     @classmethod
     def from_context(cls, context: Mapping[str, object]) -> "DeploymentConfig":
@@ -209,121 +259,46 @@ class DeploymentConfig:
         """
         faults: list[str] = []
         values: dict[str, object] = {}
-        for name, read in _READERS.items():
-            if (given := context.get(name)) is None:
+        for each in fields(cls):
+            if (given := context.get(each.name)) is None:
                 continue
             try:
-                values[name] = read(given)
+                values[each.name] = each.metadata["read"](given)
             except ValueError as error:
-                faults.append(f"{name} is {given!r}, expected {error}")
+                faults.append(f"{each.name} is {given!r}, expected {error}")
         meant = {name: nearest(name, cls.names()) for name in context}
         faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
-        chosen = {name for name in _READERS if values.get(name, context.get(name))}
-        if values.get("profile_notifications") == BY_QUEUE:
-            faults += _faults_of_notifications(chosen, values)
-        if "live_source_secret" in chosen and "live_sources" not in chosen:
-            faults.append("live_source_secret needs live_sources")
-        faults += [*_faults_of_bucket(chosen), *_faults_of_network(chosen)]
+        chosen = {name for name in cls.names() if values.get(name, context.get(name))}
+        faults += _faults_together(chosen, values)
         if faults:
             raise DeploymentConfigError(faults)
         return cls(**values)  # type: ignore[arg-type]  # each reader returns its field's type
 
 
-def _faults_of_bucket(given: set[str]) -> list[str]:
-    faults = []
-    if "profile_key_arn" in given and "profile_bucket" not in given:
-        faults.append("profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own")
-    if "writer_accounts" in given and "profile_bucket" in given:
-        faults.append("writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours")
-    return faults
-
-
-def _faults_of_notifications(given: set[str], values: Mapping[str, object]) -> list[str]:
-    faults = []
-    if "profile_bucket" not in given:
-        faults.append("profile_notifications needs profile_bucket: a bucket of the stack's own notifies the queue")
-    sources = values.get("live_sources")
-    if isinstance(sources, tuple) and RUN_FILES in sources:
-        faults.append("profile_notifications=queue and wandb in live_sources: run files need the bucket's events")
-    return faults
-
-
-def _faults_of_network(given: set[str]) -> list[str]:
-    faults = []
-    if "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}:
-        faults.append("subnet_ids needs security_group_ids, or vpc_id to make a security group in")
-    if "security_group_ids" in given and "subnet_ids" not in given:
-        faults.append("security_group_ids needs subnet_ids")
-    if "route_table_ids" in given and "vpc_id" not in given:
-        faults.append("route_table_ids needs vpc_id")
-    if "vpc_id" in given and not given & {"subnet_ids", "route_table_ids"}:
-        faults.append("vpc_id needs subnet_ids or route_table_ids")
-    return faults
-
-
-_READERS: Mapping[str, Callable[[object], object]] = {
-    # SSM keeps names of parameters that begin with aws or ssm for itself, and those of the stack begin with its name.
-    "stack_name": matching(
-        r"(?!(?i:aws|ssm))[A-Za-z][A-Za-z0-9-]{0,59}",
-        "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm",
-    ),
-    "retain_data": boolean,
-    "profile_bucket": matching(BUCKET_NAME, "the name of an existing S3 bucket"),
-    "profile_key_arn": _KEY,
-    "profile_notifications": one_of(*PROFILE_NOTIFICATIONS),
-    "writer_accounts": listed(
-        r"[0-9]{12}",
-        f"at most {MOST_WRITER_ACCOUNTS} ids of accounts, of 12 digits each, separated by commas",
-        most=MOST_WRITER_ACCOUNTS,
-    ),
-    "profile_retention_days": integer(*PROFILE_RETENTION_DAYS),
-    "log_retention_days": one_of(*LOG_RETENTION_DAYS),
-    "max_write_units": integer(1, 40_000),
-    "evaluator_concurrency": integer(*EVALUATOR_CONCURRENCY),
-    "reconcile_concurrency": integer(1, 1000),
-    "evaluator_memory_mb": _MEMORY,
-    "scheduler_memory_mb": _MEMORY,
-    "reconcile_memory_mb": _MEMORY,
-    "lifecycle_memory_mb": _MEMORY,
-    "plan_report_memory_mb": _MEMORY,
-    "report_memory_mb": _MEMORY,
-    "kernel_digest_memory_mb": _MEMORY,
-    "kernel_join_memory_mb": _MEMORY,
-    "alert_emails": _EMAILS,
-    "operations_emails": _EMAILS,
-    "stop_switch": one_of(*STOP_SWITCH_VALUES),
-    "max_stops_per_hour": integer(*STOPS_PER_HOUR),
-    "stop_budget_table": matching(
-        rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
-        "the ARN of another stack's RuleState table",
-    ),
-    "stop_batch_jobs": boolean,
-    "stop_instances": boolean,
-    "evaluate": matching(
-        rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
-    ),
-    "evaluation_every_s": integer(60, 300),
-    "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
-    "prices": matching(r"\S(.*\S)?", "the file of a price table"),
-    "canary": boolean,
-    "dashboard": boolean,
-    "tracing": one_of("pass-through", "active"),
-    "verdict_endpoint": boolean,
-    "weekly_digest": boolean,
-    "live_sources": listed(
-        rf"prometheus\+{_URL}|mlflow\+({_URL}|{MLFLOW_ARN})|logs(\+/[\w./#-]{{1,500}})?|wandb",
-        "services such as prometheus+https://host:9090, mlflow+https://host, logs and wandb, separated by commas",
-    ),
-    "live_source_secret": matching(
-        rf"arn:{_PARTITION}:secretsmanager:{_REGION}:\d{{12}}:secret:[\w/+=.@-]{{1,512}}", "the ARN of a secret"
-    ),
-    "kms_key_arn": _KEY,
-    "permissions_boundary": matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"),
-    "vpc_id": matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"),
-    "subnet_ids": listed(SUBNET_ID, "ids of subnets separated by commas"),
-    "security_group_ids": listed(SECURITY_GROUP_ID, "ids of security groups separated by commas"),
-    "route_table_ids": listed(r"rtb-[0-9a-f]{8,17}", "ids of route tables separated by commas"),
-    "central_bus_arn": matching(BUS_ARN, "the ARN of an EventBridge event bus"),
-    "architecture": one_of("arm64", "x86_64"),
-    "emulator": boolean,
-}
+def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]:
+    """Return faults of settings that do not go together."""
+    by_queue, sources = values.get("profile_notifications") == BY_QUEUE, values.get("live_sources")
+    judged = {
+        "profile_notifications needs profile_bucket: a bucket of the stack's own notifies the queue": (
+            by_queue and "profile_bucket" not in given
+        ),
+        "profile_notifications=queue and wandb in live_sources: run files need the bucket's events": (
+            by_queue and isinstance(sources, tuple) and RUN_FILES in sources
+        ),
+        "live_source_secret needs live_sources": "live_source_secret" in given and "live_sources" not in given,
+        "profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own": (
+            "profile_key_arn" in given and "profile_bucket" not in given
+        ),
+        "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours": (
+            {"writer_accounts", "profile_bucket"} <= given
+        ),
+        "subnet_ids needs security_group_ids, or vpc_id to make a security group in": (
+            "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}
+        ),
+        "security_group_ids needs subnet_ids": "security_group_ids" in given and "subnet_ids" not in given,
+        "route_table_ids needs vpc_id": "route_table_ids" in given and "vpc_id" not in given,
+        "vpc_id needs subnet_ids or route_table_ids": (
+            "vpc_id" in given and not given & {"subnet_ids", "route_table_ids"}
+        ),
+    }
+    return [fault for fault, is_there in judged.items() if is_there]

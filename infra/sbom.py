@@ -5,7 +5,6 @@ import json
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import TypeAlias
@@ -28,12 +27,8 @@ SBOM_FILE = "sbom.cdx.json"
 PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 _Tags: TypeAlias = frozenset[Tag]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wheel:
-    url: str
-    sha256: str
+_Wheels: TypeAlias = dict[tuple[str, str], dict[_Tags, tuple[str, str]]]
+"""URL and SHA-256 of each file of a package and version, by its tags."""
 
 
 def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str | None = None) -> str:
@@ -70,13 +65,14 @@ def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str
     return _written(bom)
 
 
-def _component(
-    installed: Distribution, locked: Mapping[tuple[str, str], Mapping[_Tags, _Wheel]], site: Path
-) -> Component:
+def _component(installed: Distribution, locked: _Wheels, site: Path) -> Component:
     """Return a wheel as a component; its hash is that of the one file of the lock with the tags that it carries."""
     name, version = _name(installed), installed.version
     purl = PackageURL("pypi", None, name, version)
-    wheel = locked.get((name, version), {}).get(_tags(installed))
+    lines = (installed.read_text("WHEEL") or "").splitlines()
+    tags = [parse_tag(line.removeprefix("Tag:").strip()) for line in lines if line.startswith("Tag:")]
+    wheel = locked.get((name, version), {}).get(frozenset[Tag]().union(*tags))
+    page = [ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(wheel[0]))] if wheel else []
     return Component(
         name=name,
         version=version,
@@ -84,10 +80,8 @@ def _component(
         bom_ref=purl.to_string(),
         purl=purl,
         licenses=_licences(installed),
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=wheel.sha256)] if wheel else [],
-        external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(wheel.url))]
-        if wheel
-        else [],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=wheel[1])] if wheel else [],
+        external_references=page,
         components=[_library(file) for file in sorted((site / f"{installed.name}.libs").glob("*.so*"))],
     )
 
@@ -120,22 +114,13 @@ def _name(installed: Distribution) -> str:
     return canonicalize_name(installed.name)
 
 
-def _tags(installed: Distribution) -> _Tags:
-    lines = (installed.read_text("WHEEL") or "").splitlines()
-    return _merged(parse_tag(line.removeprefix("Tag:").strip()) for line in lines if line.startswith("Tag:"))
-
-
-def _merged(tags: Iterable[_Tags]) -> _Tags:
-    return frozenset[Tag]().union(*tags)
-
-
-def _locked_wheels(lock: str) -> dict[tuple[str, str], dict[_Tags, _Wheel]]:
-    found: dict[tuple[str, str], dict[_Tags, _Wheel]] = {}
+def _locked_wheels(lock: str) -> _Wheels:
+    found: _Wheels = {}
     for package in tomllib.loads(lock).get("packages", ()):
         for wheel in package.get("wheels", ()):
             url = wheel["url"]
             name, _, _, tags = parse_wheel_filename(url.rpartition("/")[2])
-            found.setdefault((name, package["version"]), {})[tags] = _Wheel(url, wheel["hashes"]["sha256"])
+            found.setdefault((name, package["version"]), {})[tags] = url, wheel["hashes"]["sha256"]
     return found
 
 

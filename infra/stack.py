@@ -8,7 +8,7 @@ from infra.constructs.actions import Actions
 from infra.constructs.canary import Canary
 from infra.constructs.captures import Captures
 from infra.constructs.dashboard import Dashboard
-from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation, Machines
+from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation
 from infra.constructs.forwarding import Forwarding
 from infra.constructs.function import FunctionPlatform
 from infra.constructs.ingest import Ingest
@@ -79,12 +79,12 @@ class TrainGuardStack(Stack):
             storage=storage,
             ingest=ingest,
             settings=settings,
-            machines=Machines(
-                fire_arn=actions.state_machine_arn,
-                report_arn=reports.state_machine_arn,
-                kernels_arn=captures.state_machine_arn,
-                poll_source=live.function if live else None,
-            ),
+            machines={
+                "FIRE_STATE_MACHINE_ARN": actions.state_machine_arn,
+                "REPORT_STATE_MACHINE_ARN": reports.state_machine_arn,
+                "KERNELS_STATE_MACHINE_ARN": captures.state_machine_arn,
+            },
+            poll_source=live.function if live else None,
         )
         lifecycle = Lifecycle(
             self,
@@ -120,7 +120,10 @@ class TrainGuardStack(Stack):
             digest=digest,
             live=live,
         )
-        monitoring = self._watch(config, watched)
+        monitoring = Monitoring(self, "Monitoring", config=config, parts=watched)
+        if config.dashboard:
+            Dashboard(self, "Dashboard", config=config, parts=watched, alarms=monitoring.alarms)
+        Queries(self, "Queries", stack_name=config.stack_name, functions=watched.functions)
         if config.central_bus_arn:
             Forwarding(
                 self, "Forwarding", config=config, central_bus_arn=config.central_bus_arn, undelivered=undelivered
@@ -128,13 +131,6 @@ class TrainGuardStack(Stack):
         self._tell(watched, settings, monitoring)
         bound_roles(self, config)
         acknowledge(self, findings_that_stand(storage, config, watched.functions))
-
-    def _watch(self, config: DeploymentConfig, parts: WatchedParts) -> Monitoring:
-        monitoring = Monitoring(self, "Monitoring", config=config, parts=parts)
-        if config.dashboard:
-            Dashboard(self, "Dashboard", config=config, parts=parts, alarms=monitoring.alarms)
-        Queries(self, "Queries", stack_name=config.stack_name, functions=parts.functions)
-        return monitoring
 
     def _tell(self, parts: WatchedParts, settings: Settings, monitoring: Monitoring) -> None:
         outputs = {
@@ -153,7 +149,7 @@ class TrainGuardStack(Stack):
             "DefaultSettingsParameter": settings.default.parameter_name,
             "SettingsPath": settings.path,
             "AlertTopicArn": parts.actions.alerts.topic_arn,
-            "ChatTopicArn": parts.actions.chat.topic_arn,
+            "ChatTopicArn": parts.actions.topics["CHAT_TOPIC_ARN"],
             "OperationsTopicArn": monitoring.operations.topic_arn,
             "Version": __version__,
         }

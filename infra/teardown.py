@@ -54,12 +54,8 @@ class BucketNotEmptiedError(TrainGuardError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A resource of the stack, by its type and its name in the account."""
-
-    type: str
-    name: str
+Resource = tuple[str, str]
+"""Type of a resource of the stack, and its name in the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class Fate:
     @property
     def buckets(self) -> tuple[str, ...]:
         """Buckets that go, and so must be empty."""
-        return tuple(resource.name for resource in self.goes if resource.type == _BUCKET and resource.name)
+        return tuple(name for kind, name in self.goes if kind == _BUCKET and name)
 
 
 def read_fate(cloudformation: "CloudFormationClient", stack: str) -> Fate:
@@ -89,9 +85,8 @@ def read_fate(cloudformation: "CloudFormationClient", stack: str) -> Fate:
             for found in page["StackResourceSummaries"]:
                 if found["ResourceStatus"] == _GONE:
                     continue
-                resource = Resource(found["ResourceType"], found.get("PhysicalResourceId", ""))
                 kept = declared.get(found["LogicalResourceId"], {}).get("DeletionPolicy") in _RETAINED
-                (stays if kept else goes).append(resource)
+                (stays if kept else goes).append((found["ResourceType"], found.get("PhysicalResourceId", "")))
     return Fate(tuple(stays), tuple(goes))
 
 
@@ -100,7 +95,9 @@ def empty(s3: "S3Client", bucket: str) -> int:
     with translated("S3", f"emptying of {bucket}"):
         try:
             deleted = _delete_versions(s3, bucket)
-            _abort_uploads(s3, bucket)
+            for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
+                for upload in page.get("Uploads", ()):
+                    s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
         except ClientError as error:
             if error_code(error) != "NoSuchBucket":
                 raise
@@ -127,16 +124,10 @@ def _delete_versions(s3: "S3Client", bucket: str) -> int:
     return deleted
 
 
-def _abort_uploads(s3: "S3Client", bucket: str) -> None:
-    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
-        for upload in page.get("Uploads", ()):
-            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-
-
 def describe(stack: str, fate: Fate) -> str:
     """Say in words what will happen."""
     lines = [f"Stack {stack}: {len(fate.goes)} resources go, {len(fate.stays)} stay."]
-    lines += [f"  stays: {resource.type} {resource.name}" for resource in fate.stays]
+    lines += [f"  stays: {kind} {name}" for kind, name in fate.stays]
     lines += [f"  is emptied and goes: bucket {bucket} with every profile and report" for bucket in fate.buckets]
     return "\n".join(lines)
 
@@ -176,9 +167,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> int:
-    _refuse_two_accounts(known.profile)
+    # CDK and the AWS client library read differently whose credentials count.
+    if known.profile is None and os.environ.get("AWS_PROFILE") and os.environ.get("AWS_ACCESS_KEY_ID"):
+        raise CredentialsError(
+            "AWS_PROFILE and AWS_ACCESS_KEY_ID are both set, and may be of two accounts",
+            "Unset one of them, or pass --profile.",
+        )
     deployment, clients, _ = look_up(stack, known.region, known.profile)
-    _refuse_foreign(deployment)
+    if MARK not in deployment.outputs:
+        raise OutputMissingError(
+            f"stack {stack} in account {deployment.account}, {deployment.region}, has no output {MARK}",
+            "It is no stack of TrainGuard's, or was never whole: `npx cdk destroy` deletes one that failed to create.",
+        )
     fate = read_fate(clients.cloudformation, stack)
     _say(f"Account {deployment.account}, Region {deployment.region}, stack {stack} ({deployment.status})")
     _say(describe(stack, fate))
@@ -195,23 +195,6 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
     told = {**os.environ, "AWS_REGION": deployment.region, "AWS_DEFAULT_REGION": deployment.region}
     command = [str(CDK), "destroy", "--force", *words]
     return subprocess.run(command, cwd=PROJECT_ROOT, env=told, check=False).returncode  # noqa: S603 -- no shell
-
-
-def _refuse_two_accounts(profile: str | None) -> None:
-    """Refuse what CDK and the AWS client library read differently: whose credentials count."""
-    if profile is None and os.environ.get("AWS_PROFILE") and os.environ.get("AWS_ACCESS_KEY_ID"):
-        raise CredentialsError(
-            "AWS_PROFILE and AWS_ACCESS_KEY_ID are both set, and may be of two accounts",
-            "Unset one of them, or pass --profile.",
-        )
-
-
-def _refuse_foreign(deployment: Deployment) -> None:
-    if MARK not in deployment.outputs:
-        raise OutputMissingError(
-            f"stack {deployment.stack} in account {deployment.account}, {deployment.region}, has no output {MARK}",
-            "It is no stack of TrainGuard's, or was never whole: `npx cdk destroy` deletes one that failed to create.",
-        )
 
 
 def _agreed(stack: str) -> bool:

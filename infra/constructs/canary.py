@@ -2,12 +2,11 @@
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.function import FunctionPlatform, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
 from trainguard.stack.canary.run import LOOKED_AFTER_MINUTES
@@ -47,39 +46,22 @@ class Canary(Construct):
         objects = f"{storage.bucket_arn}/{CANARY_PREFIX}*"
         self.function = TrainGuardFunction(
             self,
-            "Canary",
+            "canary",
             platform=platform,
-            spec=FunctionSpec(
-                folder="canary",
-                statements=[
-                    allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
-                    allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
-                    allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
-                ],
-                environment={
-                    "RULE_STATE_TABLE": storage.rule_state.table_name,
-                    "PROFILE_BUCKET": storage.bucket_name,
-                },
-                timeout_s=60,
-                memory_mib=512,
-                dead_letters=undelivered,
-            ),
+            statements=[
+                allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
+                allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
+                allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
+            ],
+            environment=storage.variables("RULE_STATE_TABLE", "PROFILE_BUCKET"),
+            timeout_s=60,
+            dead_letters=undelivered,
         )
         self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
-        self._schedule(undelivered)
-
-    def _schedule(self, undelivered: sqs.IQueue) -> None:
-        asked = {"step": "scheduled", "time": events.EventField.time}
-        target = targets.LambdaFunction(
-            self.function.function,
-            event=events.RuleTargetInput.from_object(asked),
-            dead_letter_queue=undelivered,
-            max_event_age=_MOST_AGE,
-        )
-        events.Rule(
-            self,
+        self.function.call_by_rule(
             "Daily",
-            description="Calls TrainGuard's canary, which plants and looks on Mondays",
+            "Calls TrainGuard's canary, which plants and looks on Mondays",
             schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=f"0,{LOOKED_AFTER_MINUTES}"),
-            targets=[target],
+            event={"step": "scheduled", "time": events.EventField.time},
+            most_age=_MOST_AGE,
         )

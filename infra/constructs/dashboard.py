@@ -1,7 +1,7 @@
 """One dashboard of the deployment: how far behind, what came in, what fired, what failed, what it costs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -29,26 +29,23 @@ TROUBLE = (
 STOPS = ("StopsMade", "StopsFailed", "StopsRefused", "StopsAnnounced", "StopsInDryRun")
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Metrics over time; those of ``right`` have an axis of their own, ``limit`` is a line across."""
+Chart = Callable[..., cloudwatch.GraphWidget]
+"""Makes a widget of a ``width``."""
 
-    title: str
-    left: Sequence[cloudwatch.IMetric]
-    right: Sequence[cloudwatch.IMetric] = ()
-    limit: float | None = None
 
-    def widget(self, width: int) -> cloudwatch.GraphWidget:
-        """Return the chart as a widget."""
-        lines = [] if self.limit is None else [cloudwatch.HorizontalAnnotation(value=self.limit, label="alarm")]
-        return cloudwatch.GraphWidget(
-            title=self.title,
-            left=list(self.left),
-            right=list(self.right),
-            left_annotations=lines,
-            width=width,
-            height=_HEIGHT,
-        )
+def _chart(
+    title: str, left: Sequence[cloudwatch.IMetric], right: Sequence[cloudwatch.IMetric] = (), limit: float | None = None
+) -> Chart:
+    """Return metrics over time; those of ``right`` have an axis of their own, ``limit`` is a line across."""
+    lines = [] if limit is None else [cloudwatch.HorizontalAnnotation(value=limit, label="alarm")]
+    return partial(
+        cloudwatch.GraphWidget,
+        title=title,
+        left=list(left),
+        right=list(right),
+        left_annotations=lines,
+        height=_HEIGHT,
+    )
 
 
 class Dashboard(Construct):
@@ -65,6 +62,7 @@ class Dashboard(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._parts = parts
+        cost = "What TrainGuard itself costs an hour (USD, estimated at list prices)"
         rows = [
             self._verdicts(),
             self._input(),
@@ -73,7 +71,7 @@ class Dashboard(Construct):
             self._queues(),
             self._functions(),
             self._tables(),
-            [*self._canary(), self._cost()],
+            [*self._canary(), _chart(cost, [cost_an_hour(parts)])],
         ]
         states = cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=_COLUMNS, height=4)
         # Dashboards belong to the account, not to a Region.
@@ -81,7 +79,7 @@ class Dashboard(Construct):
             self,
             "Dashboard",
             dashboard_name=f"{config.stack_name}-{Aws.REGION}",
-            widgets=[[states], *([chart.widget(_COLUMNS // len(row)) for chart in row] for row in rows)],
+            widgets=[[states], *([chart(width=_COLUMNS // len(row)) for chart in row] for row in rows)],
         )
 
     def _verdicts(self) -> list[Chart]:
@@ -92,8 +90,8 @@ class Dashboard(Construct):
             for statistic in ("p50", "p90", "Maximum")
         ]
         return [
-            Chart("Verdicts behind the clock (s)", lag, limit=LATE_S),
-            Chart(
+            _chart("Verdicts behind the clock (s)", lag, limit=LATE_S),
+            _chart(
                 "Jobs evaluated each minute",
                 [
                     product_metric("ActiveJobs", scheduler, statistic="Maximum", label="active"),
@@ -110,9 +108,9 @@ class Dashboard(Construct):
     def _input(self) -> list[Chart]:
         evaluate = self._parts.evaluation.evaluate_objects
         return [
-            Chart("Objects", [product_metric(name, evaluate) for name in USED]),
-            Chart("What could not be used", [product_metric(name, evaluate) for name in UNUSED]),
-            Chart("What was in the way", [product_metric(name, evaluate) for name in TROUBLE]),
+            _chart("Objects", [product_metric(name, evaluate) for name in USED]),
+            _chart("What could not be used", [product_metric(name, evaluate) for name in UNUSED]),
+            _chart("What was in the way", [product_metric(name, evaluate) for name in TROUBLE]),
         ]
 
     def _findings(self) -> list[Chart]:
@@ -123,8 +121,8 @@ class Dashboard(Construct):
         fires = cloudwatch.MathExpression(expression=search, using_metrics={}, label="", period=PERIOD)
         alerts = actions.alerts
         return [
-            Chart("Fires, by rule and who saw them", [fires]),
-            Chart(
+            _chart("Fires, by rule and who saw them", [fires]),
+            _chart(
                 "Alerts",
                 [
                     alerts.metric_number_of_messages_published(period=PERIOD, label="published"),
@@ -133,7 +131,7 @@ class Dashboard(Construct):
                     alerts.metric_number_of_notifications_filtered_out(period=PERIOD, label="filtered out"),
                 ],
             ),
-            Chart("Stops", [product_metric(name, actions.send_alert) for name in STOPS]),
+            _chart("Stops", [product_metric(name, actions.send_alert) for name in STOPS]),
         ]
 
     def _machines(self) -> list[Chart]:
@@ -143,10 +141,10 @@ class Dashboard(Construct):
             "Kernel machine": self._parts.captures.state_machine_arn,
         }
         return [
-            Chart(
-                title=title,
-                left=[of_machine(name, arn, label=name) for name in ("ExecutionsStarted", *BAD_ENDS)],
-                right=[of_machine("ExecutionTime", arn, statistic="p90", label="p90 (ms)")],
+            _chart(
+                title,
+                [of_machine(name, arn, label=name) for name in ("ExecutionsStarted", *BAD_ENDS)],
+                [of_machine("ExecutionTime", arn, statistic="p90", label="p90 (ms)")],
             )
             for title, arn in machines.items()
         ]
@@ -157,8 +155,8 @@ class Dashboard(Construct):
             period=PERIOD, statistic="Maximum", label="oldest (s)"
         )
         return [
-            Chart("Doorbells", left=[depth(ingest.evaluation_queue, label="waiting")], right=[age]),
-            Chart(
+            _chart("Doorbells", left=[depth(ingest.evaluation_queue, label="waiting")], right=[age]),
+            _chart(
                 "Dead letters",
                 [
                     depth(ingest.evaluation_dead_letters, label="messages"),
@@ -169,58 +167,41 @@ class Dashboard(Construct):
 
     def _functions(self) -> list[Chart]:
         functions = {part.service_name: part.function for part in self._parts.functions}
+        duration = [
+            each.metric_duration(period=PERIOD, statistic="p90", label=name) for name, each in functions.items()
+        ]
+        running = [
+            each.metric("ConcurrentExecutions", period=PERIOD, statistic="Maximum", label=name)
+            for name, each in functions.items()
+        ]
         return [
-            Chart(
-                "Duration, p90 (ms)",
-                [each.metric_duration(period=PERIOD, statistic="p90", label=name) for name, each in functions.items()],
-            ),
-            Chart("Errors", [each.metric_errors(period=PERIOD, label=name) for name, each in functions.items()]),
-            Chart("Throttles", [each.metric_throttles(period=PERIOD, label=name) for name, each in functions.items()]),
-            Chart(
-                "Running at once",
-                [
-                    each.metric("ConcurrentExecutions", period=PERIOD, statistic="Maximum", label=name)
-                    for name, each in functions.items()
-                ],
-            ),
+            _chart("Duration, p90 (ms)", duration),
+            _chart("Errors", [each.metric_errors(period=PERIOD, label=name) for name, each in functions.items()]),
+            _chart("Throttles", [each.metric_throttles(period=PERIOD, label=name) for name, each in functions.items()]),
+            _chart("Running at once", running),
         ]
 
     def _tables(self) -> list[Chart]:
         tables = self._parts.table_names
+
+        def used(metric: str) -> list[cloudwatch.Metric]:
+            return [of_table(metric, table, label=name) for name, table in tables.items()]
+
+        refused = [
+            of_table(each, table, label=f"{name} {each[:5].lower()}")
+            for name, table in tables.items()
+            for each in ("WriteThrottleEvents", "ReadThrottleEvents")
+        ]
         return [
-            Chart(
-                "Write units",
-                [of_table("ConsumedWriteCapacityUnits", each, label=name) for name, each in tables.items()],
-            ),
-            Chart(
-                "Read units", [of_table("ConsumedReadCapacityUnits", each, label=name) for name, each in tables.items()]
-            ),
-            Chart(
-                "Requests refused by DynamoDB",
-                [
-                    of_table(each, table, label=f"{name} {each[:5].lower()}")
-                    for name, table in tables.items()
-                    for each in ("WriteThrottleEvents", "ReadThrottleEvents")
-                ],
-            ),
+            _chart("Write units", used("ConsumedWriteCapacityUnits")),
+            _chart("Read units", used("ConsumedReadCapacityUnits")),
+            _chart("Requests refused by DynamoDB", refused),
         ]
 
     def _canary(self) -> list[Chart]:
         if self._parts.canary is None:
             return []
         canary = self._parts.canary.function
-        return [
-            Chart(
-                title="Canary",
-                left=[product_metric(name, canary) for name in ("CanaryPassed", "CanaryFailed")],
-                right=[
-                    product_metric("CanaryLatencySeconds", canary, statistic="Maximum", label="until the alert (s)")
-                ],
-            )
-        ]
-
-    def _cost(self) -> Chart:
-        return Chart(
-            title="What TrainGuard itself costs an hour (USD, estimated at list prices)",
-            left=[cost_an_hour(self._parts)],
-        )
+        latency = product_metric("CanaryLatencySeconds", canary, statistic="Maximum", label="until the alert (s)")
+        ends = [product_metric(name, canary) for name in ("CanaryPassed", "CanaryFailed")]
+        return [_chart("Canary", ends, [latency])]

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -15,8 +18,8 @@ from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key, use_keys
 from infra.constructs.layer import architecture, runtime
-from infra.constructs.network import Placement, manage_network_interfaces
-from infra.constructs.policy import allow, send_traces
+from infra.constructs.network import manage_network_interfaces
+from infra.constructs.policy import allow
 from infra.overlay import Overlay
 
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
@@ -29,7 +32,7 @@ class FunctionPlatform:
     config: DeploymentConfig
     overlay: Overlay
     layer: lambda_.ILayerVersion
-    placement: Placement | None = None
+    placement: lambda_.CfnFunction.VpcConfigProperty | None = None
 
 
 def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
@@ -66,97 +69,103 @@ def role_with(
     return iam.Role(scope, construct_id, assumed_by=principal, inline_policies={"Permissions": policy})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSpec:
-    """Properties of one function.
-
-    Attributes
-    ----------
-    folder : str
-        Its folder in `lambdas/`, which is also its name in logs and metrics.
-    statements : sequence of aws_iam.PolicyStatement
-        Without those for its log, and for its traces.
-    dead_letters : aws_sqs.IQueue, optional
-        Keeps an event whose every attempt failed, for functions that are invoked asynchronously.
-    failures : aws_sqs.IQueue, optional
-        In place of ``dead_letters``: keeps such an event together with why it failed.
-    concurrency : int, optional
-        Executions that are reserved for the function, and its highest number of them.
-    scratch_mib : int, optional
-        Its disk, by default Lambda's.
-    """
-
-    folder: str
-    statements: Sequence[iam.PolicyStatement]
-    environment: Mapping[str, str]
-    timeout_s: int
-    memory_mib: int
-    dead_letters: sqs.IQueue | None = None
-    failures: sqs.IQueue | None = None
-    concurrency: int | None = None
-    scratch_mib: int | None = None
-
-
 class TrainGuardFunction(Construct):
     """A function of `lambdas/`, with its own role and its own log group.
 
-    CDK adds nothing to the role. ``metrics_namespace`` is the stack's, so that several stacks do not mix.
+    ``folder`` is its name in logs and metrics. ``statements`` are without those for its log, and for its traces; CDK
+    adds nothing to the role. ``dead_letters`` keeps an event whose every attempt failed, ``failures`` in its place also
+    why it failed. ``concurrency`` executions are reserved, and its highest number of them. ``metrics_namespace`` is the
+    stack's, so that several stacks do not mix.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, spec: FunctionSpec) -> None:
-        super().__init__(scope, construct_id)
-        self.service_name = spec.folder
+    def __init__(  # noqa: PLR0913 - properties, by name
+        self,
+        scope: Construct,
+        folder: str,
+        *,
+        platform: FunctionPlatform,
+        statements: Sequence[iam.PolicyStatement],
+        timeout_s: int,
+        memory_mib: int = 512,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        dead_letters: sqs.IQueue | None = None,
+        failures: sqs.IQueue | None = None,
+        concurrency: int | None = None,
+        scratch_mib: int | None = None,
+    ) -> None:
+        super().__init__(scope, "".join(word.capitalize() for word in folder.split("_")))
+        self._scope, self._dead_letters = scope, dead_letters
+        self.service_name = folder
         self.metrics_namespace = platform.config.stack_name
-        self.memory_mib = spec.memory_mib
+        self.memory_mib = memory_mib
         self.log_group = log_group(self, "Logs", platform.config)
-        self.log_group_name = self.log_group.log_group_name
+        write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        common = [allow("WriteLogs", write_logs, [self.log_group.log_group_arn])]
+        if platform.config.traced:
+            # X-Ray's write actions know no resources.
+            common.append(allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"]))
+        if kept := dead_letters or failures:
+            common.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [kept.queue_arn]))
+        if platform.placement:
+            common.append(manage_network_interfaces())
         role = role_with(
             self,
             "Role",
             config=platform.config,
             principal=iam.ServicePrincipal("lambda.amazonaws.com"),
-            statements=[*spec.statements, *self._common_statements(platform, spec)],
+            statements=[*statements, *common],
         )
         self.function = lambda_.Function(
             self,
             "Function",
-            code=lambda_.Code.from_asset(str(PROJECT_ROOT / "lambdas" / spec.folder), exclude=_UNSTABLE_FILES),
+            code=lambda_.Code.from_asset(str(PROJECT_ROOT / "lambdas" / folder), exclude=_UNSTABLE_FILES),
             handler="handler.handler",
             runtime=runtime(platform.overlay),
             architecture=architecture(platform.overlay),
             layers=[platform.layer],
             role=role.without_policy_updates(),
             log_group=self.log_group,
-            timeout=Duration.seconds(spec.timeout_s),
-            memory_size=spec.memory_mib,
-            ephemeral_storage_size=None if spec.scratch_mib is None else Size.mebibytes(spec.scratch_mib),
+            timeout=Duration.seconds(timeout_s),
+            memory_size=memory_mib,
+            ephemeral_storage_size=None if scratch_mib is None else Size.mebibytes(scratch_mib),
             tracing=lambda_.Tracing.ACTIVE if platform.config.traced else lambda_.Tracing.PASS_THROUGH,
-            dead_letter_queue=spec.dead_letters,
-            reserved_concurrent_executions=spec.concurrency,
+            dead_letter_queue=dead_letters,
+            reserved_concurrent_executions=concurrency,
             environment={
-                "POWERTOOLS_SERVICE_NAME": spec.folder,
+                "POWERTOOLS_SERVICE_NAME": folder,
                 "POWERTOOLS_METRICS_NAMESPACE": self.metrics_namespace,
                 "POWERTOOLS_LOG_LEVEL": "INFO",
-                **spec.environment,
+                **environment,
             },
         )
-
-        self._place(platform.placement)
-
-    def _place(self, placement: Placement | None) -> None:
-        if placement:
-            resource = cast("lambda_.CfnFunction", self.function.node.default_child)
-            resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
-                subnet_ids=list(placement.subnet_ids), security_group_ids=list(placement.security_group_ids)
-            )
-
-    def _common_statements(self, platform: FunctionPlatform, spec: FunctionSpec) -> list[iam.PolicyStatement]:
-        write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        statements = [allow("WriteLogs", write_logs, [self.log_group.log_group_arn])]
-        if platform.config.traced:
-            statements.append(send_traces())
-        if kept := spec.dead_letters or spec.failures:
-            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [kept.queue_arn]))
+        self.arn = self.function.function_arn
         if platform.placement:
-            statements.append(manage_network_interfaces())
-        return statements
+            cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = platform.placement
+
+    def call_by_rule(
+        self,
+        construct_id: str,
+        description: str,
+        *,
+        most_age: Duration,
+        retries: int | None = None,
+        schedule: events.Schedule | None = None,
+        pattern: events.EventPattern | None = None,
+        event: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have a rule beside the function call it; its dead letters keep what could not be delivered."""
+        target = targets.LambdaFunction(
+            self.function,
+            event=None if event is None else events.RuleTargetInput.from_object(event),
+            dead_letter_queue=self._dead_letters,
+            max_event_age=most_age,
+            retry_attempts=retries,
+        )
+        events.Rule(
+            self._scope,
+            construct_id,
+            description=description,
+            schedule=schedule,
+            event_pattern=pattern,
+            targets=[target],
+        )

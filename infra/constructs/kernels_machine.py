@@ -12,10 +12,7 @@ plan    answer of `plan_capture`: ``count``, ``bucket``, ``key``, and ``items``
 ======= ========================================================================
 """
 
-from infra.constructs.states import CALL, RETRY, State, choice
-
-DIGESTS_AT_ONCE = 40
-"""As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
+from infra.constructs.states import State, call, choice, digest_maps
 
 PLAN_TIMEOUT_S = 310
 DIGEST_TIMEOUT_S = 910
@@ -37,60 +34,30 @@ def definition() -> State:
         "StartAt": "PlanCapture",
         "States": {
             "PlanCapture": {
-                **_call("PlanCapture", PLAN_TIMEOUT_S, "{% $states.input %}"),
+                **call("PlanCapture", "{% $states.input %}", timeout_s=PLAN_TIMEOUT_S),
                 "Assign": {"call": "{% $states.input %}", "plan": "{% $states.result.Payload %}"},
                 "Next": "IsAnythingToRead",
             },
             "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="JoinCapture"),
             "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
-            "DigestFew": _map({"Mode": "INLINE"}, of="", Items="{% $plan.items %}"),
-            "DigestMany": _map(
-                {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
-                of="OfMany",
-                Label=MAP_LABEL,
-                ItemReader={
-                    "Resource": "arn:${Partition}:states:::s3:getObject",
-                    "ReaderConfig": {"InputType": "JSON"},
-                    "Arguments": {"Bucket": "{% $plan.bucket %}", "Key": "{% $plan.key %}"},
-                },
-                ToleratedFailurePercentage=100.0,
-            ),
-            "JoinCapture": {**_call("JoinCapture", JOIN_TIMEOUT_S, "{% $call %}"), "Output": {}, "End": True},
+            **digest_maps(MAP_LABEL, _digesting_states, following="JoinCapture"),
+            "JoinCapture": {
+                **call("JoinCapture", "{% $call %}", timeout_s=JOIN_TIMEOUT_S),
+                "Output": {},
+                "End": True,
+            },
         },
     }
 
 
-def _call(function: str, timeout_s: int, payload: str) -> State:
+def _digesting_states(ending: str) -> State:
+    digest, digested = f"DigestTrace{ending}", f"Digested{ending}"
     return {
-        "Type": "Task",
-        "Resource": f"arn:${{Partition}}:states:::{CALL}",
-        "Arguments": {"FunctionName": f"${{{function}Arn}}", "Payload": payload},
-        "TimeoutSeconds": timeout_s,
-        "Retry": RETRY,
-    }
-
-
-def _map(processor: State, *, of: str, **where_from: object) -> State:
-    """Return a Map over the traces; the ranks are joined in any case.
-
-    Step Functions wants unique names of states: those in this map end in ``of``.
-    """
-    digest, digested = f"DigestTrace{of}", f"Digested{of}"
-    states = {
         digest: {
-            **_call("DigestTrace", DIGEST_TIMEOUT_S, "{% $states.input %}"),
+            **call("DigestTrace", "{% $states.input %}", timeout_s=DIGEST_TIMEOUT_S),
             "Output": {},
             "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": digested}],
             "Next": digested,
         },
         digested: {"Type": "Pass", "Output": {}, "End": True},
-    }
-    return {
-        "Type": "Map",
-        **where_from,
-        "MaxConcurrency": DIGESTS_AT_ONCE,
-        "ItemProcessor": {"ProcessorConfig": processor, "StartAt": digest, "States": states},
-        "Output": {},
-        "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "JoinCapture"}],
-        "Next": "JoinCapture",
     }

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.config import RUN_FILES
-from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.function import FunctionPlatform, TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
 from infra.constructs.storage import Storage
@@ -20,10 +19,7 @@ RUN_FILE_KEYS = "*/wandb/*.wandb"
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
 
-_BY_COLONS = ArnFormat.COLON_RESOURCE_NAME
-_TIMEOUT_S = 60
-_MEMORY_MIB = 1024
-_EVENT_AGE_S = 300
+_MOST_AGE = Duration.seconds(300)
 
 
 class LiveSources(Construct):
@@ -33,61 +29,44 @@ class LiveSources(Construct):
         self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage, ingest: Ingest
     ) -> None:
         super().__init__(scope, construct_id)
-        config = platform.config
-        services = services_by_kind(config.live_sources)
-        secret = config.live_source_secret
+        services, secret = services_by_kind(platform.config.live_sources), platform.config.live_source_secret
         read = [*LIVE_KEYS[1:], *((RUN_FILE_KEYS,) if RUN_FILES in services else ())]
         self.function = TrainGuardFunction(
             self,
-            "PollSource",
+            "poll_source",
             platform=platform,
-            spec=FunctionSpec(
-                folder="poll_source",
-                statements=[
-                    allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
-                    allow("ReadWhatIsThere", ["s3:GetObject"], [f"{storage.bucket_arn}/{keys}" for keys in read]),
-                    allow("WriteProfiles", ["s3:PutObject"], [f"{storage.bucket_arn}/{keys}" for keys in LIVE_KEYS]),
-                    allow("KnowWhatIsMissing", ["s3:ListBucket"], [storage.bucket_arn]),
-                    *self._reading(services),
-                    *([allow("ReadTokens", ["secretsmanager:GetSecretValue"], [secret])] if secret else []),
-                ],
-                environment={
-                    "JOBS_TABLE": storage.jobs.table_name,
-                    "LIVE_SOURCES": " ".join(f"{kind}+{each}" for kind, listed in services.items() for each in listed),
-                    **({"LIVE_SOURCE_SECRET": secret} if secret else {}),
-                },
-                timeout_s=_TIMEOUT_S,
-                memory_mib=_MEMORY_MIB,
-                dead_letters=ingest.event_dead_letters,
-            ),
+            statements=[
+                allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
+                allow("ReadWhatIsThere", ["s3:GetObject"], [f"{storage.bucket_arn}/{keys}" for keys in read]),
+                allow("WriteProfiles", ["s3:PutObject"], [f"{storage.bucket_arn}/{keys}" for keys in LIVE_KEYS]),
+                allow("KnowWhatIsMissing", ["s3:ListBucket"], [storage.bucket_arn]),
+                *self._reading(services),
+                *([allow("ReadTokens", ["secretsmanager:GetSecretValue"], [secret])] if secret else []),
+            ],
+            environment={
+                **storage.variables("JOBS_TABLE"),
+                "LIVE_SOURCES": " ".join(f"{kind}+{each}" for kind, listed in services.items() for each in listed),
+                **({"LIVE_SOURCE_SECRET": secret} if secret else {}),
+            },
+            timeout_s=60,
+            memory_mib=1024,
+            dead_letters=ingest.event_dead_letters,
         )
         if RUN_FILES in services:
-            self._wake_by_run_files(storage.bucket_name, ingest)
+            key = [{"wildcard": "*/wandb/*run-*.wandb"}]
+            self.function.call_by_rule(
+                "RunFileWritten",
+                "Has each version of a run file of Weights & Biases read",
+                pattern=events.EventPattern(
+                    source=["aws.s3"],
+                    detail_type=["Object Created"],
+                    detail={"bucket": {"name": [storage.bucket_name]}, "object": {"key": key}},
+                ),
+                most_age=_MOST_AGE,
+                retries=2,
+            )
         # The next run of the scheduler asks for what a failed poll left.
-        self.function.function.configure_async_invoke(max_event_age=Duration.seconds(_EVENT_AGE_S), retry_attempts=0)
-
-    def _wake_by_run_files(self, bucket_name: str, ingest: Ingest) -> None:
-        events.Rule(
-            self,
-            "RunFileWritten",
-            description="Has each version of a run file of Weights & Biases read",
-            event_pattern=events.EventPattern(
-                source=["aws.s3"],
-                detail_type=["Object Created"],
-                detail={
-                    "bucket": {"name": [bucket_name]},
-                    "object": {"key": [{"wildcard": "*/wandb/*run-*.wandb"}]},
-                },
-            ),
-            targets=[
-                targets.LambdaFunction(
-                    self.function.function,
-                    dead_letter_queue=ingest.event_dead_letters,
-                    max_event_age=Duration.seconds(_EVENT_AGE_S),
-                    retry_attempts=2,
-                )
-            ],
-        )
+        self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=0)
 
     def _reading(self, services: Mapping[str, Sequence[str]]) -> list[iam.PolicyStatement]:
         """Return the rights to read services that AWS guards; others have tokens or none."""

@@ -28,7 +28,6 @@ def product_metric(
 def of_machine(
     name: str, state_machine_arn: str, *, statistic: str = "Sum", period: Duration = PERIOD, label: str | None = None
 ) -> cloudwatch.Metric:
-    """Return a metric of a state machine."""
     return cloudwatch.Metric(
         namespace="AWS/States",
         metric_name=name,
@@ -42,7 +41,6 @@ def of_machine(
 def of_table(
     name: str, table_name: str, *, period: Duration = PERIOD, label: str | None = None, index: str | None = None
 ) -> cloudwatch.Metric:
-    """Return the sum of a metric of a table, or of an index of it."""
     named = {"TableName": table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
     return cloudwatch.Metric(
         namespace="AWS/DynamoDB", metric_name=name, dimensions_map=named, period=period, statistic="Sum", label=label

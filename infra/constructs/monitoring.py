@@ -44,10 +44,6 @@ _SCHEDULER_RUNS_EXPECTED = 3
 _CANARY_PERIOD = Duration.hours(6)
 _CANARY_PERIODS = 5
 
-_MISSING_IS_FINE = cloudwatch.TreatMissingData.NOT_BREACHING
-_MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
-_MISSING_IS_BREACHING = cloudwatch.TreatMissingData.MISSING
-
 
 @dataclass(frozen=True, slots=True)
 class WatchedParts:
@@ -68,56 +64,76 @@ class WatchedParts:
     @property
     def functions(self) -> tuple[TrainGuardFunction, ...]:
         """All functions of the stack."""
-        reports, actions = self.reports, self.actions
+        optional = (self.canary, self.verdict, self.digest, self.live)
         return (
             self.evaluation.evaluate_objects,
             self.evaluation.scheduler,
             self.evaluation.reconcile_job,
             self.lifecycle.job_lifecycle,
-            actions.record_fire,
-            actions.decide_stop,
-            actions.stop_job,
-            actions.send_alert,
-            reports.plan_report,
-            reports.digest_profile,
-            reports.build_report,
+            *self.actions.functions,
+            *self.reports.functions,
             *self.captures.functions,
-            *(() if self.canary is None else (self.canary.function,)),
-            *(() if self.verdict is None else (self.verdict.function,)),
-            *(() if self.digest is None else (self.digest.function,)),
-            *(() if self.live is None else (self.live.function,)),
+            *(part.function for part in optional if part is not None),
         )
 
     @property
     def table_names(self) -> dict[str, str]:
         """Names of the tables by their titles."""
-        storage = self.storage
-        return {
-            "Jobs": storage.jobs.table_name,
-            "RuleState": storage.rule_state.table_name,
-            "NodeState": storage.node_state.table_name,
-        }
+        tables = {"Jobs": self.storage.jobs, "RuleState": self.storage.rule_state, "NodeState": self.storage.node_state}
+        return {title: table.table_name for title, table in tables.items()}
 
 
 class Monitoring(Construct):
     """The alarms, each of which notifies the operations topic when it goes into ALARM, and when it is OK again."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        config: DeploymentConfig,
-        parts: WatchedParts,
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig, parts: WatchedParts) -> None:
         super().__init__(scope, construct_id)
         self.alarms: list[cloudwatch.Alarm] = []
-        self.operations = self._build_operations(config, parts.ingest.event_dead_letters)
-        self._build_queue_alarms(parts)
-        self._build_scheduler_alarm(parts)
-        self._build_fault_alarm(config, parts)
+        undelivered = parts.ingest.event_dead_letters
+        self.operations = self._build_operations(config, undelivered)
+        self._alarm(
+            "DoorbellDeadLettersPresent",
+            "Messages that no evaluator could handle: read them, repair, redrive",
+            depth(parts.ingest.evaluation_dead_letters),
+        )
+        self._alarm(
+            "EventDeadLettersPresent",
+            "Events or notices that were not delivered, or whose function failed: read them and send them again",
+            depth(undelivered),
+        )
+        self._alarm(
+            "DoorbellsWaitTooLong",
+            f"The oldest message waits for more than {MESSAGE_AGE_LIMIT_S} s: verdicts are late",
+            parts.ingest.evaluation_queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
+            threshold=MESSAGE_AGE_LIMIT_S,
+        )
+        self._alarm(
+            "SchedulerDoesNotRun",
+            "The scheduler runs less often than it should: gaps, silent nodes and unsent fires wait",
+            parts.evaluation.scheduler.function.metric_invocations(period=PERIOD, statistic="Sum"),
+            threshold=_SCHEDULER_RUNS_EXPECTED,
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            evaluation_periods=2,
+            missing=cloudwatch.TreatMissingData.BREACHING,
+        )
+        self._alarm(
+            "FaultsFound",
+            "Functions fail, a rule raises, verdicts are late, jobs are left out, or an alert was not delivered: the "
+            "saved query Faults names them",
+            self._faults(config, parts),
+            threshold=AT_ONCE,
+        )
         if parts.canary:
-            self._build_canary_alarm(parts.canary)
+            # A failed canary is a fault among the others. A new deployment begins with insufficient data, and an alarm
+            # sends no message about its first state.
+            self._alarm(
+                "CanaryDoesNotRun",
+                "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
+                parts.canary.function.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
+                comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+                evaluation_periods=_CANARY_PERIODS,
+                missing=cloudwatch.TreatMissingData.MISSING,
+            )
         machines = (parts.actions, parts.reports, parts.captures)
         FailedExecutions(
             self,
@@ -125,7 +141,7 @@ class Monitoring(Construct):
             machine_arns=[machine.state_machine_arn for machine in machines],
             topic=self.operations,
             runbook=f"{RUNBOOK}#{EXECUTIONS_FAIL.lower()}",
-            undelivered=parts.ingest.event_dead_letters,
+            undelivered=undelivered,
         )
 
     def _build_operations(self, config: DeploymentConfig, undelivered: sqs.IQueue) -> sns.Topic:
@@ -150,72 +166,14 @@ class Monitoring(Construct):
             subscribe_address(topic, address, undelivered=undelivered)
         return topic
 
-    def _build_queue_alarms(self, parts: WatchedParts) -> None:
-        dead_letters = {
-            "DoorbellDeadLettersPresent": (
-                parts.ingest.evaluation_dead_letters,
-                "Messages that no evaluator could handle: read them, repair, redrive",
-            ),
-            "EventDeadLettersPresent": (
-                parts.ingest.event_dead_letters,
-                "Events or notices that were not delivered, or whose function failed: read them and send them again",
-            ),
-        }
-        for name, (queue, meaning) in dead_letters.items():
-            self._alarm(name, meaning, depth(queue))
-        self._alarm(
-            "DoorbellsWaitTooLong",
-            f"The oldest message waits for more than {MESSAGE_AGE_LIMIT_S} s: verdicts are late",
-            parts.ingest.evaluation_queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
-            threshold=MESSAGE_AGE_LIMIT_S,
-        )
-
-    def _build_fault_alarm(self, config: DeploymentConfig, parts: WatchedParts) -> None:
+    def _faults(self, config: DeploymentConfig, parts: WatchedParts) -> cloudwatch.Metric:
         evaluation = parts.evaluation
         watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job]
         watched.append(parts.lifecycle.job_lifecycle)
         if parts.canary:
             watched.append(parts.canary.function)
-        faults = Faults(
-            self,
-            "Faults",
-            namespace=config.stack_name,
-            functions=watched,
-            undelivered=parts.actions.delivery.log_group,
-        )
-        self._alarm(
-            "FaultsFound",
-            "Functions fail, a rule raises, verdicts are late, jobs are left out, or an alert was not delivered: the "
-            "saved query Faults names them",
-            faults.points,
-            threshold=AT_ONCE,
-        )
-
-    def _build_scheduler_alarm(self, parts: WatchedParts) -> None:
-        self._alarm(
-            "SchedulerDoesNotRun",
-            "The scheduler runs less often than it should: gaps, silent nodes and unsent fires wait",
-            parts.evaluation.scheduler.function.metric_invocations(period=PERIOD, statistic="Sum"),
-            threshold=_SCHEDULER_RUNS_EXPECTED,
-            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            evaluation_periods=2,
-            missing=_MISSING_IS_BAD,
-        )
-
-    def _build_canary_alarm(self, canary: Canary) -> None:
-        """Alert when the canary's schedule does not call; a failed canary is a fault among the others.
-
-        Then the state is insufficient data: a new deployment begins in that state, and an alarm sends no message about
-        its first state.
-        """
-        self._alarm(
-            "CanaryDoesNotRun",
-            "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
-            canary.function.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
-            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            evaluation_periods=_CANARY_PERIODS,
-            missing=_MISSING_IS_BREACHING,
-        )
+        log = parts.actions.delivery.log_group
+        return Faults(self, "Faults", namespace=config.stack_name, functions=watched, undelivered=log).points
 
     def _alarm(
         self,
@@ -226,10 +184,11 @@ class Monitoring(Construct):
         threshold: float = 1,
         comparison: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         evaluation_periods: int = 1,
-        missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
+        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
     ) -> None:
         """Make an alarm that sends each change of its state to the operations topic, all with the same description."""
-        states = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_BREACHING else "ALARM"
+        tells_of_silence = missing is cloudwatch.TreatMissingData.MISSING
+        states = "ALARM or INSUFFICIENT_DATA" if tells_of_silence else "ALARM"
         alarm = cloudwatch.Alarm(
             self,
             name,
@@ -243,6 +202,6 @@ class Monitoring(Construct):
         operations = cloudwatch_actions.SnsAction(self.operations)
         alarm.add_alarm_action(operations)
         alarm.add_ok_action(operations)
-        if missing is _MISSING_IS_BREACHING:
+        if tells_of_silence:
             alarm.add_insufficient_data_action(operations)
         self.alarms.append(alarm)

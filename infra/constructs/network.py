@@ -1,10 +1,9 @@
 """The network of the functions, where the deployment puts them into a VPC."""
 
-from dataclasses import dataclass
-
 from aws_cdk import Aws, Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.config import DeploymentConfig
@@ -19,25 +18,27 @@ INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm", "sns", 
 _HTTPS = 443
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Ids of the functions' subnets and security groups."""
-
-    subnet_ids: tuple[str, ...]
-    security_group_ids: tuple[str, ...]
-
-
 class Network(Construct):
     """The stack's parts in a given VPC: a security group, gateway endpoints, or neither; else ``placement`` is None."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
         super().__init__(scope, construct_id)
-        self.placement: Placement | None = None
+        self.placement: lambda_.CfnFunction.VpcConfigProperty | None = None
         if config.subnet_ids:
             groups = config.security_group_ids or (self._build_security_group(config),)
-            self.placement = Placement(config.subnet_ids, groups)
-        if config.route_table_ids:
-            self._build_gateway_endpoints(config)
+            self.placement = lambda_.CfnFunction.VpcConfigProperty(
+                subnet_ids=list(config.subnet_ids), security_group_ids=list(groups)
+            )
+        for service in GATEWAY_SERVICES if config.route_table_ids else ():
+            endpoint = ec2.CfnVPCEndpoint(
+                self,
+                f"{service}Endpoint",
+                vpc_id=str(config.vpc_id),
+                service_name=f"com.amazonaws.{Aws.REGION}.{service}",
+                vpc_endpoint_type="Gateway",
+                route_table_ids=list(config.route_table_ids),
+            )
+            Tags.of(endpoint).add("Name", f"{config.stack_name}-{service}")
 
     def _build_security_group(self, config: DeploymentConfig) -> str:
         """Make a group that lets nothing in, and HTTPS out: the functions call services of AWS alone."""
@@ -53,30 +54,9 @@ class Network(Construct):
         )
         return group.attr_group_id
 
-    def _build_gateway_endpoints(self, config: DeploymentConfig) -> None:
-        for service in GATEWAY_SERVICES:
-            endpoint = ec2.CfnVPCEndpoint(
-                self,
-                f"{service}Endpoint",
-                vpc_id=str(config.vpc_id),
-                service_name=f"com.amazonaws.{Aws.REGION}.{service}",
-                vpc_endpoint_type="Gateway",
-                route_table_ids=list(config.route_table_ids),
-            )
-            Tags.of(endpoint).add("Name", f"{config.stack_name}-{service}")
-
 
 def manage_network_interfaces() -> iam.PolicyStatement:
     """Return the statement through which Lambda connects a function to its subnets; the actions know no resources."""
-    return allow(
-        "ManageNetworkInterfaces",
-        [
-            "ec2:CreateNetworkInterface",
-            "ec2:DescribeNetworkInterfaces",
-            "ec2:DescribeSubnets",
-            "ec2:DeleteNetworkInterface",
-            "ec2:AssignPrivateIpAddresses",
-            "ec2:UnassignPrivateIpAddresses",
-        ],
-        ["*"],
-    )
+    interfaces = ["CreateNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets", "DeleteNetworkInterface"]
+    addresses = ["AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"]
+    return allow("ManageNetworkInterfaces", [f"ec2:{action}" for action in (*interfaces, *addresses)], ["*"])

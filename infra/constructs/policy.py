@@ -19,7 +19,6 @@ def allow(
     resources: Sequence[str],
     conditions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> iam.PolicyStatement:
-    """Return a statement that allows ``actions`` on ``resources``."""
     return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
 
 
@@ -77,8 +76,3 @@ def stop_opted_in_resources(scope: Construct, kinds: Sequence[str]) -> list[iam.
         allow(sid, [action], [stack.format_arn(service=service, resource=kind, resource_name="*")], conditions)
         for sid, action, (service, kind) in (statements[each] for each in kinds)
     ]
-
-
-def send_traces() -> iam.PolicyStatement:
-    """Return the statement for X-Ray, whose write actions know no resources."""
-    return allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])

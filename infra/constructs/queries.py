@@ -55,13 +55,8 @@ class Queries(Construct):
         self, scope: Construct, construct_id: str, *, stack_name: str, functions: tuple[TrainGuardFunction, ...]
     ) -> None:
         super().__init__(scope, construct_id)
-        groups = [part.log_group_name for part in functions]
+        groups = [part.log_group.log_group_name for part in functions]
         for name, text in QUERIES.items():
             words = "".join(word.capitalize() for word in name.replace("'", "").split())
-            logs.CfnQueryDefinition(
-                self,
-                words,
-                name=f"{stack_name}/{name}",
-                query_string=text,
-                log_group_names=groups,
-            )
+            query = f"{stack_name}/{name}"
+            logs.CfnQueryDefinition(self, words, name=query, query_string=text, log_group_names=groups)

@@ -19,10 +19,7 @@ report      answer of `build_report`
 """
 
 from infra.constructs.fire_machine import REPORT_TIMEOUT_S
-from infra.constructs.states import CALL, ERROR_TEXT, RETRY, State, choice, invoke, listed
-
-DIGESTS_AT_ONCE = 40
-"""As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
+from infra.constructs.states import ERROR_TEXT, State, call, choice, digest_maps, invoke
 
 DIGEST_TIMEOUT_S = 910
 PLAN_TIMEOUT_S = 310
@@ -33,6 +30,8 @@ MAP_LABEL = "Digests"
 _EXECUTION_TIMEOUT_S = 24 * 3600
 
 _FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "dropFault")
+_NOTED = f"[$filter([{', '.join(f'${fault}' for fault in _FAULTS)}], function($text) {{ $text != '' }})]"
+"""The faults that are there; `$filter` alone may give no list."""
 
 
 def definition() -> State:
@@ -66,26 +65,19 @@ def definition() -> State:
             "IsMoreToList": choice("$plan.more = true", then="PlanReport", otherwise="IsAnythingToRead"),
             "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="IsPlanned"),
             "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
-            "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, of="", Items="{% $plan.items %}"),
-            "DigestMany": _map(
-                "DigestMany",
-                {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
-                of="OfMany",
-                Label=MAP_LABEL,
-                ItemReader={
-                    "Resource": "arn:${Partition}:states:::s3:getObject",
-                    "ReaderConfig": {"InputType": "JSON"},
-                    "Arguments": {"Bucket": "{% $plan.bucket %}", "Key": "{% $plan.key %}"},
-                },
-                ToleratedFailurePercentage=100.0,
+            **digest_maps(
+                MAP_LABEL,
+                _digesting_states,
+                following="BuildReport",
+                noted=lambda name: {"Assign": {"mapFault": f"{{% '{name}: ' & {ERROR_TEXT} %}}"}},
             ),
             **_building_states(),
-            "AllDone": choice(f"$count({_noted()}) = 0", then="Done", otherwise="SomeStepFailed"),
+            "AllDone": choice(f"$count({_NOTED}) = 0", then="Done", otherwise="SomeStepFailed"),
             "Done": {"Type": "Succeed"},
             "SomeStepFailed": {
                 "Type": "Fail",
                 "Error": "TrainGuard.StepFailed",
-                "Cause": f"{{% $join({_noted()}, '; ') %}}",
+                "Cause": f"{{% $join({_NOTED}, '; ') %}}",
             },
         },
     }
@@ -129,36 +121,12 @@ def _building_states() -> State:
     }
 
 
-def _map(name: str, processor: State, *, of: str, **where_from: object) -> State:
-    """Return a Map; the report is built in any case. Its states' names end in ``of``: names are unique in a machine."""
-    states = _digesting_states(of)
-    return {
-        "Type": "Map",
-        **where_from,
-        "MaxConcurrency": DIGESTS_AT_ONCE,
-        "ItemProcessor": {"ProcessorConfig": processor, "StartAt": next(iter(states)), "States": states},
-        "Output": {},
-        "Catch": [
-            {
-                "ErrorEquals": ["States.ALL"],
-                "Assign": {"mapFault": f"{{% '{name}: ' & {ERROR_TEXT} %}}"},
-                "Next": "BuildReport",
-            }
-        ],
-        "Next": "BuildReport",
-    }
-
-
-def _digesting_states(of: str) -> State:
+def _digesting_states(ending: str) -> State:
     """Digest one item, calling the function again until it says that nothing is left, or it fails for good."""
-    digest, left, digested = f"DigestProfile{of}", f"IsAnyLeft{of}", f"Digested{of}"
+    digest, left, digested = f"DigestProfile{ending}", f"IsAnyLeft{ending}", f"Digested{ending}"
     return {
         digest: {
-            "Type": "Task",
-            "Resource": f"arn:${{Partition}}:states:::{CALL}",
-            "Arguments": {"FunctionName": "${DigestProfileArn}", "Payload": "{% $states.input %}"},
-            "TimeoutSeconds": DIGEST_TIMEOUT_S,
-            "Retry": RETRY,
+            **call("DigestProfile", "{% $states.input %}", timeout_s=DIGEST_TIMEOUT_S),
             "Output": "{% $states.result.Payload %}",
             "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": digested}],
             "Next": left,
@@ -166,7 +134,3 @@ def _digesting_states(of: str) -> State:
         left: choice("$states.input.more = true", then=digest, otherwise=digested),
         digested: {"Type": "Pass", "Output": {}, "End": True},
     }
-
-
-def _noted() -> str:
-    return listed(*(f"${fault}" for fault in _FAULTS)).removeprefix("{% ").removesuffix(" %}")

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from aws_cdk import Aws, Fn, Stack
+from aws_cdk import ArnFormat, Aws, Fn, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.config import DeploymentConfig
-from infra.constructs.function import FunctionPlatform, log_group, role_with
+from infra.constructs.function import FunctionPlatform, TrainGuardFunction, log_group, role_with
 from infra.constructs.policy import allow
 from infra.constructs.states import State
 
@@ -34,27 +34,43 @@ _TRACE_ACTIONS = (
 )
 
 
-def state_machine(
+def state_machine(  # noqa: PLR0913 - properties, by name
     scope: Construct,
     construct_id: str,
     *,
     platform: FunctionPlatform,
     definition: State,
-    substitutions: Mapping[str, str],
+    functions: Sequence[TrainGuardFunction],
     statements: Sequence[iam.PolicyStatement],
-    name: str | None = None,
+    substitutions: Mapping[str, str] = MappingProxyType({}),
+    map_label: str | None = None,
 ) -> sfn.CfnStateMachine:
-    """Return a state machine with a role for ``statements``, its log, and any traces."""
-    executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(platform.config, construct_id))
+    """Return a state machine with a role to call ``functions`` and for ``statements``, its log, and any traces.
+
+    With a Distributed Map, ``map_label``, its role names the machine itself, whose executions the Map starts.
+    """
+    name = f"{platform.config.stack_name}-{construct_id}" if map_label else None
+    # CloudWatch Logs lets services write to such a name without a line of its own in the account's policy, which takes
+    # 5,120 characters in all. The end is the stack's own: a log that outlived its stack is in the way of no other.
+    stack_uuid = Fn.select(2, Fn.split("/", Aws.STACK_ID))
+    log_name = f"/aws/vendedlogs/states/{platform.config.stack_name}-{construct_id}-{stack_uuid}"
+    executions_log = log_group(scope, "ExecutionsLog", platform.config, name=log_name)
     this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
+    invoke = allow("InvokeFunctions", ["lambda:InvokeFunction"], [part.arn for part in functions])
     common = [
+        *(_own_map(Stack.of(scope), name, map_label) if name and map_label else ()),
         allow("DeliverExecutionLogs", _LOG_DELIVERY_ACTIONS, ["*"]),
         *([allow("SendTraces", _TRACE_ACTIONS, ["*"])] if platform.config.traced else []),
     ]
     role = role_with(
-        scope, f"{construct_id}Role", config=platform.config, principal=principal, statements=[*statements, *common]
+        scope,
+        f"{construct_id}Role",
+        config=platform.config,
+        principal=principal,
+        statements=[invoke, *statements, *common],
     )
+    arns = {f"{part.node.id}Arn": part.arn for part in functions}
     text, integrations = _with_whole_arns(json.dumps(definition, indent=1), Stack.of(scope).partition)
     return sfn.CfnStateMachine(
         scope,
@@ -63,7 +79,7 @@ def state_machine(
         state_machine_type="STANDARD",
         role_arn=role.role_arn,
         definition_string=text,
-        definition_substitutions={**integrations, **substitutions},
+        definition_substitutions={**integrations, **arns, **substitutions},
         logging_configuration=sfn.CfnStateMachine.LoggingConfigurationProperty(
             level="ALL",
             include_execution_data=True,
@@ -79,6 +95,18 @@ def state_machine(
     )
 
 
+def _own_map(stack: Stack, name: str, label: str) -> list[iam.PolicyStatement]:
+    def arn(resource: str, named: str) -> str:
+        by_colon = ArnFormat.COLON_RESOURCE_NAME
+        return stack.format_arn(service="states", resource=resource, resource_name=named, arn_format=by_colon)
+
+    executions = [arn("execution", each) for each in (f"{name}:*", f"{name}/{label}:*")]
+    return [
+        allow("StartOwnMap", ["states:StartExecution"], [arn("stateMachine", name)]),
+        allow("FollowOwnMap", ["states:DescribeExecution", "states:StopExecution"], executions),
+    ]
+
+
 def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, str]]:
     """Return a definition with a placeholder for each ARN, which cfn-lint accepts, and the ARNs by placeholder."""
     arns: dict[str, str] = {}
@@ -89,13 +117,3 @@ def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, st
         return f"${{{name}}}"
 
     return _INTEGRATION.sub(placeholder, definition), arns
-
-
-def _log_name(config: DeploymentConfig, construct_id: str) -> str:
-    """Return a name that CloudWatch Logs lets services write to without a line of its own in a policy.
-
-    That policy is the account's, of 5,120 characters in all. The end is the stack's own, so that a log that outlived
-    its stack is in the way of no other.
-    """
-    stack_uuid = Fn.select(2, Fn.split("/", Aws.STACK_ID))
-    return f"/aws/vendedlogs/states/{config.stack_name}-{construct_id}-{stack_uuid}"

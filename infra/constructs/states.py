@@ -1,6 +1,6 @@
 """Common states in Amazon States Language; ``${…}`` is CloudFormation's, ``{% … %}`` is JSONata."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 State = dict[str, Any]
@@ -9,6 +9,8 @@ TASK_TIMEOUT_S = 60
 _CAUSE_CHARACTERS = 300
 
 CALL = "lambda:invoke"
+DIGESTS_AT_ONCE = 40
+"""As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
 
 RETRY = [
     {
@@ -43,12 +45,7 @@ def choice(condition: str, *, then: str, otherwise: str) -> State:
     }
 
 
-def listed(*expressions: str) -> str:
-    """Return an expression for the list of the texts that are not empty; `$filter` alone may give no list."""
-    return f"{{% [$filter([{', '.join(expressions)}], function($text) {{ $text != '' }})] %}}"
-
-
-def call(function: str, payload: object, *, following: str, timeout_s: int = TASK_TIMEOUT_S) -> State:
+def call(function: str, payload: object, *, following: str | None = None, timeout_s: int = TASK_TIMEOUT_S) -> State:
     """Return the task that calls a function, whose ARN CloudFormation puts in for ``<function>Arn``."""
     return {
         "Type": "Task",
@@ -56,8 +53,39 @@ def call(function: str, payload: object, *, following: str, timeout_s: int = TAS
         "Arguments": {"FunctionName": f"${{{function}Arn}}", "Payload": payload},
         "TimeoutSeconds": timeout_s,
         "Retry": RETRY,
-        "Next": following,
+        **({"Next": following} if following else {}),
     }
+
+
+def digest_maps(
+    label: str, states_of: Callable[[str], State], *, following: str, noted: Callable[[str], State] = lambda _: {}
+) -> State:
+    """Return the Maps over a plan's items: ``DigestFew``, and ``DigestMany`` in executions of its own.
+
+    ``following`` comes in any case; ``noted`` says what a Map that fails leaves. Names of states are unique in a
+    machine: ``states_of`` gets what those of a Map end in.
+    """
+    few = "", {"Mode": "INLINE"}, {"Items": "{% $plan.items %}"}
+    reader = {
+        "Resource": "arn:${Partition}:states:::s3:getObject",
+        "ReaderConfig": {"InputType": "JSON"},
+        "Arguments": {"Bucket": "{% $plan.bucket %}", "Key": "{% $plan.key %}"},
+    }
+    distributed = {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+    many = "OfMany", distributed, {"Label": label, "ItemReader": reader, "ToleratedFailurePercentage": 100.0}
+    maps: State = {}
+    for name, (ending, processor, where_from) in {"DigestFew": few, "DigestMany": many}.items():
+        states = states_of(ending)
+        maps[name] = {
+            "Type": "Map",
+            **where_from,
+            "MaxConcurrency": DIGESTS_AT_ONCE,
+            "ItemProcessor": {"ProcessorConfig": processor, "StartAt": next(iter(states)), "States": states},
+            "Output": {},
+            "Catch": [{"ErrorEquals": ["States.ALL"], **noted(name), "Next": following}],
+            "Next": following,
+        }
+    return maps
 
 
 def invoke(

@@ -34,10 +34,11 @@ class Storage(Construct):
         self.rule_state = self._build_table("RuleState", "RuleTarget", config)
         self.node_state = self._build_table("NodeState", "NodeKind", config)
 
-    @property
-    def active_jobs_arn(self) -> str:
-        """ARN of the index over the jobs that are not closed."""
-        return f"{self.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"
+    def variables(self, *names: str) -> dict[str, str]:
+        """Return variables of a function: ``JOBS_TABLE``, ``NODE_STATE_TABLE``, ``RULE_STATE_TABLE``, the bucket's."""
+        tables = {"JOBS_TABLE": self.jobs, "NODE_STATE_TABLE": self.node_state, "RULE_STATE_TABLE": self.rule_state}
+        values = {name: table.table_name for name, table in tables.items()} | {"PROFILE_BUCKET": self.bucket_name}
+        return {name: values[name] for name in names}
 
     def send_new_objects(self, queue: sqs.IQueue, *, once: IDependable | None) -> None:
         """Have the dedicated bucket send a message to the queue for each new object.

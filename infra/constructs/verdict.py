@@ -3,7 +3,7 @@
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.function import FunctionPlatform, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
 
@@ -18,20 +18,13 @@ class VerdictEndpoint(Construct):
         super().__init__(scope, construct_id)
         self.function = TrainGuardFunction(
             self,
-            "Verdict",
+            "verdict",
             platform=platform,
-            spec=FunctionSpec(
-                folder="verdict",
-                statements=[
-                    allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
-                    allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
-                ],
-                environment={
-                    "JOBS_TABLE": storage.jobs.table_name,
-                    "RULE_STATE_TABLE": storage.rule_state.table_name,
-                },
-                timeout_s=20,
-                memory_mib=512,
-            ),
+            statements=[
+                allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
+                allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
+            ],
+            environment=storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
+            timeout_s=20,
         )
         self.url = self.function.function.add_function_url(auth_type=lambda_.FunctionUrlAuthType.AWS_IAM).url

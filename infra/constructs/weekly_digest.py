@@ -2,12 +2,11 @@
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.actions import Actions
-from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.function import FunctionPlatform, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
 
@@ -29,41 +28,28 @@ class WeeklyDigest(Construct):
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, construct_id)
-        topics = [actions.alerts.topic_arn, actions.chat.topic_arn]
         self.function = TrainGuardFunction(
             self,
-            "WeeklyDigest",
+            "weekly_digest",
             platform=platform,
-            spec=FunctionSpec(
-                folder="weekly_digest",
-                statements=[
-                    allow("ReadJobs", ["dynamodb:Scan"], [storage.jobs.table_arn]),
-                    allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
-                    allow("PublishDigest", ["sns:Publish"], topics),
-                ],
-                environment={
-                    "JOBS_TABLE": storage.jobs.table_name,
-                    "RULE_STATE_TABLE": storage.rule_state.table_name,
-                    "ALERT_TOPIC_ARN": actions.alerts.topic_arn,
-                    "CHAT_TOPIC_ARN": actions.chat.topic_arn,
-                    "STACK_NAME": platform.config.stack_name,
-                },
-                timeout_s=300,
-                memory_mib=512,
-                dead_letters=undelivered,
-            ),
+            statements=[
+                allow("ReadJobs", ["dynamodb:Scan"], [storage.jobs.table_arn]),
+                allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
+                allow("PublishDigest", ["sns:Publish"], [*actions.topics.values()]),
+            ],
+            environment={
+                **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
+                **actions.topics,
+                "STACK_NAME": platform.config.stack_name,
+            },
+            timeout_s=300,
+            dead_letters=undelivered,
         )
         self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
-        target = targets.LambdaFunction(
-            self.function.function,
-            event=events.RuleTargetInput.from_object({"time": events.EventField.time}),
-            dead_letter_queue=undelivered,
-            max_event_age=_MOST_AGE,
-        )
-        events.Rule(
-            self,
+        self.function.call_by_rule(
             "EachWeek",
-            description="Asks TrainGuard once a week what was wasted",
+            "Asks TrainGuard once a week what was wasted",
             schedule=events.Schedule.cron(week_day=DAY, hour=str(HOUR_UTC), minute="0"),
-            targets=[target],
+            event={"time": events.EventField.time},
+            most_age=_MOST_AGE,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from infra.bundling import PROJECT_ROOT, find_uv
 from infra.config import DeploymentConfig
 from infra.release.archives import sums, write_archive
-from infra.release.template import LAYER, ReleaseTemplate, release_template
+from infra.release.template import LAYER, release_template
 from infra.sbom import SBOM_FILE
 
 TEMPLATE = "trainguard.template.json"
@@ -27,7 +27,6 @@ class ReleaseError(RuntimeError):
 
 
 def project_version() -> str:
-    """Return the version of the project, of which the release is one."""
     project: dict[str, str] = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return project["version"]
 
@@ -39,22 +38,17 @@ def write_release(out: Path, context: Mapping[str, object]) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     (target / ASSETS).mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=out, prefix="unfinished-") as staging:
-        template = release_template(config, Path(staging))
-        (target / TEMPLATE).write_text(template.text, encoding="utf-8")
-        _write_assets(template, target)
+        template, assets = release_template(config, Path(staging))
+        (target / TEMPLATE).write_text(template, encoding="utf-8")
+        for archive, folder in assets.values():
+            write_archive(target / ASSETS / archive, folder)
+        shutil.copyfile(assets[LAYER][1] / SBOM_FILE, target / SBOM_FILE)
     _build(target, PROJECT_ROOT)
     _build(target, PROJECT_ROOT / "collector", "--wheel")
     (target / "README.md").write_text(_steps(target, config, context), encoding="utf-8")
     (target / SUMS).write_text(sums(target), encoding="utf-8")
     write_archive(out / f"{target.name}.zip", target, below=f"{target.name}/")
     return target
-
-
-def _write_assets(template: ReleaseTemplate, target: Path) -> None:
-    for asset in template.assets:
-        write_archive(target / ASSETS / asset.file, asset.folder)
-        if asset.name == LAYER:
-            shutil.copyfile(asset.folder / SBOM_FILE, target / SBOM_FILE)
 
 
 def _build(target: Path, project: Path, *kinds: str) -> None:

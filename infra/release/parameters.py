@@ -11,49 +11,37 @@ ASSET_BUCKET, ASSET_PREFIX = "AssetBucket", "AssetPrefix"
 BY_BUCKET = "by-bucket"
 """Value of ``Evaluate`` in place of None, which no parameter has."""
 
-_STRING, _NUMBER = "String", "Number"
-_SWITCH = ("true", "false")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of the template.
 
-    Attributes
-    ----------
-    setting : str or None
-        The field of `DeploymentConfig` that it gives; None for where the assets lie.
-    group, label, says : str
-        Heading and line of the console's form, and the description below it.
-    kind : {"String", "Number"}
-        CloudFormation's type.
-    pattern : str or None
-        Pattern of the whole text.
-    is_list : bool
-        Whether the text is one or more parts with commas between them, each of ``pattern``. CloudFormation's rules and
-        conditions cannot say that a parameter of its type of lists is empty.
-    allowed : tuple of str
-        The only values; none allows all that ``pattern`` does.
-    limits : tuple of int or None
-        Least and greatest number.
-    is_optional : bool
-        Whether an empty text stands for none.
-    default : str or None
-        Of a parameter without a setting; None makes it required.
+    ``setting`` is the field of `DeploymentConfig` that it gives, None for where the assets lie; by default it has the
+    setting's name. ``label`` and ``says`` are a line of the console's form, and the description below it. ``pattern``
+    is of the whole text, or of each part where ``is_list``, with commas between: CloudFormation's rules and conditions
+    cannot say that a parameter of its type of lists is empty. ``allowed`` are the only values, ``limits`` the least and
+    greatest number. ``default`` is of a parameter without a setting; None makes it required.
     """
 
-    name: str
-    group: str
+    setting: str | None
     label: str
     says: str
-    setting: str | None = None
-    kind: str = _STRING
+    name: str = ""
     pattern: str | None = None
     is_list: bool = False
     allowed: tuple[str, ...] = ()
     limits: tuple[int, int] | None = None
-    is_optional: bool = False
     default: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.setting is not None and not self.name:
+            object.__setattr__(self, "name", self.setting.title().replace("_", ""))
+        if isinstance(self._usual, bool):
+            object.__setattr__(self, "allowed", ("true", "false"))
+
+    @property
+    def _usual(self) -> object:
+        return "" if self.setting is None else getattr(DeploymentConfig(), self.setting)
 
     def accepts(self, value: str) -> bool:
         """Return whether CloudFormation takes a value, written as text."""
@@ -65,7 +53,8 @@ class Parameter:
 
     def declaration(self, default: str | None) -> dict[str, Any]:
         """Return the parameter as the template declares it."""
-        declared: dict[str, Any] = {"Type": self.kind, "Description": self.says}
+        kind = "Number" if isinstance(self._usual, int) and not isinstance(self._usual, bool) else "String"
+        declared: dict[str, Any] = {"Type": kind, "Description": self.says}
         if default is not None:
             declared["Default"] = default
         if self.allowed:
@@ -80,206 +69,161 @@ class Parameter:
     def _whole_pattern(self) -> str:
         pattern = self.pattern or ".*"
         pattern = f"{pattern}(,{pattern})*" if self.is_list else pattern
-        return f"({pattern})?" if self.is_optional else pattern
+        return f"({pattern})?" if self._usual in (None, ()) else pattern
 
 
-_ASSETS, _PROFILES, _ALERTS = "Where you uploaded the assets", "Profiles", "Alerts"
-_STOPS, _PARTS, _SECURITY = "Stops of training jobs", "Parts and sizes", "Keys, roles and network"
+_GROUPED = {
+    "Where you uploaded the assets": (
+        Parameter(
+            None,
+            "Bucket",
+            "Bucket, in the stack's Region, that holds the release's assets.",
+            name=ASSET_BUCKET,
+            pattern=settings.BUCKET_NAME,
+        ),
+        Parameter(
+            None,
+            "Prefix",
+            "Prefix of the assets in that bucket. It ends with a slash, or is empty.",
+            name=ASSET_PREFIX,
+            pattern=r"([A-Za-z0-9!_.*'()-]+/)*",
+            default="trainguard/",
+        ),
+    ),
+    "Profiles": (
+        Parameter(
+            "profile_bucket",
+            "Existing bucket",
+            "Existing bucket of profiles, with notifications on. Empty: the stack makes one.",
+            pattern=settings.BUCKET_NAME,
+        ),
+        Parameter(
+            "profile_key_arn",
+            "Key of the existing bucket",
+            "ARN of the KMS key that encrypts the existing bucket. Empty: S3 or AWS manages that key.",
+            pattern=settings.KEY_ARN,
+        ),
+        Parameter(
+            "profile_notifications",
+            "Notifications of the existing bucket",
+            "How the existing bucket announces objects: by events, or by S3 to the queue, for which S3 asks nothing.",
+            allowed=settings.PROFILE_NOTIFICATIONS,
+        ),
+        Parameter(
+            "profile_retention_days",
+            "Days to keep profiles",
+            "Age in days at which profiles and reports in the stack's own bucket expire.",
+            limits=settings.PROFILE_RETENTION_DAYS,
+        ),
+        Parameter(
+            "evaluate",
+            "Jobs to evaluate",
+            "Jobs that are evaluated. by-bucket: all with the stack's own bucket, tagged ones with an existing one.",
+            allowed=(BY_BUCKET, "all", "tagged", "off"),
+        ),
+    ),
+    "Alerts": (
+        Parameter(
+            "alert_emails",
+            "Address for alerts",
+            "Mail address that gets alerts about training jobs. Empty: none.",
+            name="AlertEmail",
+            pattern=settings.EMAIL,
+        ),
+        Parameter(
+            "operations_emails",
+            "Address for alarms",
+            "Mail address that gets alarms about TrainGuard itself. Empty: none.",
+            name="OperationsEmail",
+            pattern=settings.EMAIL,
+        ),
+        Parameter(
+            "central_bus_arn",
+            "Central event bus",
+            "ARN of the EventBridge bus that findings are forwarded to. Empty: none.",
+            pattern=settings.BUS_ARN,
+        ),
+    ),
+    "Stops of training jobs": (
+        Parameter(
+            "stop_switch",
+            "Stop switch",
+            "Whether TrainGuard may stop training jobs that carry the tag trainguard:stop-on-fire.",
+            allowed=settings.STOP_SWITCH_VALUES,
+        ),
+        Parameter(
+            "max_stops_per_hour",
+            "Stops an hour",
+            "How many training jobs may be stopped within an hour. 0 stops none.",
+            limits=settings.STOPS_PER_HOUR,
+        ),
+    ),
+    "Parts and sizes": (
+        Parameter(
+            "canary", "Canary", "Whether a synthetic job a week proves that the deployment detects, alerts and reports."
+        ),
+        Parameter(
+            "dashboard",
+            "Dashboard",
+            "Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month.",
+        ),
+        Parameter(
+            "log_retention_days",
+            "Days to keep logs",
+            "Age in days at which log events expire.",
+            allowed=tuple(map(str, settings.LOG_RETENTION_DAYS)),
+        ),
+        Parameter(
+            "evaluator_concurrency",
+            "Evaluators at once",
+            "Evaluators that the queue invokes at once. 5 in a new account, which may run ten functions at once.",
+            limits=settings.EVALUATOR_CONCURRENCY,
+        ),
+        Parameter(
+            "evaluator_memory_mb",
+            "Memory of evaluators (MiB)",
+            "Memory of evaluate_objects, in MiB. A new account allows 3,008.",
+            limits=settings.MEMORY_MB,
+        ),
+        Parameter(
+            "report_memory_mb",
+            "Memory of reports (MiB)",
+            "Memory of digest_profile and build_report, in MiB. A new account allows 3,008.",
+            limits=settings.MEMORY_MB,
+        ),
+    ),
+    "Keys, roles and network": (
+        Parameter(
+            "kms_key_arn",
+            "Your own key",
+            "ARN of the KMS key for the stack's bucket, tables, queues, topics and logs. Empty: keys of AWS.",
+            pattern=settings.KEY_ARN,
+        ),
+        Parameter(
+            "permissions_boundary",
+            "Permissions boundary",
+            "ARN of the policy that bounds every role. Empty: none.",
+            pattern=settings.POLICY_ARN,
+        ),
+        Parameter(
+            "subnet_ids",
+            "Subnets",
+            "Ids of the functions' subnets, separated by commas. Empty: the functions run outside any VPC.",
+            is_list=True,
+            pattern=settings.SUBNET_ID,
+        ),
+        Parameter(
+            "security_group_ids",
+            "Security groups",
+            "Ids of the functions' security groups, separated by commas. They are needed with subnets.",
+            is_list=True,
+            pattern=settings.SECURITY_GROUP_ID,
+        ),
+    ),
+}
+"""Parameters by the headings of the console's form."""
 
-PARAMETERS = (
-    Parameter(
-        name=ASSET_BUCKET,
-        group=_ASSETS,
-        label="Bucket",
-        says="Bucket, in the stack's Region, that holds the release's assets.",
-        pattern=settings.BUCKET_NAME,
-    ),
-    Parameter(
-        name=ASSET_PREFIX,
-        group=_ASSETS,
-        label="Prefix",
-        says="Prefix of the assets in that bucket. It ends with a slash, or is empty.",
-        pattern=r"([A-Za-z0-9!_.*'()-]+/)*",
-        default="trainguard/",
-    ),
-    Parameter(
-        name="ProfileBucket",
-        setting="profile_bucket",
-        group=_PROFILES,
-        label="Existing bucket",
-        says="Existing bucket of profiles, with notifications on. Empty: the stack makes one.",
-        pattern=settings.BUCKET_NAME,
-        is_optional=True,
-    ),
-    Parameter(
-        name="ProfileKeyArn",
-        setting="profile_key_arn",
-        group=_PROFILES,
-        label="Key of the existing bucket",
-        says="ARN of the KMS key that encrypts the existing bucket. Empty: S3 or AWS manages that key.",
-        pattern=settings.KEY_ARN,
-        is_optional=True,
-    ),
-    Parameter(
-        name="ProfileNotifications",
-        setting="profile_notifications",
-        group=_PROFILES,
-        label="Notifications of the existing bucket",
-        says="How the existing bucket announces objects: by events, or by S3 to the queue, for which S3 asks nothing.",
-        allowed=settings.PROFILE_NOTIFICATIONS,
-    ),
-    Parameter(
-        name="ProfileRetentionDays",
-        setting="profile_retention_days",
-        group=_PROFILES,
-        label="Days to keep profiles",
-        says="Age in days at which profiles and reports in the stack's own bucket expire.",
-        kind=_NUMBER,
-        limits=settings.PROFILE_RETENTION_DAYS,
-    ),
-    Parameter(
-        name="Evaluate",
-        setting="evaluate",
-        group=_PROFILES,
-        label="Jobs to evaluate",
-        says="Jobs that are evaluated. by-bucket: all with the stack's own bucket, tagged ones with an existing one.",
-        allowed=(BY_BUCKET, "all", "tagged", "off"),
-    ),
-    Parameter(
-        name="AlertEmail",
-        setting="alert_emails",
-        group=_ALERTS,
-        label="Address for alerts",
-        says="Mail address that gets alerts about training jobs. Empty: none.",
-        pattern=settings.EMAIL,
-        is_optional=True,
-    ),
-    Parameter(
-        name="OperationsEmail",
-        setting="operations_emails",
-        group=_ALERTS,
-        label="Address for alarms",
-        says="Mail address that gets alarms about TrainGuard itself. Empty: none.",
-        pattern=settings.EMAIL,
-        is_optional=True,
-    ),
-    Parameter(
-        name="CentralBusArn",
-        setting="central_bus_arn",
-        group=_ALERTS,
-        label="Central event bus",
-        says="ARN of the EventBridge bus that findings are forwarded to. Empty: none.",
-        pattern=settings.BUS_ARN,
-        is_optional=True,
-    ),
-    Parameter(
-        name="StopSwitch",
-        setting="stop_switch",
-        group=_STOPS,
-        label="Stop switch",
-        says="Whether TrainGuard may stop training jobs that carry the tag trainguard:stop-on-fire.",
-        allowed=settings.STOP_SWITCH_VALUES,
-    ),
-    Parameter(
-        name="MaxStopsPerHour",
-        setting="max_stops_per_hour",
-        group=_STOPS,
-        label="Stops an hour",
-        says="How many training jobs may be stopped within an hour. 0 stops none.",
-        kind=_NUMBER,
-        limits=settings.STOPS_PER_HOUR,
-    ),
-    Parameter(
-        name="Canary",
-        setting="canary",
-        group=_PARTS,
-        label="Canary",
-        says="Whether a synthetic job a week proves that the deployment detects, alerts and reports.",
-        allowed=_SWITCH,
-    ),
-    Parameter(
-        name="Dashboard",
-        setting="dashboard",
-        group=_PARTS,
-        label="Dashboard",
-        says="Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month.",
-        allowed=_SWITCH,
-    ),
-    Parameter(
-        name="LogRetentionDays",
-        setting="log_retention_days",
-        group=_PARTS,
-        label="Days to keep logs",
-        says="Age in days at which log events expire.",
-        kind=_NUMBER,
-        allowed=tuple(map(str, settings.LOG_RETENTION_DAYS)),
-    ),
-    Parameter(
-        name="EvaluatorConcurrency",
-        setting="evaluator_concurrency",
-        group=_PARTS,
-        label="Evaluators at once",
-        says="Evaluators that the queue invokes at once. 5 in a new account, which may run ten functions at once.",
-        kind=_NUMBER,
-        limits=settings.EVALUATOR_CONCURRENCY,
-    ),
-    Parameter(
-        name="EvaluatorMemoryMb",
-        setting="evaluator_memory_mb",
-        group=_PARTS,
-        label="Memory of evaluators (MiB)",
-        says="Memory of evaluate_objects, in MiB. A new account allows 3,008.",
-        kind=_NUMBER,
-        limits=settings.MEMORY_MB,
-    ),
-    Parameter(
-        name="ReportMemoryMb",
-        setting="report_memory_mb",
-        group=_PARTS,
-        label="Memory of reports (MiB)",
-        says="Memory of digest_profile and build_report, in MiB. A new account allows 3,008.",
-        kind=_NUMBER,
-        limits=settings.MEMORY_MB,
-    ),
-    Parameter(
-        name="KmsKeyArn",
-        setting="kms_key_arn",
-        group=_SECURITY,
-        label="Your own key",
-        says="ARN of the KMS key for the stack's bucket, tables, queues, topics and logs. Empty: keys of AWS.",
-        pattern=settings.KEY_ARN,
-        is_optional=True,
-    ),
-    Parameter(
-        name="PermissionsBoundary",
-        setting="permissions_boundary",
-        group=_SECURITY,
-        label="Permissions boundary",
-        says="ARN of the policy that bounds every role. Empty: none.",
-        pattern=settings.POLICY_ARN,
-        is_optional=True,
-    ),
-    Parameter(
-        name="SubnetIds",
-        setting="subnet_ids",
-        group=_SECURITY,
-        label="Subnets",
-        says="Ids of the functions' subnets, separated by commas. Empty: the functions run outside any VPC.",
-        is_list=True,
-        pattern=settings.SUBNET_ID,
-        is_optional=True,
-    ),
-    Parameter(
-        name="SecurityGroupIds",
-        setting="security_group_ids",
-        group=_SECURITY,
-        label="Security groups",
-        says="Ids of the functions' security groups, separated by commas. They are needed with subnets.",
-        is_list=True,
-        pattern=settings.SECURITY_GROUP_ID,
-        is_optional=True,
-    ),
-)
+PARAMETERS = tuple(each for group in _GROUPED.values() for each in group)
 
 
 def declarations(config: DeploymentConfig) -> dict[str, Any]:
@@ -301,10 +245,10 @@ def declarations(config: DeploymentConfig) -> dict[str, Any]:
 
 def form() -> dict[str, Any]:
     """Return the section ``Metadata``, by which the console groups and labels the parameters."""
-    groups: dict[str, list[str]] = {}
-    for each in PARAMETERS:
-        groups.setdefault(each.group, []).append(each.name)
-    listed = [{"Label": {"default": group}, "Parameters": names} for group, names in groups.items()]
+    listed = [
+        {"Label": {"default": heading}, "Parameters": [each.name for each in group]}
+        for heading, group in _GROUPED.items()
+    ]
     labels = {each.name: {"default": each.label} for each in PARAMETERS}
     return {"AWS::CloudFormation::Interface": {"ParameterGroups": listed, "ParameterLabels": labels}}
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,30 +29,12 @@ _UNUSED_HERE = ("CloudFormation-Validate::W2001", "CloudFormation-Validate::W800
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A folder that the template needs as an archive; the name ``file`` changes with the content."""
-
-    name: str
-    file: str
-    folder: Path
+Assets = dict[str, tuple[str, Path]]
+"""Folders that the template needs as archives, by name; the archive's name changes with the content."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseTemplate:
-    """The template as CloudFormation reads it, and its assets."""
-
-    document: dict[str, Any]
-    assets: tuple[Asset, ...]
-
-    @property
-    def text(self) -> str:
-        """The template as JSON without white space, of which an indented one would have a third."""
-        return json.dumps(self.document, separators=(",", ":")) + "\n"
-
-
-def release_template(config: DeploymentConfig, staging: Path) -> ReleaseTemplate:
-    """Synthesise the stack once for each choice, and return the templates merged into one.
+def release_template(config: DeploymentConfig, staging: Path) -> tuple[str, Assets]:
+    """Synthesise the stack once for each choice; return the templates merged into one as text, and its assets.
 
     Raises DeploymentConfigError, UnacknowledgedFindingError, and MergeError when two choices change the same value.
     """
@@ -61,28 +42,29 @@ def release_template(config: DeploymentConfig, staging: Path) -> ReleaseTemplate
     files: dict[str, Any] = {}
 
     def make(chosen: DeploymentConfig) -> Template:
-        _synthesise(chosen, declared, staging)
+        made = app.new_app(str(staging))
+        synthesizer = CliCredentialsStackSynthesizer(
+            file_assets_bucket_name=f"${{{ASSET_BUCKET}}}", bucket_prefix=f"${{{ASSET_PREFIX}}}"
+        )
+        platform = overlay.chosen(chosen)
+        _declare(TrainGuardStack(made, STACK, config=chosen, overlay=platform, synthesizer=synthesizer), declared)
+        app.write(made, judged=not chosen.emulator)
         files.update(_read(staging / f"{STACK}.assets.json")["files"])
         template: Template = named(_read(staging / f"{STACK}.template.json"))
         return template
 
     merged: Template = listed(template_with_choices(config, make))
-    assets = _assets(files, staging)
+    assets: Assets = {}
     sections = {**merged, "Metadata": form(), "Parameters": declared, "Rules": rules()}
-    text = json.dumps({"AWSTemplateFormatVersion": "2010-09-09", **sections})
-    for asset in assets:
-        text = text.replace(f"{asset.folder.name.removeprefix('asset.')}.zip", asset.file)
-    return ReleaseTemplate(json.loads(text), assets)
-
-
-def _synthesise(config: DeploymentConfig, parameters: Mapping[str, Any], staging: Path) -> None:
-    made = app.new_app(str(staging))
-    synthesizer = CliCredentialsStackSynthesizer(
-        file_assets_bucket_name=f"${{{ASSET_BUCKET}}}", bucket_prefix=f"${{{ASSET_PREFIX}}}"
-    )
-    stack = TrainGuardStack(made, STACK, config=config, overlay=overlay.chosen(config), synthesizer=synthesizer)
-    _declare(stack, parameters)
-    app.write(made, judged=not config.emulator)
+    # Without white space, of which an indented one would have a third.
+    text = json.dumps({"AWSTemplateFormatVersion": "2010-09-09", **sections}, separators=(",", ":")) + "\n"
+    for digest, described in files.items():
+        if described["source"]["packaging"] == "zip":
+            name = _name(described["displayName"])
+            archive, folder = f"{name}-{digest[:_SHOWN_OF_HASH]}.zip", staging / described["source"]["path"]
+            assets[name] = archive, folder
+            text = text.replace(f"{folder.name.removeprefix('asset.')}.zip", archive)
+    return text, assets
 
 
 def _declare(stack: TrainGuardStack, parameters: Mapping[str, Any]) -> None:
@@ -95,15 +77,6 @@ def _declare(stack: TrainGuardStack, parameters: Mapping[str, Any]) -> None:
     for rule in _UNUSED_HERE:
         reason = "The templates of other choices, with which this one is merged, refer to it."
         Validations.of(stack).acknowledge(Acknowledgment(id=rule, reason=reason))
-
-
-def _assets(files: Mapping[str, Any], staging: Path) -> tuple[Asset, ...]:
-    found = []
-    for digest, described in files.items():
-        if described["source"]["packaging"] == "zip":
-            name = _name(described["displayName"])
-            found.append(Asset(name, f"{name}-{digest[:_SHOWN_OF_HASH]}.zip", staging / described["source"]["path"]))
-    return tuple(sorted(found, key=lambda asset: asset.name))
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -75,8 +75,8 @@ def main(folder: Path) -> None:
     empty = folder / "empty-layer"
     (empty / "python").mkdir(parents=True)
     with mock.patch.object(layer, "layer_folder", return_value=empty):
-        made = release_template(DeploymentConfig(), folder / "staging")
-        (folder / "release.json").write_text(made.text, encoding="utf-8")
+        text, _ = release_template(DeploymentConfig(), folder / "staging")
+        (folder / "release.json").write_text(text, encoding="utf-8")
         for name, context in CHOSEN.items():
             config = DeploymentConfig.from_context(context)
             synthesised = app.new_app(str(folder / name))

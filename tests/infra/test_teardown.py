@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from infra import teardown
-from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
+from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, empty, main, read_fate
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.errors import PortUnavailableError
 
@@ -112,7 +112,7 @@ def test_retained_resources_stay_and_gone_ones_are_left_out(
 ) -> None:
     client: Any = _CloudFormation(json.dumps(_TEMPLATE) if as_text else _TEMPLATE)
     fate = read_fate(client, STACK)
-    assert {resource.name for resource in fate.stays} == {"Jobs", "Rows"}
+    assert {name for _, name in fate.stays} == {"Jobs", "Rows"}
     assert fate.buckets == (BUCKET,)
     assert len(fate.goes) == 2
 
@@ -160,9 +160,9 @@ def account(monkeypatch: pytest.MonkeyPatch) -> _Account:
     for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     account = _Account()
-    goes = (Resource("AWS::S3::Bucket", BUCKET), Resource("AWS::SQS::Queue", "q"))
+    goes = (("AWS::S3::Bucket", BUCKET), ("AWS::SQS::Queue", "q"))
     monkeypatch.setattr(teardown, "look_up", account.look_up)
-    monkeypatch.setattr(teardown, "read_fate", lambda *_: Fate((Resource("AWS::DynamoDB::Table", "Jobs"),), goes))
+    monkeypatch.setattr(teardown, "read_fate", lambda *_: Fate((("AWS::DynamoDB::Table", "Jobs"),), goes))
     monkeypatch.setattr(teardown, "empty", account.empty)
     monkeypatch.setattr("builtins.input", account.answer)
     monkeypatch.setattr(subprocess, "run", account.run)

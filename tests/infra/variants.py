@@ -113,12 +113,11 @@ def main(folder: Path) -> None:
             with mock.patch.object(stack, "acknowledge") as acknowledge:
                 _synthesise(folder / name, context)
             ((_, findings),) = (call.args for call in acknowledge.call_args_list)
-            listed = [(finding.path, finding.rule, finding.reason) for finding in findings]
-            (folder / f"{name}.acknowledged.json").write_text(json.dumps(listed), encoding="utf-8")
+            (folder / f"{name}.acknowledged.json").write_text(json.dumps(findings), encoding="utf-8")
 
 
 def _without_one(*given: Any) -> tuple[Accepted, ...]:
-    return tuple(each for each in findings_that_stand(*given) if (each.path, each.rule) != WARNING)
+    return tuple(each for each in findings_that_stand(*given) if each[:2] != WARNING)
 
 
 def _warn(scope: TrainGuardStack, config: DeploymentConfig) -> None:

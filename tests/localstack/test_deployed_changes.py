@@ -234,7 +234,7 @@ def test_destroyed_stack_beside_another_leaves_nothing(life: Life) -> None:
 
 def test_kept_bucket_tables_and_logs_are_named(emulator: Emulator, stack: Stack) -> None:
     fate = read_fate(emulator.client("cloudformation"), stack.name)
-    kinds = {resource.type for resource in fate.stays}
+    kinds = {kind for kind, _ in fate.stays}
     assert kinds == {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
-    assert stack.deployment.bucket in {resource.name for resource in fate.stays}
+    assert stack.deployment.bucket in {name for _, name in fate.stays}
     assert fate.buckets == ()
