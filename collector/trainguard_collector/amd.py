@@ -31,7 +31,7 @@ def find_amd(faults: dict[str, str], library: Any = None) -> list[Device]:
         return []
     devices = [Device(f"gpu{number}", faults, judge, knows_loss=False) for number in range(len(handles))]
     for handle, device in zip(handles, devices):
-        _Amd(smi, handle).add_to(device)
+        _add_metrics(smi, handle, device)
     return devices
 
 
@@ -40,58 +40,47 @@ def judge(fault: Exception) -> str:
     return NEVER if getattr(fault, "err_code", None) in _NEVER else PASSING
 
 
-class _Amd:
-    def __init__(self, smi: Any, handle: Any) -> None:
-        self._smi, self._handle = smi, handle
-
-    def add_to(self, device: Device) -> None:
-        device.fast.update(Utilization=self._utilization, Memory=self._memory, Power=self._power)
-        device.slow.update(
-            PowerLimit=self._power_limit,
-            Temperature=self._temperature,
-            SMClock=self._clock,
-            PCIeLink=self._pcie_link,
-            ECC=self._ecc,
-        )
-
-    def _utilization(self, _: float) -> Values:
-        activity = self._smi.amdsmi_get_gpu_activity(self._handle)
+def _add_metrics(smi: Any, handle: Any, device: Device) -> None:
+    def utilization(_: float) -> Values:
+        activity = smi.amdsmi_get_gpu_activity(handle)
         yield "", "GPUUtilization", _number(activity, "gfx_activity")
         yield "", "GPUMemoryUtilization", _number(activity, "umc_activity")
 
-    def _memory(self, _: float) -> Values:
-        memory = self._smi.amdsmi_get_gpu_vram_usage(self._handle)
-        yield "MemoryUsedBytes", "", _MEBI * _number(memory, "vram_used")
-        yield "MemoryTotalBytes", "", _MEBI * _number(memory, "vram_total")
+    def memory(_: float) -> Values:
+        vram = smi.amdsmi_get_gpu_vram_usage(handle)
+        yield "MemoryUsedBytes", "", _MEBI * _number(vram, "vram_used")
+        yield "MemoryTotalBytes", "", _MEBI * _number(vram, "vram_total")
 
-    def _power(self, _: float) -> Values:
-        power = self._smi.amdsmi_get_power_info(self._handle)
-        yield "PowerWatts", "", _number(power, "socket_power", "current_socket_power", "average_socket_power")
+    def power(_: float) -> Values:
+        info = smi.amdsmi_get_power_info(handle)
+        yield "PowerWatts", "", _number(info, "socket_power", "current_socket_power", "average_socket_power")
 
-    def _power_limit(self, _: float) -> Values:
-        limit = _number(self._smi.amdsmi_get_power_info(self._handle), "power_limit")
+    def power_limit(_: float) -> Values:
+        limit = _number(smi.amdsmi_get_power_info(handle), "power_limit")
         yield "PowerLimitWatts", "", limit / 1e6 if limit >= _MICROWATTS_FROM else limit
 
-    def _temperature(self, _: float) -> Values:
-        smi = self._smi
-        kinds = smi.AmdSmiTemperatureType
-        value = smi.amdsmi_get_temp_metric(self._handle, kinds.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
+    def temperature(_: float) -> Values:
+        kind = smi.AmdSmiTemperatureType.HOTSPOT
+        value = smi.amdsmi_get_temp_metric(handle, kind, smi.AmdSmiTemperatureMetric.CURRENT)
         yield "TemperatureCelsius", "", _number({"": value}, "")
 
-    def _clock(self, _: float) -> Values:
-        clock = self._smi.amdsmi_get_clock_info(self._handle, self._smi.AmdSmiClkType.GFX)
-        yield "SMClockMHz", "", _number(clock, "clk", "cur_clk")
-        yield "SMClockMaximumMHz", "", _number(clock, "max_clk")
+    def clock(_: float) -> Values:
+        info = smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX)
+        yield "SMClockMHz", "", _number(info, "clk", "cur_clk")
+        yield "SMClockMaximumMHz", "", _number(info, "max_clk")
 
-    def _pcie_link(self, _: float) -> Values:
-        pcie = self._smi.amdsmi_get_pcie_info(self._handle)
+    def pcie_link(_: float) -> Values:
+        pcie = smi.amdsmi_get_pcie_info(handle)
         yield "PCIeLinkWidth", "", _number(pcie["pcie_metric"], "pcie_width")
         yield "PCIeLinkWidthMaximum", "", _number(pcie["pcie_static"], "max_pcie_width")
 
-    def _ecc(self, _: float) -> Values:
-        errors = self._smi.amdsmi_get_gpu_total_ecc_count(self._handle)
+    def ecc(_: float) -> Values:
+        errors = smi.amdsmi_get_gpu_total_ecc_count(handle)
         yield "ECCCorrectedErrors", "", _number(errors, "correctable_count")
         yield "ECCUncorrectedErrors", "", _number(errors, "uncorrectable_count")
+
+    device.fast.update(Utilization=utilization, Memory=memory, Power=power)
+    device.slow.update(PowerLimit=power_limit, Temperature=temperature, SMClock=clock, PCIeLink=pcie_link, ECC=ecc)
 
 
 def _number(answer: Any, *names: str) -> float:

@@ -5,9 +5,21 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any, Optional
 
-from trainguard_collector.metrics import LOST, NEVER, PASSING, Device, NotMeasuredError, Rates, Sample, Values
+from trainguard_collector.metrics import (
+    LOST,
+    NEVER,
+    PASSING,
+    Device,
+    NotMeasuredError,
+    Rates,
+    Read,
+    Sample,
+    Values,
+    reading,
+)
 
 _MOST_EVENTS = 64
 """A GPU that fails sends more than anyone reads."""
@@ -27,12 +39,17 @@ class Xids:
 
     def read(self, _: float) -> Values:
         """Yield the newest XID, 0 before the first, and how often each one came."""
+        nvml = self._nvml
         if self._events is None:
             self._events = self._register()
         for _ in range(_MOST_EVENTS):
-            xid = self._next()
-            if xid is None:
-                break
+            try:
+                xid = int(nvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+            except nvml.NVMLError as fault:
+                # A set says so of any lost GPU; which one it is, its own metrics say.
+                if fault.value in (nvml.NVML_ERROR_TIMEOUT, _LOST):
+                    break
+                raise
             self._newest = xid
             if xid in self._counts or len(self._counts) < _MOST_CODES:
                 self._counts[xid] += 1
@@ -50,16 +67,6 @@ class Xids:
                 nvml.nvmlEventSetFree(events)
             raise
         return events
-
-    def _next(self) -> Optional[int]:
-        nvml = self._nvml
-        try:
-            return int(nvml.nvmlEventSetWait_v2(self._events, 0).eventData)
-        except nvml.NVMLError as fault:
-            # A set says so of any lost GPU; which one it is, its own metrics say.
-            if fault.value in (nvml.NVML_ERROR_TIMEOUT, _LOST):
-                return None
-            raise
 
 
 _MEBI = 2.0**20
@@ -174,21 +181,15 @@ class Gpus:
             self.faults["nvml"] = str(fault)[:200]
             return
         for number in range(count):
-            self._open(nvml, number)
-
-    def _open(self, nvml: Any, number: int) -> None:
-        device = Device(f"gpu{number}", self.faults, judge)
-        try:
-            _Nvidia(nvml, nvml.nvmlDeviceGetHandleByIndex(number), device)
-        except Exception as fault:
-            if judge(fault) != LOST:
-                self.faults[device.name] = f"no handle: {fault}"[:200]
-                return
-            device.lose(fault)
-        self.devices.append(device)
-
-    def __len__(self) -> int:
-        return len(self.devices)
+            device = Device(f"gpu{number}", self.faults, judge)
+            try:
+                _add_metrics(nvml, nvml.nvmlDeviceGetHandleByIndex(number), device)
+            except Exception as fault:
+                if judge(fault) != LOST:
+                    self.faults[device.name] = f"no handle: {fault}"[:200]
+                    continue
+                device.lose(fault)
+            self.devices.append(device)
 
     def read(self, at: float, *, with_slow: bool) -> list[Sample]:
         """Return the samples of all GPUs; ``at`` is of a clock that never goes back."""
@@ -201,151 +202,125 @@ def judge(fault: Exception) -> str:
     return LOST if code == _LOST else NEVER if code in _NEVER else PASSING
 
 
-class _Nvidia:
-    def __init__(self, nvml: Any, handle: Any, device: Device) -> None:
-        self._nvml, self._handle = nvml, handle
-        self._rates = Rates()
-        self._gpm: Optional[Gpm] = None
-        device.fast.update(Memory=self._memory, Power=self._power)
-        is_mig = self._is_mig()
-        if is_mig:
-            device.lack("Utilization", "not measured by NVML under MIG")
-        else:
-            device.fast["Utilization"] = self._utilization
-        if has_gpm(nvml, handle):
-            if is_mig:
-                device.lack("GPM", "measured for each instance under MIG")
-            else:
-                self._gpm = Gpm(nvml, lambda sample: nvml.nvmlGpmSampleGet(handle, sample), device.lack)
-                device.slow["GPM"] = self._gpm.read
-        device.slow.update(
-            PowerLimit=self._power_limit,
-            Temperature=self._temperature,
-            SMClock=self._clock,
-            ThrottleReasons=self._throttle_reasons,
-            PCIeLink=self._pcie_link,
-            PCIeGeneration=self._pcie_generation,
-            PCIe=self._pcie,
-            NVLink=self._nvlink,
-            ECC=self._ecc,
-            RemappedRows=self._remapped_rows,
-        )
-        device.always["XID"] = Xids(nvml, handle).read
-        if is_mig:
-            self._add_instances(device)
-
-    def _is_mig(self) -> bool:
+def _add_metrics(nvml: Any, handle: Any, device: Device) -> None:  # noqa: C901 - a function a metric
+    def is_mig() -> bool:
         try:
-            return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
+            return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
         except Exception:
             return False
 
-    def _add_instances(self, device: Device) -> None:
-        nvml, parent = self._nvml, self._handle
-        with suppress(Exception):
-            for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(parent))):
-                with suppress(Exception):
-                    instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, number)
-                    _Instance(nvml, parent, instance, f"mig{number}").add_to(device)
-
-    def _utilization(self, _: float) -> Values:
-        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+    def utilization(_: float) -> Values:
+        rates = nvml.nvmlDeviceGetUtilizationRates(handle)
         yield "", "GPUUtilization", float(rates.gpu)
         yield "", "GPUMemoryUtilization", float(rates.memory)
 
-    def _memory(self, _: float) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        yield "MemoryUsedBytes", "", float(memory.used)
-        yield "MemoryTotalBytes", "", float(memory.total)
-
-    def _power(self, _: float) -> Values:
-        yield "PowerWatts", "", self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000.0
-
-    def _power_limit(self, _: float) -> Values:
-        yield "PowerLimitWatts", "", self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle) / 1000.0
-
-    def _temperature(self, _: float) -> Values:
-        yield "TemperatureCelsius", "", float(self._nvml.nvmlDeviceGetTemperature(self._handle, 0))
-
-    def _clock(self, _: float) -> Values:
-        kind = self._nvml.NVML_CLOCK_SM
-        yield "SMClockMHz", "", float(self._nvml.nvmlDeviceGetClockInfo(self._handle, kind))
-        yield "SMClockMaximumMHz", "", float(self._nvml.nvmlDeviceGetMaxClockInfo(self._handle, kind))
-
-    def _throttle_reasons(self, _: float) -> Values:
-        nvml = self._nvml
+    def throttle_reasons() -> Any:
         try:
-            mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
+            return nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
         except Exception as fault:  # drivers and bindings from before 2023 have the other name alone
             if not isinstance(fault, AttributeError) and getattr(fault, "value", None) != _NO_FUNCTION:
                 raise
-            mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
-        yield "ThrottleReasons", "", float(mask)
+            return nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
 
-    def _pcie_link(self, _: float) -> Values:
-        nvml, handle = self._nvml, self._handle
-        yield "PCIeLinkWidth", "", float(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
-        yield "PCIeLinkWidthMaximum", "", float(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle))
+    def ecc(kind: str) -> Any:
+        return nvml.nvmlDeviceGetTotalEccErrors(handle, getattr(nvml, kind), nvml.NVML_VOLATILE_ECC)
 
-    def _pcie_generation(self, _: float) -> Values:
-        nvml, handle = self._nvml, self._handle
-        yield "PCIeLinkGeneration", "", float(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
-        yield "PCIeLinkGenerationMaximum", "", float(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))
-
-    def _pcie(self, at: float) -> Values:
-        """Yield rates from counters; the call that gives rates would hold the sampler for 20 ms each."""
-        yield from self._counted(at, _PCIE, 1.0, 0)
-
-    def _nvlink(self, at: float) -> Values:
-        yield from self._counted(at, _NVLINK, _KIBI, _ALL_LINKS)
-
-    def _counted(self, at: float, series: tuple[tuple[str, str], ...], factor: float, scope: int) -> Values:
-        """Yield the rates of NVML's counters, unless GPM measures the same."""
-        if self._gpm is not None and self._gpm.measures(series[0][0]):
-            return
-        fields = [(getattr(self._nvml, field), scope) for _, field in series]
-        answers = self._nvml.nvmlDeviceGetFieldValues(self._handle, fields)
-        for (name, _), answer in zip(series, answers):
-            if answer.nvmlReturn:
-                raise self._nvml.NVMLError(answer.nvmlReturn)
-            if answer.valueType == _UNSIGNED_INT:
-                raise NotMeasuredError("NVML counts in 32 bits, which is less than 10 s of traffic")
-            rate = self._rates.rate(name, at, factor * answer.value.ullVal)
-            if rate is not None:
-                yield name, "", rate
-
-    def _ecc(self, _: float) -> Values:
-        nvml = self._nvml
-        for name, kind in (
-            ("ECCCorrectedErrors", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            ("ECCUncorrectedErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        ):
-            yield name, "", float(nvml.nvmlDeviceGetTotalEccErrors(self._handle, kind, nvml.NVML_VOLATILE_ECC))
-
-    def _remapped_rows(self, _: float) -> Values:
-        corrected, uncorrected, pending, failed = self._nvml.nvmlDeviceGetRemappedRows(self._handle)
+    def remapped_rows(_: float) -> Values:
+        corrected, uncorrected, pending, failed = nvml.nvmlDeviceGetRemappedRows(handle)
         yield "RemappedRows", "", float(corrected + uncorrected)
         yield "RemappedRowsPending", "", float(pending)
         yield "RemappedRowsFailed", "", float(failed)
 
+    in_parts, gpm = is_mig(), None
+    device.fast.update(
+        Memory=_memory(nvml, handle, ""),
+        Power=reading(("PowerWatts", "", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000.0)),
+    )
+    if in_parts:
+        device.lack("Utilization", "not measured by NVML under MIG")
+    else:
+        device.fast["Utilization"] = utilization
+    if has_gpm(nvml, handle):
+        if in_parts:
+            device.lack("GPM", "measured for each instance under MIG")
+        else:
+            gpm = Gpm(nvml, lambda sample: nvml.nvmlGpmSampleGet(handle, sample), device.lack)
+            device.slow["GPM"] = gpm.read
+    device.slow.update(
+        PowerLimit=reading(("PowerLimitWatts", "", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000.0)),
+        Temperature=reading(("TemperatureCelsius", "", lambda: nvml.nvmlDeviceGetTemperature(handle, 0))),
+        SMClock=reading(
+            ("SMClockMHz", "", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            ("SMClockMaximumMHz", "", lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        ),
+        ThrottleReasons=reading(("ThrottleReasons", "", throttle_reasons)),
+        PCIeLink=reading(
+            ("PCIeLinkWidth", "", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+            ("PCIeLinkWidthMaximum", "", lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        ),
+        PCIeGeneration=reading(
+            ("PCIeLinkGeneration", "", lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+            ("PCIeLinkGenerationMaximum", "", lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        ),
+        PCIe=_counted(nvml, handle, gpm, _PCIE, 1.0, 0),
+        NVLink=_counted(nvml, handle, gpm, _NVLINK, _KIBI, _ALL_LINKS),
+        ECC=reading(
+            ("ECCCorrectedErrors", "", lambda: ecc("NVML_MEMORY_ERROR_TYPE_CORRECTED")),
+            ("ECCUncorrectedErrors", "", lambda: ecc("NVML_MEMORY_ERROR_TYPE_UNCORRECTED")),
+        ),
+        RemappedRows=remapped_rows,
+    )
+    device.always["XID"] = Xids(nvml, handle).read
+    with suppress(Exception):
+        for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) if in_parts else 0):
+            with suppress(Exception):
+                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+                _add_instance(nvml, handle, instance, f"mig{number}", device)
 
-class _Instance:
-    def __init__(self, nvml: Any, parent: Any, handle: Any, name: str) -> None:
-        self._nvml, self._parent, self._handle, self._name = nvml, parent, handle, name
-        self._number: Optional[int] = None
 
-    def add_to(self, device: Device) -> None:
-        device.fast[self._name] = self._memory
-        if has_gpm(self._nvml, self._parent):
-            gpm = Gpm(self._nvml, self._take, device.lack, prefix=f"{self._name}.", with_traffic=False)
-            device.slow[f"{self._name}.GPM"] = gpm.read
+def _memory(nvml: Any, handle: Any, prefix: str) -> Read:
+    def read(_: float) -> Values:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        yield f"{prefix}MemoryUsedBytes", "", float(memory.used)
+        yield f"{prefix}MemoryTotalBytes", "", float(memory.total)
 
-    def _take(self, sample: Any) -> None:
-        if self._number is None:
-            self._number = int(self._nvml.nvmlDeviceGetGpuInstanceId(self._handle))
-        self._nvml.nvmlGpmMigSampleGet(self._parent, self._number, sample)
+    return read
 
-    def _memory(self, _: float) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        yield f"{self._name}.MemoryUsedBytes", "", float(memory.used)
-        yield f"{self._name}.MemoryTotalBytes", "", float(memory.total)
+
+def _counted(
+    nvml: Any, handle: Any, gpm: Optional[Gpm], series: "tuple[tuple[str, str], ...]", factor: float, scope: int
+) -> Read:
+    """Return a reader of rates from counters, unless GPM measures the same.
+
+    The call that gives rates would hold the sampler for 20 ms each.
+    """
+    rates = Rates()
+
+    def read(at: float) -> Values:
+        if gpm is not None and gpm.measures(series[0][0]):
+            return
+        fields = [(getattr(nvml, field), scope) for _, field in series]
+        for (name, _), answer in zip(series, nvml.nvmlDeviceGetFieldValues(handle, fields)):
+            if answer.nvmlReturn:
+                raise nvml.NVMLError(answer.nvmlReturn)
+            if answer.valueType == _UNSIGNED_INT:
+                raise NotMeasuredError("NVML counts in 32 bits, which is less than 10 s of traffic")
+            rate = rates.rate(name, at, factor * answer.value.ullVal)
+            if rate is not None:
+                yield name, "", rate
+
+    return read
+
+
+def _add_instance(nvml: Any, parent: Any, handle: Any, name: str, device: Device) -> None:
+    number = cache(lambda: int(nvml.nvmlDeviceGetGpuInstanceId(handle)))
+    device.fast[name] = _memory(nvml, handle, f"{name}.")
+    if has_gpm(nvml, parent):
+        gpm = Gpm(
+            nvml,
+            lambda sample: nvml.nvmlGpmMigSampleGet(parent, number(), sample),
+            device.lack,
+            prefix=f"{name}.",
+            with_traffic=False,
+        )
+        device.slow[f"{name}.GPM"] = gpm.read

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 FORMAT_VERSION = 1
 
@@ -40,6 +40,16 @@ Values = Iterator[tuple[str, str, float]]
 
 Read = Callable[[float], Values]
 """Gets the time in seconds."""
+
+
+def reading(*series: "tuple[str, str, Callable[[], Any]]") -> Read:
+    """Return a reader of series of one call each: name, dimension, and what gives the value."""
+
+    def read(_: float) -> Values:
+        for name, dimension, value in series:
+            yield name, dimension, float(value())
+
+    return read
 
 
 class NotMeasuredError(Exception):
@@ -80,12 +90,10 @@ class Device:
         return samples
 
     def lose(self, fault: object) -> None:
-        """Say that the device is gone."""
         self.is_lost = True
         self._faults[self.name] = f"lost: {fault}"[:200]
 
     def lack(self, metric: str, fault: object) -> None:
-        """Say that the device does not have a metric."""
         self._faults[f"{self.name}.{metric}"] = str(fault)[:200]
 
     def _try(self, table: dict[str, Read], metric: str, at: float) -> list[Sample]:
@@ -94,19 +102,16 @@ class Device:
             for name, dimension, value in table[metric](at):
                 samples.append(Sample("gpu", f"{self.name}.{name}" if name else self.name, dimension, value))
         except Exception as fault:
-            self._note(table, metric, fault)
+            meaning = NEVER if isinstance(fault, (AttributeError, NotMeasuredError)) else self._judge(fault)
+            self._errors[metric] = self._errors.get(metric, 0) + 1
+            if meaning == LOST:
+                self.lose(fault)
+            elif meaning == NEVER or self._errors[metric] >= _PATIENCE:
+                table.pop(metric)
+                self.lack(metric, fault)
         else:
             self._errors.pop(metric, None)
         return samples
-
-    def _note(self, table: dict[str, Read], metric: str, fault: Exception) -> None:
-        meaning = NEVER if isinstance(fault, (AttributeError, NotMeasuredError)) else self._judge(fault)
-        self._errors[metric] = self._errors.get(metric, 0) + 1
-        if meaning == LOST:
-            self.lose(fault)
-        elif meaning == NEVER or self._errors[metric] >= _PATIENCE:
-            table.pop(metric)
-            self.lack(metric, fault)
 
 
 class Rates:
