@@ -15,7 +15,6 @@ OUTPUT = Path(__file__).resolve().parents[1] / "demo-output"
 
 
 def main() -> int:
-    """Run the demonstration as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Three recorded jobs on the deployed stack")
     parser.add_argument("--keep", action="store_true", help="leave the emulator running at the end, to look around")
     keep = parser.parse_args().keep

@@ -38,7 +38,6 @@ def write_profile(recording: Recording, folder: Path, *, ended_at: float) -> int
 
 
 def main() -> int:
-    """Write what the command line asks for."""
     names = sorted(path.stem for path in RECORDINGS.glob("*.npz"))
     parser = argparse.ArgumentParser(prog="python -m demo.profile", description="Write a recorded job's profile")
     parser.add_argument("recording", choices=names)

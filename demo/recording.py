@@ -40,17 +40,14 @@ class Recording:
 
     @property
     def cores(self) -> int:
-        """Logical cores of a node."""
         return int(self.nodes[0].busy.shape[1])
 
     @property
     def gpus(self) -> int:
-        """GPUs of a node."""
         return int(self.nodes[0].gpu.shape[1])
 
     @property
     def ended_s(self) -> float:
-        """Seconds from the start to the marks of the job's end."""
         return self.ended_us / MICROSECONDS
 
     @classmethod

@@ -41,11 +41,9 @@ class NodeSamples:
 
     @property
     def minutes(self) -> range:
-        """Minutes since the recording's start that have snapshots."""
         return range(int(self.ticks_us[0] // MINUTE_US), int(self.ticks_us[-1] // MINUTE_US) + 1)
 
     def rows(self, minute: int) -> slice:
-        """Return the rows of a minute, counted from the recording's start."""
         first, last = np.searchsorted(self.ticks_us, [minute * MINUTE_US, (minute + 1) * MINUTE_US])
         return slice(int(first), int(last))
 
@@ -83,12 +81,10 @@ class ProcessTimeline:
     steps: NDArray[np.int32]
 
     def until(self, stop_us: int) -> "ProcessTimeline":
-        """Return the events that ended before ``stop_us``."""
         ended = self.starts_us + self.durations_us < stop_us
         return replace(self, **{name: column[ended] for name, column in columns(self).items()})
 
 
 def columns(values: NodeSamples | ProcessTimeline) -> dict[str, Any]:
-    """Return the arrays of a value by the names of its fields."""
     named = {item.name: getattr(values, item.name) for item in fields(values)}
     return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}

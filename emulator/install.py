@@ -124,7 +124,6 @@ def _uv(command: list[str | Path]) -> None:
 
 
 def main() -> int:
-    """Install and say where."""
     started_s = time.monotonic()
     try:
         installation = install()

@@ -46,11 +46,9 @@ class Emulator:
     account: str = ACCOUNT
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client of `service`."""
         return self._session().client(service, endpoint_url=self.endpoint, config=_CLIENT_CONFIG)
 
     def resource(self, service: str) -> Any:
-        """Return a boto3 resource of `service`."""
         return self._session().resource(service, endpoint_url=self.endpoint, config=_CLIENT_CONFIG)
 
     def environment(self) -> dict[str, str]:

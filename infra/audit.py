@@ -123,7 +123,6 @@ class Audit:
         self._run = run
 
     def results(self) -> list[Result]:
-        """Return one result a lock file."""
         exported = self._folder / "uv.lock.txt"
         (self._folder / "known.txt").write_text(KNOWN_PYTHON, "utf-8")
         (self._folder / "package.json").write_text(json.dumps({"dependencies": {"lodash": "4.17.15"}}), "utf-8")
@@ -151,7 +150,6 @@ class Audit:
 
 
 def main() -> int:
-    """Print one line a lock file; return the exit code."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     results = Audit(FOLDER, os.environ.get("UV", "uv")).results()
     for each in results:

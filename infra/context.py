@@ -18,7 +18,6 @@ def of_command_line(pairs: Sequence[str], stored: Path) -> dict[str, object]:
 
 
 def boolean(value: object) -> bool:
-    """Read true or false."""
     if value in (True, "true"):
         return True
     if value in (False, "false"):
@@ -27,8 +26,6 @@ def boolean(value: object) -> bool:
 
 
 def integer(least: int, most: int) -> Callable[[object], int]:
-    """Return a reader of whole numbers from ``least`` to ``most``."""
-
     def read(value: object) -> int:
         text = str(value)
         if isinstance(value, bool) or not text.isascii() or not text.isdigit() or not least <= int(text) <= most:

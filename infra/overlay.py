@@ -39,7 +39,6 @@ AWS = Overlay(
 
 
 def chosen(config: DeploymentConfig) -> Overlay:
-    """Return the overlay of a deployment."""
     return emulator() if config.emulator else on_aws(config.architecture)
 
 

@@ -58,7 +58,6 @@ class RulesPackage:
         return f'"""Written when the layer was built."""\n\nPACKAGE = {self.name!r}\nRULES = {self.rules!r}\n'
 
     def copy_to(self, site: Path) -> None:
-        """Put the package and its marker into the folder from which the functions import."""
         _copy(self.folder, self.files, site / self.name)
         (site / f"{MARKER}.py").write_text(self.marker, encoding="utf-8")
 

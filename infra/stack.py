@@ -31,8 +31,6 @@ from trainguard import __version__
 
 
 class TrainGuardStack(Stack):
-    """Everything that TrainGuard deploys into an account and region."""
-
     def __init__(
         self,
         scope: Construct,

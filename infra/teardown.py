@@ -67,7 +67,6 @@ class Fate:
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """Buckets that go, and so must be empty."""
         return tuple(name for kind, name in self.goes if kind == _BUCKET and name)
 
 
@@ -125,7 +124,6 @@ def _delete_versions(s3: "S3Client", bucket: str) -> int:
 
 
 def describe(stack: str, fate: Fate) -> str:
-    """Say in words what will happen."""
     lines = [f"Stack {stack}: {len(fate.goes)} resources go, {len(fate.stays)} stay."]
     lines += [f"  stays: {kind} {name}" for kind, name in fate.stays]
     lines += [f"  is emptied and goes: bucket {bucket} with every profile and report" for bucket in fate.buckets]

@@ -52,7 +52,6 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of the recorder."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -74,7 +74,6 @@ class Patient:
 
     @property
     def lost(self) -> list[str]:
-        """The devices that are gone, and those for which the driver does not answer."""
         gone = [device for device in self._devices or () if device.is_lost]
         return sorted(device.name for device in [*gone, *(device for _, device in self._stalled)])
 
@@ -143,17 +142,14 @@ class Accelerators:
 
     @property
     def lost(self) -> list[str]:
-        """The names of the GPUs that are gone, or do not answer."""
         return self._gpus.lost
 
     def read(self, at: float, *, with_slow: bool) -> list[Sample]:
-        """Return the samples at ``at``, in seconds of a clock that never goes back."""
         samples = self._gpus.read(at, with_slow=with_slow)
         if self._neuron is not None:
             samples += self._neuron.read(at, with_slow=with_slow)
         return samples
 
     def close(self) -> None:
-        """End what was started."""
         if self._neuron is not None:
             self._neuron.close()

@@ -47,8 +47,6 @@ class annotate:  # noqa: N801 - used as a function
                 self._parts.pop().__exit__(None, None, None)
 
     def __call__(self, function: F) -> F:
-        """Return the function with its calls annotated."""
-
         @wraps(function)
         def annotated(*arguments: Any, **named: Any) -> Any:
             with annotate(self.name):

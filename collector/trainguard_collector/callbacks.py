@@ -16,8 +16,6 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
     base = import_module("transformers").TrainerCallback
 
     class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
-        """Records steps, evaluations and what is logged."""
-
         def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             if recorder.is_on and state.global_step:
                 recorder.resume(state.global_step)
@@ -60,8 +58,6 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
     base = import_module(name).Callback
 
     class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
-        """Records steps, validations and what is logged."""
-
         def on_train_start(self, trainer: Any, module: Any) -> None:
             if trainer.global_step:
                 recorder.resume(trainer.global_step)
@@ -108,8 +104,6 @@ def keras(recorder: Recorder) -> Any:
     base = import_module("keras").callbacks.Callback
 
     class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
-        """Records batches as steps, an epoch's validation as evaluation, and what is logged."""
-
         def on_train_begin(self, logs: Optional[Any] = None) -> None:
             recorder.time_checkpoints(self.model, "save", "save_weights")
 

@@ -29,8 +29,6 @@ _LOST = 15
 
 
 class Xids:
-    """Counts the events since the sampler started."""
-
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
         self._events: Any = None
@@ -85,7 +83,6 @@ _TRAFFIC = {
 
 
 def has_gpm(nvml: Any, handle: Any) -> bool:
-    """Whether a GPU has these metrics."""
     try:
         return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
     except Exception:
@@ -192,12 +189,10 @@ class Gpus:
             self.devices.append(device)
 
     def read(self, at: float, *, with_slow: bool) -> list[Sample]:
-        """Return the samples of all GPUs; ``at`` is of a clock that never goes back."""
         return [sample for device in self.devices for sample in device.read(at, with_slow=with_slow)]
 
 
 def judge(fault: Exception) -> str:
-    """Return what an error of NVML means."""
     code = getattr(fault, "value", None)
     return LOST if code == _LOST else NEVER if code in _NEVER else PASSING
 

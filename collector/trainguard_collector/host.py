@@ -159,7 +159,6 @@ class Host:
         return samples
 
     def read_limits(self) -> list[Sample]:
-        """Return the limits of the container, where there are some."""
         limits = self._cgroup.limits
         samples = [Sample("memory", "MemoryTotalBytes", "", self._memory_total())]
         if limits.cpus is not None:

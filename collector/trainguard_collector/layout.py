@@ -20,12 +20,10 @@ def job_file_key(job: str) -> str:
 
 
 def status_folder(job: str) -> str:
-    """Return the key prefix of the nodes' status objects."""
     return f"{job}/collector/"
 
 
 def status_key(job: str, node: str) -> str:
-    """Return the key of a node's status object."""
     return f"{status_folder(job)}{node}.status.json"
 
 

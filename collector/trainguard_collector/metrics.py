@@ -75,7 +75,6 @@ class Device:
         self._errors: dict[str, int] = {}
 
     def read(self, at: float, *, with_slow: bool) -> list[Sample]:
-        """Return the samples at ``at``, in seconds of a clock that never goes back."""
         samples: list[Sample] = []
         for table in (self.fast, self.slow) if with_slow else (self.fast,):
             for metric in list(table):
@@ -115,8 +114,6 @@ class Device:
 
 
 class Rates:
-    """Makes rates of counters."""
-
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}
 

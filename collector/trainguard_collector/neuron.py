@@ -65,7 +65,6 @@ class Neuron:
         return self._fast + self._slow if with_slow else list(self._fast)
 
     def close(self) -> None:
-        """End the monitor."""
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)

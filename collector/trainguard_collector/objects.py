@@ -100,7 +100,6 @@ class Handover:
 
     @property
     def dropped(self) -> int:
-        """Files that were deleted to make room."""
         return self._budget.dropped_objects + self._budget.dropped_minutes
 
     def mark(self, pid: int) -> Path:
@@ -112,7 +111,6 @@ class Handover:
         self.mark(os.getpid()).touch()
 
     def unregister(self) -> None:
-        """Say that this process writes no more."""
         self.mark(os.getpid()).unlink(missing_ok=True)
 
     def put(self, key: str, body: bytes) -> None:
@@ -125,7 +123,6 @@ class Handover:
         path.replace(self.folder / f"{object_name(key)[: -len(OBJECT)]}{PLAIN}")
 
     def put_tensors(self, worker: str, parts: "tuple[bytes, ...]") -> None:
-        """Hand over the tensors of a step; raises OSError."""
         self._write(f"{time.time_ns()}.{worker}.{os.getpid()}{TENSORS}", parts)
 
     def draft(self, name: str) -> Path:

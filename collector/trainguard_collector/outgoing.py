@@ -82,16 +82,13 @@ class Outgoing:
 
     @property
     def is_used(self) -> bool:
-        """Whether a process of the node records."""
         return any(self._folder.glob(f"*{WRITER}"))
 
     def ready(self) -> "list[Sendable]":
-        """Return the objects, in the order in which they were made."""
         found = sorted(self._folder.glob(f"*{OBJECT}"), key=lambda path: _number(path.name.split(".", 1)[0]))
         return [Sendable(f"{self._job}/{unquote(path.name.split('.', 1)[1][: -len(OBJECT)])}", path) for path in found]
 
     def close(self) -> None:
-        """Delete the folder when all of it was sent."""
         with suppress(OSError):
             for kind in (WRITER, STREAM):
                 for path in self._folder.glob(f"*{kind}"):
@@ -190,7 +187,6 @@ class Outgoing:
             self._budget.dropped_objects += 1
 
     def _note(self, stream: str) -> None:
-        """Remember a stream, on disk as well."""
         if stream not in self.streams:
             self.streams.add(stream)
             with suppress(OSError):

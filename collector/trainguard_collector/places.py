@@ -32,7 +32,6 @@ class Folder:
         self._path = Path(path)
 
     def put(self, key: str, body: Body) -> None:
-        """Write a file, by way of one of another name."""
         target = self._path / key
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -48,19 +47,16 @@ class Folder:
             raise
 
     def get(self, key: str) -> Optional[bytes]:
-        """Return a file's bytes."""
         try:
             return (self._path / key).read_bytes()
         except FileNotFoundError:
             return None
 
     def keys(self, prefix: str) -> list[str]:
-        """Return the files of a folder."""
         folder = self._path / prefix
         return sorted(f"{prefix}{path.name}" for path in folder.glob("*.json")) if folder.is_dir() else []
 
     def delete(self, key: str) -> None:
-        """Delete a file."""
         (self._path / key).unlink(missing_ok=True)
 
 
@@ -79,11 +75,9 @@ class Bucket:
         self._client = client
 
     def put(self, key: str, body: Body) -> None:
-        """Write an object."""
         self._client.put_object(Bucket=self._bucket, Key=f"{self._prefix}{key}", Body=body)
 
     def get(self, key: str) -> Optional[bytes]:
-        """Return an object's bytes."""
         try:
             found = self._client.get_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")
         except self._client.exceptions.NoSuchKey:
@@ -92,14 +86,12 @@ class Bucket:
         return body
 
     def keys(self, prefix: str) -> list[str]:
-        """Return the keys below a prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=f"{self._prefix}{prefix}"
         )
         return [found["Key"][len(self._prefix) :] for page in pages for found in page.get("Contents", ())]
 
     def delete(self, key: str) -> None:
-        """Delete an object."""
         self._client.delete_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")
 
 

@@ -46,12 +46,10 @@ class Clock:
         return at + self._offset
 
     def monotonic(self) -> float:
-        """Return seconds of a clock that nobody sets, for rates."""
         return self._monotonic()
 
 
 def next_tick(now: float, interval_s: float) -> float:
-    """Return the first whole multiple of the interval after ``now``."""
     return (math.floor(now / interval_s + 1e-6) + 1) * interval_s
 
 
@@ -97,7 +95,6 @@ class Parent:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to observe."""
         return self.is_gone or self.outcome is not None
 
 

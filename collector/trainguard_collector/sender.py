@@ -143,11 +143,9 @@ class Sender:
         self.faults: dict[str, str] = {}
 
     def start(self) -> None:
-        """Begin to send."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Say that a minute is finished."""
         self._wake.set()
 
     def note(self, key: str, body: Note) -> None:

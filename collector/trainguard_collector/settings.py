@@ -105,12 +105,10 @@ class Settings:
     resources: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the settings as JSON, for `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":
-        """Return the settings that `to_json` wrote."""
         fields = json.loads(text)
         return cls(**{**fields, "identity": Identity(**fields["identity"])})
 

@@ -57,7 +57,6 @@ class Budget:
             return self._size <= self._max_bytes
 
     def forget(self) -> None:
-        """Count again the next time: other processes have written."""
         with self._lock:
             self._counted_at = float("-inf")
 
@@ -159,7 +158,6 @@ class Spool:
             self.budget.drop_oldest()
 
     def close_minute(self) -> None:
-        """Make the minute that is being written ready to be sent."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -168,7 +166,6 @@ class Spool:
             self._minute = None
 
     def ready(self) -> list[Path]:
-        """Return the files of finished minutes, the oldest first."""
         return ready_minutes(self._folder)
 
     def close(self) -> None:

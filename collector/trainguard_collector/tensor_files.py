@@ -43,7 +43,6 @@ class Reductions(NamedTuple):
     kinds: "list[str]"
 
     def entries(self) -> "list[Entry]":
-        """Return an entry for each number."""
         kinds = [f"smdebug/reductions/{kind}/" for kind in self.kinds]
         return [Entry(kind + name, DTYPES["float32"], [1], 4) for name in self.names for kind in kinds]
 
@@ -55,7 +54,6 @@ def step_line(*, step: int, mode: str, mode_step: int, worker: str, at: float) -
 
 
 def entries_line(entries: "Sequence[Union[Entry, Reductions]]") -> bytes:
-    """Return the second line: the tensors, in the order of their bytes."""
     return json.dumps(entries).encode() + b"\n"
 
 

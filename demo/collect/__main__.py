@@ -14,7 +14,6 @@ OUTPUT = Path(__file__).resolve().parents[2] / "demo-output"
 
 
 def main() -> int:
-    """Run the demonstration."""
     screen = Screen(Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH))
     try:
         seen = run(folder=OUTPUT, screen=screen)

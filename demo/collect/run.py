@@ -101,7 +101,6 @@ def settle(watcher: Watcher, job: str, screen: Screen) -> None:
 
 
 def verdict(report: Mapping[str, Any] | None) -> str:
-    """Return the report's verdict as lines."""
     if report is None:
         return "there is no report"
     summary = report.get("verdict") or {}

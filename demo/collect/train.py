@@ -18,8 +18,6 @@ Array = NDArray[np.float64]
 
 
 class Loader:
-    """Batches on disk, compressed."""
-
     def __init__(self, folder: Path, random: np.random.Generator) -> None:
         self._paths = [folder / f"{number}.z" for number in range(8)]
         for path in self._paths:
@@ -36,8 +34,6 @@ class Loader:
 
 
 class Network:
-    """One hidden layer."""
-
     def __init__(self, random: np.random.Generator) -> None:
         self._first = random.normal(size=(FEATURES, HIDDEN)) / FEATURES**0.5
         self._last = random.normal(size=(HIDDEN, 1)) / HIDDEN**0.5
@@ -53,7 +49,6 @@ class Network:
 
 
 def main(lasts_s: float, device: Path) -> None:
-    """Train, and print the loss of each epoch."""
     random = np.random.default_rng(7)
     network, until, computed_s, epoch = Network(random), time.monotonic() + lasts_s, 0.0, 0
     with tempfile.TemporaryDirectory() as folder, device.open("r+b") as file:

@@ -35,7 +35,6 @@ class Cast:
 
     @property
     def feeds(self) -> tuple[JobFeed, ...]:
-        """All jobs, in the order in which they are shown."""
         return self.allowed, self.guarded, self.healthy
 
 

@@ -57,7 +57,6 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether what was seen is what was expected."""
         return self.expected == self.seen
 
     def __str__(self) -> str:
@@ -86,7 +85,6 @@ def reported_job(seen: JobSeen) -> list[Check]:
 
 
 def quiet_job(seen: JobSeen) -> list[Check]:
-    """Return the checks of the healthy job."""
     statuses = {rule: _column(seen, rule, "Status") for rule in (*RULE_NAMES, PROFILER_REPORT)}
     return [
         Check(seen.job, "alerts, by rule", [], _rules(seen.alerts)),

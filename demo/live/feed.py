@@ -27,22 +27,18 @@ class JobFeed:
 
     @property
     def nodes(self) -> int:
-        """How many nodes the job has."""
         return len(self._recording.nodes)
 
     @property
     def instance_type(self) -> str:
-        """The nodes' machine."""
         return self._recording.instance_type
 
     @property
     def interval_ms(self) -> int:
-        """Sampling period."""
         return self._recording.interval_ms
 
     @property
     def minutes(self) -> float:
-        """Length of the job, had nobody stopped it."""
         return self._recording.ended_s / 60
 
     @property

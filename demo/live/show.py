@@ -42,8 +42,6 @@ _SENTENCES = {"Action": 2, "Reason": 3}
 
 
 class Screen:
-    """Prints what happens."""
-
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
@@ -55,7 +53,6 @@ class Screen:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
         return self._clock() - self._began_s
 
     def say(self, text: str, style: str = "") -> None:
@@ -64,7 +61,6 @@ class Screen:
         self._console.print(line, soft_wrap=True)
 
     def phase(self, what: str, took_s: float) -> None:
-        """Say what was done and how long it took."""
         self.say(f"{what} ({took_s:.1f} s)")
 
     @contextmanager
@@ -98,7 +94,6 @@ class Screen:
         self.say(f"minute {minute:.1f}: {uploaded} objects uploaded, {sum(applied.values())} applied")
 
     def rows(self, job: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        """Say which rules of a whole job have changed their status since the last call."""
         for target, row in rows.items():
             before, status = self._statuses.get((job, target)), str(row.get("Status"))
             if "#" in target or before == status:
@@ -109,7 +104,6 @@ class Screen:
             self.say(f"{job}  {target}  {came_from}{status}{reason}", _STYLES.get(status, ""))
 
     def alert(self, document: Mapping[str, Any]) -> None:
-        """Show an alert as the subscriber received it."""
         self.say("alert received:", "bold red")
         for name, value in document.items():
             self._console.print(Text(f"            {name}: {value}"), soft_wrap=True)
@@ -135,7 +129,6 @@ class Screen:
             self._console.print(Text.assemble((mark, style), f"  {check}"), soft_wrap=True)
 
     def text(self, text: str) -> None:
-        """Print text as it is."""
         self._console.print(Text(text), soft_wrap=True)
 
 

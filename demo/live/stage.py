@@ -57,7 +57,6 @@ class Deployment:
 
     @property
     def bucket(self) -> str:
-        """The bucket that jobs write their profiles to."""
         return self.outputs["ProfilerOutputUri"].removeprefix("s3://").rstrip("/")
 
     def create_training_job(

@@ -18,8 +18,6 @@ _COUNTED = tuple(f"ApproximateNumberOfMessages{state}" for state in ("", "NotVis
 
 
 class Watcher:
-    """Reads what the stack shows."""
-
     def __init__(self, deployment: Deployment) -> None:
         self.alerts: dict[str, list[Mapping[str, Any]]] = {}
         self._emulator = deployment.emulator
@@ -36,7 +34,6 @@ class Watcher:
         self._executions = deployment.emulator.client("stepfunctions")
 
     def progress(self, job: str) -> Progress:
-        """Return how far the evaluation of a job has come."""
         items = self._nodes.query(
             KeyConditionExpression=Key("TrainingJobName").eq(job),
             ProjectionExpression="NodeKind, Cursors, EvaluatedThrough",
@@ -52,12 +49,10 @@ class Watcher:
         return Progress(system_through=through, cursors=cursors)
 
     def rows(self, job: str) -> dict[str, dict[str, Any]]:
-        """Return a job's rows of RuleState by RuleTarget."""
         items = self._rules.query(KeyConditionExpression=Key("TrainingJobName").eq(job))["Items"]
         return {item["RuleTarget"]: item for item in items}
 
     def status(self, job: str) -> str:
-        """Return TrainingJobStatus."""
         status: str = self._sagemaker.describe_training_job(TrainingJobName=job)["TrainingJobStatus"]
         return status
 
@@ -91,17 +86,14 @@ class Watcher:
         return repr((versions, rows, [self._job(job) for job in jobs], queues, executions, alerts))
 
     def page(self, job: str) -> bytes | None:
-        """Return a job's report as a page; None when there is none."""
         return self._object(self._links(job).page)
 
     def report(self, job: str) -> Mapping[str, Any] | None:
-        """Return a job's report as a document; None when there is none."""
         body = self._object(self._links(job).document)
         found: Mapping[str, Any] | None = None if body is None else json.loads(body)
         return found
 
     def job(self, feed: JobFeed) -> JobSeen:
-        """Return all that is seen of a job."""
         links = self._links(feed.job)
         return JobSeen(
             job=feed.job,
@@ -116,7 +108,6 @@ class Watcher:
         )
 
     def stack(self) -> StackSeen:
-        """Return what is seen of the stack."""
         failed = [name for status in ("FAILED", "TIMED_OUT", "ABORTED") for name in self._list_executions(status)]
         return StackSeen(
             failed_executions=failed,

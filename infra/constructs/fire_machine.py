@@ -68,7 +68,6 @@ _ATTRIBUTES = {
 
 
 def definition() -> State:
-    """Return the state machine's definition."""
     return {
         "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
         "QueryLanguage": "JSONata",

@@ -27,8 +27,6 @@ _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
 @dataclass(frozen=True, slots=True)
 class FunctionPlatform:
-    """Common parts of every function of the stack."""
-
     config: DeploymentConfig
     overlay: Overlay
     layer: lambda_.ILayerVersion

@@ -26,7 +26,6 @@ EXECUTION_TIMEOUT_S = 2 * 3600
 
 
 def definition() -> State:
-    """Return the state machine's definition."""
     return {
         "Comment": "Judges a capture of kernel traces",
         "QueryLanguage": "JSONata",

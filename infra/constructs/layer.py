@@ -11,12 +11,10 @@ from trainguard.pricing.table import read_prices
 
 
 def architecture(overlay: Overlay) -> lambda_.Architecture:
-    """Return Lambda's architecture of the overlay."""
     return lambda_.Architecture.ARM_64 if overlay.architecture == "arm64" else lambda_.Architecture.X86_64
 
 
 def runtime(overlay: Overlay) -> lambda_.Runtime:
-    """Return Lambda's Python runtime of the overlay."""
     return lambda_.Runtime(f"python{overlay.python_version}", lambda_.RuntimeFamily.PYTHON)
 
 

@@ -48,5 +48,4 @@ def of_table(
 
 
 def depth(queue: sqs.Queue, *, label: str | None = None) -> cloudwatch.Metric:
-    """Return how many messages wait in a queue."""
     return queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum", label=label)

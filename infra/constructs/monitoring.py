@@ -47,8 +47,6 @@ _CANARY_PERIODS = 5
 
 @dataclass(frozen=True, slots=True)
 class WatchedParts:
-    """Parts of the stack for the alarms and the dashboard."""
-
     storage: Storage
     ingest: Ingest
     evaluation: Evaluation
@@ -63,7 +61,6 @@ class WatchedParts:
 
     @property
     def functions(self) -> tuple[TrainGuardFunction, ...]:
-        """All functions of the stack."""
         optional = (self.canary, self.verdict, self.digest, self.live)
         return (
             self.evaluation.evaluate_objects,
@@ -78,7 +75,6 @@ class WatchedParts:
 
     @property
     def table_names(self) -> dict[str, str]:
-        """Names of the tables by their titles."""
         tables = {"Jobs": self.storage.jobs, "RuleState": self.storage.rule_state, "NodeState": self.storage.node_state}
         return {title: table.table_name for title, table in tables.items()}
 

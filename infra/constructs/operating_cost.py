@@ -34,7 +34,6 @@ def cost_an_hour(parts: WatchedParts) -> cloudwatch.MathExpression:
 
 
 def unit_prices() -> dict[str, float]:
-    """Return the packaged prices of one unit each."""
     document: dict[str, dict[str, float]] = json.loads(UNIT_PRICES.read_text(encoding="utf-8"))
     return document["prices"]
 

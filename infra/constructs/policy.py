@@ -34,7 +34,6 @@ def bound_roles(scope: Construct, config: DeploymentConfig) -> None:
 
 
 def training_jobs(scope: Construct) -> str:
-    """Return the ARN pattern of the training jobs of this account and region."""
     return Stack.of(scope).format_arn(service="sagemaker", resource="training-job", resource_name="*")
 
 

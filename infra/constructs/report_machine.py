@@ -35,7 +35,6 @@ _NOTED = f"[$filter([{', '.join(f'${fault}' for fault in _FAULTS)}], function($t
 
 
 def definition() -> State:
-    """Return the state machine's definition."""
     return {
         "Comment": "Makes the full report of a training job, with time lines",
         "QueryLanguage": "JSONata",

@@ -28,11 +28,9 @@ class Settings(Construct):
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a function that registers jobs."""
         return {"DEFAULT_SETTINGS_PARAMETER": self.default.parameter_name, "SETTINGS_PATH": self.path}
 
     def read(self) -> iam.PolicyStatement:
-        """Return the statement that lets a role read settings."""
         named = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=f"{self.path[1:]}*")
         return allow("ReadSettings", ["ssm:GetParameter"], [self.default.parameter_arn, named])
 

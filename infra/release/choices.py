@@ -22,7 +22,6 @@ class Choice:
     settings: tuple[str, ...]
 
     def without(self, config: DeploymentConfig) -> DeploymentConfig:
-        """Return the configuration in which the choice is not made."""
         none: dict[str, Any] = {
             name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
             for name in self.settings
@@ -49,7 +48,6 @@ _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
 
 
 def conditions() -> dict[str, Any]:
-    """Return the section ``Conditions``."""
     return {
         OWN_BUCKET: _is("ProfileBucket", ""),
         OWN_KEY: _given("KmsKeyArn"),

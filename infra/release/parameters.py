@@ -44,7 +44,6 @@ class Parameter:
         return "" if self.setting is None else getattr(DeploymentConfig(), self.setting)
 
     def accepts(self, value: str) -> bool:
-        """Return whether CloudFormation takes a value, written as text."""
         if self.limits:
             return value.isdigit() and self.limits[0] <= int(value) <= self.limits[1]
         if self.allowed:
@@ -52,7 +51,6 @@ class Parameter:
         return re.fullmatch(self._whole_pattern, value) is not None
 
     def declaration(self, default: str | None) -> dict[str, Any]:
-        """Return the parameter as the template declares it."""
         kind = "Number" if isinstance(self._usual, int) and not isinstance(self._usual, bool) else "String"
         declared: dict[str, Any] = {"Type": kind, "Description": self.says}
         if default is not None:

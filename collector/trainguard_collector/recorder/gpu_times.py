@@ -31,8 +31,6 @@ class _Span(NamedTuple):
 
 
 class GpuTimes:
-    """The phases of a process on its GPU."""
-
     def __init__(self, cuda: Any, log: EventLog) -> None:
         self._cuda, self._log = cuda, log
         self._label = f"GPU-functions-dev:{cuda.current_device()}"

@@ -49,7 +49,6 @@ def harmless(kind: str) -> Callable[[F], F]:
 
 
 def module(name: str) -> Optional[Any]:
-    """Return a module that the script has imported; None otherwise."""
     return sys.modules.get(name)
 
 

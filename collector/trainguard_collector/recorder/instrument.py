@@ -73,7 +73,6 @@ class Instrument:
         recorder.at_close.append(self._close)
 
     def add(self, model: Any) -> None:
-        """Time the forward pass of a model."""
         if any(each is model for each in self._models):
             return
         self._models.append(model)

@@ -44,7 +44,6 @@ class WorkerStart:
         self.original, self.owner = original, owner
 
     def __call__(self, worker_id: int) -> None:
-        """Start a worker."""
         if self.original is not None:
             self.original(worker_id)
         if os.getpid() != self.owner.pid:
@@ -63,7 +62,6 @@ class _Worker:
         self._log = EventLog(self._open, self.faults, origin_us=owner.origin_us)
 
     def record(self) -> None:
-        """Time each batch until the process ends."""
         fetchers = module("torch.utils.data._utils.fetch")
         for name in _FETCHERS:
             kind = getattr(fetchers, name)

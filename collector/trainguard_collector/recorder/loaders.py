@@ -48,11 +48,9 @@ class WatchedLoader:
                 return
 
     def __len__(self) -> int:
-        """Return the loader's length."""
         return len(self._loader)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the loader."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._loader, name)

@@ -8,8 +8,6 @@ from typing import Optional, TypeVar, Union
 
 
 class PythonProfiler(Enum):
-    """Which profiler looks at Python."""
-
     CPROFILE = "cprofile"
     PYINSTRUMENT = "pyinstrument"
 
@@ -31,17 +29,14 @@ class StepRange:
     num_steps: Optional[int] = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no range; raises ValueError."""
         _check_whole("start_step", self.start_step, 0)
         _check_whole("num_steps", self.num_steps, 1)
 
     @property
     def first(self) -> int:
-        """The first step."""
         return self.start_step or 0
 
     def covers(self, step: int, now: Optional[float] = None) -> bool:
-        """Whether a step lies in the range."""
         del now
         return self.first <= step < self.first + (1 if self.num_steps is None else self.num_steps)
 
@@ -54,7 +49,6 @@ class TimeRange:
     duration: Optional[float] = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no range; raises ValueError."""
         _check_whole("start_unix_time", self.start_unix_time, 0)
         if self.duration is not None and not self.duration > 0:
             raise ValueError(f"duration is {self.duration!r}, expected seconds above 0")

@@ -36,7 +36,6 @@ class StepNumbers:
         self.by_mode = dict.fromkeys(MODES, -1)
 
     def advance(self, mode: str) -> None:
-        """Begin the next step of a mode."""
         self.step += 1
         self.mode = mode
         self.mode_step = self.by_mode[mode] = self.by_mode[mode] + 1
@@ -61,8 +60,6 @@ class StepContext:
 
 
 class PhaseContext:
-    """The context of a phase."""
-
     __slots__ = ("_recorder", "began_ns", "mark", "mode_before", "name")
 
     def __init__(self, recorder: "StepRecorder", name: str) -> None:
@@ -185,7 +182,6 @@ class StepRecorder:
         self._began_ns = _clock()
 
     def end_step(self) -> None:
-        """End the step that is open."""
         began_ns, self._began_ns = self._began_ns, None
         if began_ns is None or not self.is_on:
             return
@@ -227,7 +223,6 @@ class StepRecorder:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether a step is open."""
         return self._began_ns is not None
 
     @harmless("resume")

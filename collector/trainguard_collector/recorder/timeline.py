@@ -78,7 +78,6 @@ class EventLog:
         self.add = self._events.append
 
     def record(self, event: TimedEvent) -> None:
-        """Add an event outside of steps."""
         if self.is_on:
             self.add(event)
             self.flush_if_due(event[3])
@@ -115,7 +114,6 @@ class EventLog:
         self._kept = 0
 
     def close(self) -> None:
-        """Write what is left."""
         self.is_on = False
         for _ in range(20):
             self.flush(time.monotonic_ns())
@@ -126,7 +124,6 @@ class EventLog:
             self._file.close()
 
     def monotonic_ns(self, epoch_ns: int) -> int:
-        """Return an epoch time in nanoseconds of the monotonic clock."""
         return epoch_ns - self._offset_ns
 
     def _follow_clock(self, now_ns: int) -> None:

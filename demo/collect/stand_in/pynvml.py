@@ -15,17 +15,14 @@ _OVER_S = 1.0
 _seen: deque[tuple[float, float]] = deque([(time.monotonic(), 0.0)])
 
 
-def nvmlInit() -> None:
-    """Do nothing."""
+def nvmlInit() -> None: ...
 
 
 def nvmlDeviceGetCount() -> int:
-    """Return that there is one GPU."""
     return 1
 
 
 def nvmlDeviceGetHandleByIndex(number: int) -> int:
-    """Return the GPU's number."""
     return number
 
 

@@ -24,7 +24,6 @@ class CallLog:
         self._calls: list[Call] = []
 
     def add(self, call: Call) -> None:
-        """Append one call."""
         with self._lock:
             self._calls.append(call)
 

@@ -18,7 +18,6 @@ from .training_jobs import JobKey, TrainingJobError
 
 
 def install() -> None:
-    """Add the routes to LocalStack's gateway."""
     ROUTER.add([_finish, _backdate, _calls])
 
 

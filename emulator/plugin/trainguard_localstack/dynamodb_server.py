@@ -71,13 +71,11 @@ class _KeepAlive(WSGIRequestHandler):
 
 @Request.application
 def application(request: Request) -> Response:
-    """Answer one DynamoDB request."""
     status, headers, body = DynamoHandler.dispatch(request, request.url, request.headers)
     return Response(body, status, headers)
 
 
 def main() -> None:
-    """Serve DynamoDB on the port named by argv[1]."""
     make_requests_atomic()
     return_binary_of_failed_conditions()
     measure_binary_by_its_bytes()

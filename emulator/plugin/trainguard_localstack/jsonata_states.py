@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Replace the evaluation of one JSONata string."""
     StringJSONata._eval_body = _evaluate
 
 

@@ -27,12 +27,10 @@ class ProcessExecutor(RuntimeExecutor):
 
     @classmethod
     def validate_environment(cls) -> bool:
-        """Say that nothing but an interpreter is needed."""
         return True
 
     @classmethod
     def prepare_version(cls, function_version: FunctionVersion) -> None:
-        """Unpack the function's code and layers."""
         runtime = function_version.config.runtime or "(none)"
         if not runtime.startswith("python"):
             raise LambdaRuntimeException(f"runtime {runtime}: the process executor runs Python functions only")
@@ -45,11 +43,9 @@ class ProcessExecutor(RuntimeExecutor):
         """Leave the unpacked code to the end of the emulator, since versions may share it."""
 
     def get_address(self) -> str:
-        """Return the host on which the environment runs."""
         return LOCALHOST
 
     def get_endpoint_from_executor(self) -> str:
-        """Return the host at which the function finds LocalStack."""
         return LOCALHOST
 
     def get_runtime_endpoint(self) -> str:
@@ -107,5 +103,4 @@ class ProcessExecutorPlugin(RuntimeExecutorPlugin):
     name = "trainguard-process"
 
     def load(self, *_args: object, **_kwargs: object) -> type[RuntimeExecutor]:
-        """Return the executor's class."""
         return ProcessExecutor

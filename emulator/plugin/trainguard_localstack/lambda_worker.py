@@ -19,11 +19,7 @@ END_OF_LOG = "\x1eEND-OF-LOG"
 
 
 class Handler(Protocol):
-    """A Lambda handler."""
-
-    def __call__(self, event: Any, context: LambdaContext, /) -> Any:
-        """Handle one event."""
-        ...
+    def __call__(self, event: Any, context: LambdaContext, /) -> Any: ...
 
 
 class HandlerLoadError(Exception):
@@ -50,7 +46,6 @@ class LambdaContext:
     client_context: None = None
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds left before the invocation times out."""
         return max(0, int((self.deadline_s - time.monotonic()) * 1000))
 
 

@@ -10,7 +10,6 @@ INTERVAL_S = 0.1
 
 
 def install() -> None:
-    """Shorten the interval."""
     ResourceProviderExecutor.deploy_loop = functools.partialmethod(
         ResourceProviderExecutor.deploy_loop, sleep_time=INTERVAL_S
     )

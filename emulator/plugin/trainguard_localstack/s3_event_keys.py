@@ -13,7 +13,6 @@ from localstack.services.s3.notifications import EventBridgeNotifier, S3EventNot
 
 
 def install() -> None:
-    """Undo the encoding for events that go to EventBridge."""
     payload = EventBridgeNotifier._get_event_payload
 
     def payload_with_plain_key(context: S3EventNotificationContext, config_id: str | None = None) -> Any:

@@ -137,6 +137,5 @@ OPERATIONS: dict[str, Operation] = {
 
 @aws_provider(api="sagemaker", name="default")
 def sagemaker() -> Service:
-    """Return the service; operations that are not in `OPERATIONS` are answered as not implemented."""
     operations = {action: _recorded(action, operation) for action, operation in OPERATIONS.items()}
     return Service(name="sagemaker", skeleton=Skeleton(load_service("sagemaker"), operations))

@@ -25,7 +25,6 @@ def with_text_timestamps(value: Any) -> Any:
 
 
 def install() -> None:
-    """Convert the response of each SDK integration."""
     normalise = sdk.StateTaskServiceAwsSdk._normalise_response
 
     def normalise_with_text(task: sdk.StateTaskServiceAwsSdk, response: Any, *args: Any, **kwargs: Any) -> None:

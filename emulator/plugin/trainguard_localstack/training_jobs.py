@@ -33,15 +33,12 @@ class TrainingJobError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """Where a job lives."""
-
     account: str
     region: str
     name: str
 
     @property
     def arn(self) -> str:
-        """Amazon resource name of the job."""
         return f"arn:aws:sagemaker:{self.region}:{self.account}:training-job/{self.name}"
 
 

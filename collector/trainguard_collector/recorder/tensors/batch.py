@@ -70,7 +70,6 @@ class StepBatch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to save."""
         return not (self._values or self._stacked or self._doubles or self._full or self._plain)
 
     def send_to_host(self) -> None:

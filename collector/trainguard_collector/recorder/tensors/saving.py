@@ -47,7 +47,6 @@ class SaveConfig:
     end_step: Optional[int] = None
 
     def saves(self, mode_step: int) -> bool:
-        """Whether a step of the mode is saved."""
         if mode_step in self.save_steps:
             return True
         if mode_step < self.start_step or (self.end_step is not None and mode_step >= self.end_step):
@@ -55,7 +54,6 @@ class SaveConfig:
         return self.save_interval > 0 and mode_step % self.save_interval == 0
 
     def to_json(self) -> "dict[str, Any]":
-        """Return the fields as the collections file has them."""
         return {
             "save_interval": self.save_interval,
             "save_steps": list(self.save_steps),
@@ -103,19 +101,15 @@ class Collection:
     by_mode: "dict[str, SaveConfig]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compile the regular expressions; raises re.error."""
         self._searches = [re.compile(pattern).search for pattern in self.patterns]
 
     def holds(self, tensor: str) -> bool:
-        """Whether a tensor belongs to the collection."""
         return tensor in self.listed or any(search(tensor) for search in self._searches)
 
     def saves(self, mode: str, mode_step: int) -> bool:
-        """Whether a step is saved."""
         return self.by_mode[mode].saves(mode_step)
 
     def to_json(self, listed: Iterable[str] = ()) -> "dict[str, Any]":
-        """Return the collection as the collections file has it."""
         reduced = {"save_raw_tensor": self.with_value, "reductions": ",".join(self.reductions), "save_shape": False}
         return {
             "name": self.name,
@@ -252,7 +246,6 @@ class Saver:
                 self.reduce_copies(batch)
 
     def reduce_copies(self, batch: StepBatch) -> None:
-        """Save reductions of what was copied."""
         for kinds, named in self._copies.items():
             self._reduce(batch, named, kinds)
         self.forget_copies()
@@ -270,6 +263,5 @@ class Saver:
         return found
 
     def forget_copies(self) -> None:
-        """Let go what an earlier step has copied."""
         self._copies.clear()
         self._copied = 0

@@ -39,7 +39,6 @@ def unwrapped(model: Any) -> Any:
 
 
 def clean(path: str) -> str:
-    """Return a path of attributes without those of wrappers."""
     return _WRAPPERS.sub("", path)
 
 
