@@ -46,6 +46,7 @@ from trainguard.rules.low_gpu_utilization.devices import (
     is_known,
     low_activity_gpus,
     sign_of_work,
+    threshold_of,
 )
 from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances, judge_instances
 from trainguard.rules.low_gpu_utilization.node import (
@@ -133,10 +134,28 @@ def _activity() -> Iterator[Any]:
             lasting_s = random.choice(LASTING_S)
             said = judge_low_activity(minutes, minute.view, lasting_s, 20.0, COMMON)
             yield [
-                [asdict(each) for each in low_activity_gpus(minutes, lasting_s, 20.0)],
+                [_low_activity(*each) for each in low_activity_gpus(minutes, lasting_s)],
                 None if said is None else plain_result(said),
                 [plain_facts(activity_facts(minutes, gpu, minute.view)) for gpu in GPUS],
             ]
+
+
+def _low_activity(gpu: str, held: BusyMinutes, p95: float) -> dict[str, Any]:
+    newest = slice(-held.low_sm, None)
+    return {
+        "gpu": gpu,
+        "p95": p95,
+        "busy": sum(held.utilization[newest]) / len(held.utilization[newest]),
+        "minutes": len(held.activity[newest]),
+        "since": held.since,
+        "start": float(held.begun[newest][0]),
+        "newest": float(held.begun[-1]),
+        "end": held.until,
+        "lost_min": held.lost,
+        "measure": held.measure,
+        "threshold": threshold_of(held.measure, 20.0),
+        "power": held.power,
+    }
 
 
 def _instances() -> Iterator[Any]:

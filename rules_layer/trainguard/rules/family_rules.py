@@ -61,18 +61,15 @@ class FamilyRules:
     settings: tuple[str, ...] = ()
 
     def parameters_types(self) -> Mapping[str, type[RuleParameters]]:
-        """Import the family's rules, and return the parameter classes of rules and groups of settings by name."""
         module = import_module(self.module)
         types: Mapping[str, type[RuleParameters]] = {**module.PARAMETERS_TYPES, **module.SETTINGS_TYPES}
         return types
 
     def specs(self) -> Mapping[str, RuleSpec]:
-        """Import the family's rules, and return their specs by name."""
         specs: Mapping[str, RuleSpec] = import_module(self.module).SPECS
         return specs
 
     def settings_specs(self) -> Mapping[str, SettingsSpec]:
-        """Import the family's rules, and return what is said about groups of settings by name."""
         specs: Mapping[str, SettingsSpec] = import_module(self.module).SETTINGS_SPECS
         return specs
 
@@ -111,7 +108,6 @@ OTHER_FAMILIES: tuple[FamilyRules, ...] = (
 
 
 def bare(rule: str) -> str:
-    """Return a rule's name without its family."""
     return rule.rpartition("/")[2]
 
 

@@ -83,7 +83,6 @@ class TimeTable(msgspec.Struct, array_like=True):
 
     @property
     def total_us(self) -> int:
-        """Time of all names."""
         return sum(self.times_us) + self.other_us
 
     def add(self, names: Sequence[str], times_us: Sequence[int], *, limit: int) -> None:
@@ -117,7 +116,6 @@ def sum_by(names: Sequence[str], index: IntArray, times_us: IntArray) -> tuple[l
 
 
 def percentages(times_us: dict[str, int]) -> dict[str, float]:
-    """Shares of the sum in percent."""
     total = sum(times_us.values())
     return {name: 100.0 * time_us / total for name, time_us in times_us.items()} if total else {}
 
@@ -145,7 +143,6 @@ class ProcessLoop(msgspec.Struct, array_like=True):
         return max(self.wall_us - self.covered_us, 0)
 
     def fold(self, batches: Sequence[StepBatch]) -> None:
-        """Add the steps of the process's next object; what overlaps in time counts once."""
         if not batches:
             return
         starts = np.concatenate([batch.starts_us for batch in batches])

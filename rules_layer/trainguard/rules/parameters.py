@@ -89,7 +89,6 @@ def parameters_type_of(name: str) -> type[RuleParameters] | None:
 
 
 def takes_settings(written: str) -> bool:
-    """Whether a name, written in any case, is that of a rule or of a group of settings."""
     return written.lower() in _GIVEN_FOR
 
 

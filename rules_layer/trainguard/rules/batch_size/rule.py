@@ -89,7 +89,6 @@ class BatchDetails(SeriesDetails, frozen=True, kw_only=True):
 
 
 def details_of(view: NodeView, usage: Usage) -> BatchDetails:
-    """Return boxes: of utilization over all kept points, of CPU and memory activity over the newest window."""
     gpus = len(usage.gpus)
     cpu, *memory = column_boxes(usage.window[:, [0, *range(1 + gpus, 1 + 2 * gpus)]])
     utilization = counted_boxes(view.gpu_histogram[view.ever_active])
@@ -128,7 +127,6 @@ class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
 
     @property
     def thresholds(self) -> tuple[float, float, float]:
-        """Those of CPU, GPUs and GPU memory."""
         return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
@@ -186,7 +184,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     )
 
     def observe(self, state: BatchSizeState, minute: NodeMinute, parameters: BatchSizeParameters) -> None:
-        """Go on with a streak while everything is low; any other answer ends it."""
         usage = self._usage(minute.view, parameters)
         low = _is_low(usage, parameters)
         if usage.judged:
@@ -201,7 +198,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             state.begun, state.onset = _onset(minute.view, usage, parameters)
 
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
-        """Say FIRED for a streak over two windows that has cost enough."""
         usage = self._usage(view, parameters)
         details: NodeDetails = details_of(view, usage) if view.detailed else {}
         if not usage.judged:

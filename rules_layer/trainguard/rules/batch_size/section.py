@@ -20,7 +20,6 @@ Series = dict[str, SeriesUsage]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     details = nodes_of(entry, BatchDetails)
     nodes = {node: dict(held.series) for node, held in details.items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: -(_highest(held)[1] or 0.0))

@@ -20,7 +20,6 @@ class BatchKind(StrEnum):
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how much of a node its work puts to use."""
     clause = "the batches, or the whole job, were too small for the instance"
     if not sheet.kind:
         return Words("", None, clause)

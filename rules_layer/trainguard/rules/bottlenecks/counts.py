@@ -42,17 +42,14 @@ class MinuteCount(msgspec.Struct, array_like=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether the GPUs worked."""
         return self.gpu >= HUNDREDTHS * GOOD_GPUS * self.judged
 
     def add(self, later: "MinuteCount") -> None:
-        """Add what other snapshots of the same minute count."""
         for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost", "hot"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
-        """Return the mean of one of the sums in hundredths, of a minute of which something was judged."""
         return total / HUNDREDTHS / self.judged
 
     @property
@@ -120,11 +117,9 @@ class Tally(msgspec.Struct, array_like=True):
 
     @property
     def gone_slow(self) -> MinuteCount:
-        """The slow minutes that are no longer held, as one."""
         return MinuteCount(0, self.slow, 0) if self.gone is None else self.gone
 
     def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
-        """Add the counts of other snapshots."""
         for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for gpu, points in other.low.items():
@@ -197,7 +192,6 @@ class Share:
 
     @property
     def percent(self) -> float:
-        """In percent; 0 of none."""
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
     def wasted_of(self, least: int) -> float:
@@ -237,7 +231,6 @@ class Counted:
         return cls(below, low, low & hot, cores, lost, mean, gpus, hot)
 
     def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
-        """Count the chosen snapshots, oldest first."""
         hit, (highest, level, _) = chosen & self.hit, self.cores
         newest = np.flatnonzero(hit)[-KEPT_BOTTLENECKS:]
         gpus_low = np.count_nonzero(self.below[newest], axis=1)

@@ -113,7 +113,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         return count.mean(count.level) >= FULL_NODE or count.mean(count.peak) >= count.gpus + 1.0
 
     def limit(self, parameters: CPUBottleneckParameters) -> float:
-        """Return ``cpu_threshold``."""
         return parameters.cpu_threshold
 
 
@@ -199,5 +198,4 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
         return count.mean(count.peak) > parameters.io_threshold or count.mean(count.level) >= WAITING_NODE
 
     def limit(self, parameters: IOBottleneckParameters) -> float:
-        """Return ``io_threshold``."""
         return parameters.io_threshold

@@ -134,7 +134,6 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         )
 
     def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
-        """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes."""
         kept = state.kept
         slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
         points, minutes = _points(kept), _minutes(kept, slow)
@@ -252,7 +251,6 @@ def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str,
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:
-    """Return ``patience_s`` in points, or ``patience``, which is at least ``least_s`` while the job runs."""
     patience = parameters.patience_points(view.interval_s)
     if parameters.patience_s is not None or view.closed:
         return patience

@@ -18,7 +18,6 @@ Compared = ComparedClass | ComparedPhase
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = {node: held for node, held in nodes_of(entry, BottleneckDetails).items() if held.judged}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: max(_whole(held), _recent(held)))
     if not nodes:

@@ -48,7 +48,6 @@ class BottleneckState(msgspec.Struct, array_like=True):
     checked: int = 0
 
     def reset(self) -> None:
-        """Forget what was counted: the node's work begins now, what was before belongs to its start-up."""
         self.kept, self.open_idle, self.idle_since, self.pauses = Tally(), Tally(), None, []
         self.bad_since = self.bad_through = None
 
@@ -76,7 +75,6 @@ class BottleneckState(msgspec.Struct, array_like=True):
     def add(
         self, minute: NodeMinute, counted: Counted, judged: BoolArray, *, is_slow: IsSlow, threshold: float
     ) -> None:
-        """Count a minute's judged snapshots; it is bad when slow, or with over ``threshold`` % of bottlenecks."""
         times, chosen = minute.snapshots.times, judged.copy()
         if not times.size:
             return

@@ -36,11 +36,9 @@ class BottleneckKind(StrEnum):
 
     @property
     def by_points(self) -> bool:
-        """Whether it is judged by points."""
         return self.value.startswith("waits")
 
     def ending(self, how: str) -> "BottleneckKind":
-        """Return the kind of the same evidence that ends so."""
         return BottleneckKind(f"{self.value}_{how}")
 
 
@@ -76,7 +74,6 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
-    """Yield what GPUs and cores were at in slow minutes."""
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
     where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
@@ -88,7 +85,6 @@ def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest
 
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
-    """Yield in which share of the points a core was at its limit while the GPUs worked, and while they did not."""
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
             where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
@@ -158,7 +154,6 @@ class Evidence:
 
 
 def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> BottleneckDetails:
-    """Return a node's counts, its shares over the whole job and recently; ``peak`` names the measure of the cores."""
     return BottleneckDetails(
         judged=tally.judged,
         bottlenecked=tally.bottlenecked,
@@ -183,7 +178,6 @@ class CoreWords:
     remedy: Callable[[FactSheet], str]
 
     def __call__(self, sheet: FactSheet) -> Words:
-        """Say how GPUs waited for the cores."""
         if sheet.kind in tuple(WarmUpKind):
             return undecided_text(sheet)
         if not sheet.kind:

@@ -26,7 +26,6 @@ class Load:
 
     @property
     def processes(self) -> list[LoadingProcess]:
-        """Training processes that load data as of late."""
         return self.state.alive
 
     @property
@@ -41,17 +40,14 @@ class Load:
 
     @property
     def seconds(self) -> int:
-        """Seconds with loader events."""
         return max(process.seconds for process in self.processes)
 
     @property
     def too_few(self) -> bool:
-        """Whether they are too few."""
         return self.percent < self.limits[0]
 
     @property
     def too_many(self) -> bool:
-        """Whether they are too many."""
         return self.percent > self.limits[1]
 
     @property
@@ -97,7 +93,6 @@ class LoaderDetails(Details, frozen=True, kw_only=True):
 
 
 def details_of(state: LoaderState, cores: int) -> LoaderDetails:
-    """Return the numbers of one node."""
     processes = state.alive
     declared = [process.declared for process in processes if process.declared != UNKNOWN]
     pinned = [process.pinned for process in processes if process.pinned != UNKNOWN]

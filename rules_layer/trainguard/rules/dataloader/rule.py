@@ -102,12 +102,10 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
     """Half an hour: the median is of the whole job and changes slowly."""
 
     def observe(self, state: LoaderState, events: FrameworkEvents, parameters: DataloaderParameters) -> None:
-        """Add the loader events of one object."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
-        """Compare the loader processes of each node with its cores; the worst node gives the reason."""
         states = view.collected(self.name, LoaderState)
         loading = {node: state for node, state in states.items() if state.alive}
         if not loading:

@@ -21,7 +21,6 @@ ANSWERS = {None: NOTHING, True: "on", False: "off"}
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = nodes_of(entry, LoaderDetails)
     middle = ((setting(entry, "min_threshold") or 0.0) + (setting(entry, "max_threshold") or 200.0)) / 2.0
     picked = pick(nodes, worst=entry.worst, badness=lambda held: abs((_of_cores(held) or middle) - middle))

@@ -53,7 +53,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
     waits: dict[int, int] = msgspec.field(default_factory=dict)
 
     def wait(self, ends_us: IntArray, durations_us: IntArray) -> None:
-        """Add fetches of the training process itself, at least one."""
         self.waited_us += int(durations_us.sum())
         blocks = ends_us // BLOCK_US
         for block in np.unique(blocks).tolist():
@@ -77,7 +76,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
 
     @property
     def seconds(self) -> int:
-        """Seconds with loader events."""
         return sum(self.counts.values())
 
     @property
@@ -91,7 +89,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
         return float(values[np.searchsorted(reached, ranks, side="right")].mean())
 
     def close_second(self) -> None:
-        """Count the open second."""
         if self.second != UNKNOWN:
             self.numbers[self.loaders] = self.numbers.get(self.loaders, 0) + 1
             while len(self.numbers) > MAX_COUNTS:
@@ -129,7 +126,6 @@ class LoaderState(msgspec.Struct, array_like=True):
         return [each for each in self.processes if each.second != UNKNOWN and each.second > newest - ALIVE_S]
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Add the loader events and the steps of one object."""
         table = events.table
         loop = loop_of(self.loops, events.steps[0].process) if events.steps else None
         if loop is not None:

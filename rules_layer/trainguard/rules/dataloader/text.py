@@ -44,7 +44,6 @@ _FIXED = {
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of data loaders into words."""
     kind = DataloaderKind(sheet.kind)
     if kind in _FIXED:
         return Words(_FIXED[kind])

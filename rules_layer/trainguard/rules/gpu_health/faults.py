@@ -84,7 +84,6 @@ class LoadedMinute(msgspec.Struct, array_like=True):
 
     @property
     def reasons(self) -> float:
-        """The share of readings with a harmful reason, at least."""
         return max(self.heat, self.brake)
 
 
@@ -129,7 +128,6 @@ class HealthState(msgspec.Struct, array_like=True):
     seen: list[str] = msgspec.field(default_factory=list)
 
     def fold(self, minute: NodeMinute) -> None:
-        """Take in one minute of a node."""
         samples = minute.devices
         if not len(minute.snapshots) or not (self.gpus or samples.devices):
             return

@@ -179,7 +179,6 @@ NO_DETAILS = HealthDetails({})
 
 
 def details_of(state: HealthState, problems: Sequence[Problem]) -> HealthDetails:
-    """Return the numbers of every GPU."""
     series = {}
     for gpu, record in state.gpus.items():
         newest = record.loaded[-1] if record.loaded else None

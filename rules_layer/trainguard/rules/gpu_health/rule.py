@@ -58,12 +58,10 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
     """30 min: a GPU that is throttled again soon after has one fault, and not two."""
 
     def observe(self, state: HealthState, minute: NodeMinute, parameters: GPUHealthParameters) -> None:
-        """Fold in the minute's errors, clocks and links."""
         del parameters
         state.fold(minute)
 
     def judge(self, state: HealthState, view: NodeView, parameters: GPUHealthParameters) -> RuleResult:
-        """Say FIRED while a GPU has a problem; the most severe one gives the reason."""
         if view.watermark_s is None:
             return waiting(view)
         if not state.gpus:

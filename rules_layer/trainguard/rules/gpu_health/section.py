@@ -9,7 +9,6 @@ from trainguard.rules.gpu_health.problems import HealthDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return what is known of each GPU, those with problems first."""
     found = [
         (node, gpu, held) for node, each in nodes_of(entry, HealthDetails).items() for gpu, held in each.series.items()
     ]

@@ -18,7 +18,6 @@ NOT_COLLECTED = (
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say what is wrong with a GPU, the most severe first, or that nothing is."""
     first = sheet.facts[0]
     if sheet.kind == HealthKind.NOT_COLLECTED:
         return Words(f"{first.node} {NOT_COLLECTED}")

@@ -45,7 +45,6 @@ class Levels(msgspec.Struct, array_like=True):
 
     @property
     def all_floors(self) -> list[int]:
-        """The floors, that of the pending windows included."""
         return [*self.floors, *([self.lowest] if self.pending else [])]
 
     def add(self, mean: float, floor: float) -> None:
@@ -66,8 +65,6 @@ class Levels(msgspec.Struct, array_like=True):
             self.pending = 0
 
     def scaled(self, factor: float) -> "Levels":
-        """Return the same windows with every level multiplied."""
-
         def times(level: Any) -> Any:
             if isinstance(level, list):
                 return [round(each * factor) for each in level]
@@ -105,7 +102,6 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
 
     @property
     def levels(self) -> Levels:
-        """The levels as they were measured."""
         return Levels(*(getattr(self, name) for name in Levels.__struct_fields__))
 
     def add(self, mean: float, floor: float, load: float, full: tuple[float, float] | None, at: float | None) -> None:
@@ -148,7 +144,6 @@ class Jump(msgspec.Struct, array_like=True):
 
     @property
     def points(self) -> float:
-        """Percentage points."""
         return (self.floor - self.highest) / TENTHS
 
 
@@ -209,7 +204,6 @@ class Increase:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is growth that goes on, and no jump."""
         return self.kind is not None and (self.kind != "jump" or self.is_ramp)
 
     def hourly(self, window_s: float) -> float:

@@ -149,7 +149,6 @@ class UseLevels(msgspec.Struct, array_like=True):
     risen_at: float | None = None
 
     def add(self, floor: float, largest: float, at: float) -> None:
-        """Add one minute, by its floor and its largest sample in bytes."""
         if len(self.levels) == MOST_LEVELS:
             self.levels = [min(pair) for pair in zip(self.levels[::2], self.levels[1::2], strict=True)]
             self.stride *= 2
@@ -208,7 +207,6 @@ class UseRise:
 
 
 def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
-    """Add the minute to every device whose memory in use, and in all, is known, after start-up."""
     has_started = bool(minute.started.any())
     totals = minute.devices.of(names.MEMORY_TOTAL)
     for device, used in minute.devices.of(names.MEMORY_USED).items():
@@ -224,7 +222,6 @@ def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
 
 
 def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:
-    """Return how the memory in use of each device rose up to now."""
     return [_rise_of(device, use) for device, use in in_use.items()]
 
 
@@ -254,7 +251,6 @@ def _since_jump(levels: list[int]) -> list[int]:
 
 
 def _is_steady(rising: list[int]) -> bool:
-    """Tell whether levels rise evenly, without giving back, and still do."""
     risen = rising[-1] - rising[0]
     steps = [after - before for before, after in pairwise(rising)]
     if len(rising) < LEAST_LEVELS or max(steps) > LARGEST_STEP * risen:

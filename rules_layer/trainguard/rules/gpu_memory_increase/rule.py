@@ -204,7 +204,6 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         return super().window_points(parameters, interval_s)
 
     def observe(self, state: MemoryState, minute: NodeMinute, parameters: GPUMemoryIncreaseParameters) -> None:
-        """Fold in the windows that this minute completed."""
         view = minute.view
         fold_use(state.in_use, minute)
         _note_samples(state, minute)
@@ -224,11 +223,9 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
                 state.note_jumps(increases, float(times[0]))
 
     def unfit(self, view: NodeView) -> RuleResult | str | None:
-        """Say that there is neither a GPU nor an instance of one."""
         return None if view.mig_names else super().unfit(view)
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
-        """Say FIRED while the newest window is part of a jump, or the floors rise."""
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:

@@ -24,7 +24,6 @@ Gpus = dict[str, GpuMemory]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     details = nodes_of(entry, MemoryDetails)
     what = "memory in use" if any(held.in_use for held in details.values()) else "memory activity"
     nodes = {node: dict(held.series) for node, held in details.items() if held.series}

@@ -69,7 +69,6 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
 
 
 def jump_facts(jump: Jump, view: NodeView) -> Iterator[Fact]:
-    """Yield what the strongest jump so far was, where the newest is a weaker one."""
     where: dict[str, Any] = {"series": SERIES, "node": view.node, "device": jump.gpu, "start": jump.at}
     yield Fact(name="strongest_jump", value=jump.points, unit="points", **where)
     yield Fact(name="level_before", value=jump.highest / TENTHS, unit="%", **where)
@@ -116,7 +115,6 @@ class MemoryDetails(SeriesDetails, frozen=True):
 
 
 def details_of(increases: Sequence[Increase], view: NodeView, window: int, window_s: float) -> MemoryDetails:
-    """Return the numbers of every judged GPU; ``window`` in points, ``window_s`` in seconds."""
     held = view.kept_gpu_memory[-window:]
     boxes = dict(zip(view.gpu_names, column_boxes(held), strict=True))
     floors = dict(zip(view.gpu_names, column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist(), strict=True))
@@ -146,7 +144,6 @@ _GIGA = 1e9
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how a GPU's memory grows, or that none does."""
     kind = MemoryKind(sheet.kind)
     if sheet.status is not Status.FIRED:
         return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))

@@ -80,11 +80,9 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
     spec = SPEC
 
     def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:
-        """Fold in the minute's power and activity."""
         state.fold(minute, parameters.near_idle / 100.0)
 
     def judge(self, state: WatchState, view: NodeView, parameters: HungJobParameters) -> RuleResult:
-        """Say what is known of the node; only the rule over the job fires."""
         if view.watermark_s is None:
             return waiting(view)
         details = details_of({view.node: state}, {}) if view.detailed and state.minutes else NO_DETAILS
@@ -117,12 +115,10 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
     spec = SPEC
 
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
-        """Take note of each process's newest step."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:
-        """Compare how long no GPU has worked with what the job has shown before."""
         watched = _watched(view)
         steps = _steps(view)
         details = NO_DETAILS
@@ -248,7 +244,6 @@ def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: boo
 
 
 def _watched(view: JobView) -> dict[str, WatchState]:
-    """Return what was seen of the nodes that have samples of power, and whose GPUs are not all partitioned."""
     states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
     return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
 

@@ -54,7 +54,6 @@ class ProgressState(msgspec.Struct, array_like=True):
     processes: dict[str, ProcessProgress] = msgspec.field(default_factory=dict)
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Take in the steps of one object."""
         for batch in events.steps:
             if not batch.numbers:
                 continue

@@ -56,14 +56,12 @@ class Standstill:
 
     @property
     def kind(self) -> HungKind:
-        """Which of the findings it is."""
         if not self.waiting:
             return HungKind.STOPPED
         return HungKind.WAITS_FOR_IDLE if self.idle else HungKind.SPINS
 
     @property
     def suspects(self) -> Sequence[str]:
-        """The GPUs for which the others seem to wait."""
         return self.idle if self.waiting and len(self.idle) <= len(self.waiting) else ()
 
     @property
@@ -121,12 +119,10 @@ def standstill_of(
 
 
 def facts_of_quiet(since: float, through: float, needed_s: float) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of a job of which no GPU works, for too short a time."""
     return HungKind.STANDS_STILL, (_standing(since, through, needed_s),)
 
 
 def facts_of_calm(present: Mapping[str, WatchState]) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of nodes of which some GPU, or a host, works."""
     paused = min(present.values(), key=lambda state: state.paused_s)
     if paused.paused_s > 0.0:
         busy = any(state.quiet_s < state.paused_s for state in present.values())
@@ -135,7 +131,6 @@ def facts_of_calm(present: Mapping[str, WatchState]) -> tuple[HungKind, tuple[Fa
 
 
 def facts_of_node(state: WatchState, node: str) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of one node."""
     if state.quiet_since is None:
         return HungKind.WORKS, (Fact(name="watched_through", value=state.through, unit="time", node=node),)
     if state.paused_s > 0.0:
@@ -144,13 +139,11 @@ def facts_of_node(state: WatchState, node: str) -> tuple[HungKind, tuple[Fact, .
 
 
 def facts_of_unknown(state: WatchState, node: str | None) -> tuple[Fact, ...]:
-    """Return for how many minutes the GPU that was busy longest has been."""
     minutes = max((len(values) for values in state.power.values()), default=0)
     return (Fact(name="minutes_at_work", value=minutes, node=node, threshold=float(LEAST_WORK_MINUTES)),)
 
 
 def no_power(node: str | None) -> tuple[Fact, ...]:
-    """Return that no power was collected."""
     return (Fact(name="samples", value=0, series="PowerWatts", node=node),)
 
 
@@ -194,7 +187,6 @@ NO_DETAILS = HungDetails({}, {})
 
 
 def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDetails:
-    """Return the numbers of every node, and of MOST_STEPS processes."""
     return HungDetails(
         {
             node: HungNode(state.waiting, state.idle, state.drawn, state.known, state.quiet_s)
@@ -209,7 +201,6 @@ _HOSTS_DO = "compute, read, write nor send"
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how a job hangs, or why it does not."""
     kind = HungKind(sheet.kind)
     if kind in _CALM:
         return Words(_CALM[kind](sheet))

@@ -123,7 +123,6 @@ class WatchState(msgspec.Struct, array_like=True):
 
     @property
     def spins(self) -> bool:
-        """Whether all GPUs spin now, or did until the end of their process."""
         return self.spinning_through is not None and self.through - self.spinning_through <= TAIL_S
 
     @property
@@ -143,12 +142,10 @@ class WatchState(msgspec.Struct, array_like=True):
 
     @property
     def quiet_s(self) -> float:
-        """For how long the node has been quiet, seconds."""
         return 0.0 if self.quiet_since is None else self.through - self.quiet_since
 
     @property
     def paused_s(self) -> float:
-        """For how long no GPU has worked, whatever the host did, seconds."""
         return 0.0 if self.paused_since is None else self.through - self.paused_since
 
     def fold(self, minute: NodeMinute, near_idle: float) -> None:

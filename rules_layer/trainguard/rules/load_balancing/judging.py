@@ -187,7 +187,6 @@ Outcome = dict[str, Any]
 
 
 def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcome:
-    """Compare the means of the window."""
     gap = float(gaps.means[gaps.busiest] - gaps.means[gaps.worst])
     facts = gap_facts(gaps, sides, gaps.worst)
     kind = LoadBalancingKind.BEHIND if gaps.apart.any() else LoadBalancingKind.EVEN
@@ -226,12 +225,10 @@ def kept_span(state: BalanceWindow, view: NodeView) -> tuple[float, float]:
 
 
 def needed_points(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    """Return how many points a comparison of histograms takes."""
     return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
 
 
 def needed_of_window(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    """Return how many points a comparison of the window's means takes."""
     return max(parameters.patience_points(interval_s), MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, interval_s))
 
 
@@ -241,7 +238,6 @@ def _least_needed(view: NodeView, points: int, parameters: LoadBalancingParamete
 
 
 def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Progress:
-    """Return how far the comparison of the counts is, and what the window holds."""
     start, end = gaps.span
     held = bool(gaps.numbers)
     return Progress(
@@ -254,7 +250,6 @@ def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters
 
 
 def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
-    """Say how far a node is from the comparison that comes next."""
     needed = _least_needed(view, points, parameters)
     facts: tuple[Fact, ...] = (
         Fact(name="points", value=points, unit="points", node=view.node, threshold=float(needed)),

@@ -51,7 +51,6 @@ _GAPS = {
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of GPUs, or nodes, against each other into words."""
     kind = LoadBalancingKind(sheet.kind)
     if kind in _GAPS:
         reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."

@@ -97,7 +97,6 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         return FINE_S * (number + 1) if number >= 0 else None
 
     def gaps(self, interval_s: float) -> "Gaps":
-        """Compare the GPUs with the busiest of them."""
         gpus = self._gpus
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))

@@ -1,7 +1,7 @@
 """Low use of instances of partitioned GPUs (MIG), by SM activity. Source: NVIDIA, NVML API, "GPM Functions"."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -17,10 +17,11 @@ from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     GpuSigns,
     HeldMemory,
+    p95_of,
 )
 from trainguard.rules.low_gpu_utilization.node import IDLE_FINDING_S, InPart
 from trainguard.rules.low_gpu_utilization.text import text
-from trainguard.rules.low_gpu_utilization.usage import SM_P95, Kind, Part, Streak, Usage, of_node, stream_end
+from trainguard.rules.low_gpu_utilization.usage import SM_P95, Kind, Part, Streak, of_node, stream_end
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import RuleResult
 
@@ -41,10 +42,6 @@ class InstanceMinutes(msgspec.Struct, array_like=True):
     lost: float = 0.0
     used: bool = False
     begun: list[int] = msgspec.field(default_factory=list)
-
-    def p95(self, minutes: int) -> float:
-        """Return the 95th percentile of the newest minutes, percent."""
-        return float(np.quantile(np.array(self.activity[-minutes:], dtype=np.float64) / 10.0, 0.95))
 
 
 def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, threshold_sm: float) -> None:
@@ -83,7 +80,7 @@ def judge_instances(
         more = {"data_points": seen, "progress": progress}
         return RuleResult.of(text, Status.WARMING_UP, Kind.INSTANCES_WARMING_UP, facts, **more)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
-    p95 = {name: held.p95(max(needed, held.low)) for name, held in judged.items()}
+    p95 = {name: p95_of(held.activity[-max(needed, held.low) :]) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
     return RuleResult.of(
@@ -115,7 +112,7 @@ def _facts(
     }
     highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
     facts = (
-        of_node(view, "p95_sm_activity", held.p95(minutes), "%", device=worst, threshold=threshold, **times),
+        of_node(view, "p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
         of_node(view, "instances", len(judged), "instances"),
     )
     if not low:
@@ -150,21 +147,8 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     in_part: InPart = msgspec.field(default_factory=InPart)
 
     def uncounted(self, gpu: str) -> float:
-        """Return what a GPU has wasted in its streak and no finding has counted yet, in points."""
         return max(self.wasted.get(gpu, 0.0) - self.streaks[gpu].counted, 0.0)
 
-    def wasted_share(self, view: NodeView, fired: Sequence[Usage]) -> float | None:
-        """Return what was lost in all streaks that were a finding, as a share of the paid time of ever active GPUs."""
-        if not fired:
-            return None
-        return _share_of_paid(view, self.found + sum(self.uncounted(usage.gpu) for usage in fired))
-
-    def wasted_by(self, view: NodeView, fired: Sequence[Usage]) -> float | None:
-        """Return what the GPUs that fire have wasted since the job's start, in the same terms."""
-        if not fired:
-            return None
-        return _share_of_paid(view, sum(self.wasted.get(usage.gpu, 0.0) for usage in fired))
-
-
-def _share_of_paid(view: NodeView, points: float) -> float | None:
-    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
+    def lost_share(self, view: NodeView, points: float) -> float | None:
+        """Return the loss of GPUs, in points, as a share, 0 to 1, of the paid time of all that were ever active."""
+        return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))

@@ -176,7 +176,6 @@ class RegularBreaks:
 
     @property
     def is_costly(self) -> bool:
-        """Whether they go on and take so much of the time that they are a finding."""
         return self.go_on and self.share >= COSTLY_SHARE
 
 
@@ -268,7 +267,6 @@ def _sign_facts(view: NodeView, sign: Sign | None, idleness: Idleness) -> tuple[
 def judge_idle(
     view: NodeView, idleness: Idleness, held: Mapping[str, HeldMemory], parts: Sequence[Part], common: Finding
 ) -> RuleResult:
-    """Report that a node idles, and the memory that its GPUs hold, where known."""
     idle_share = share_of_paid(view, idleness.seconds)
     holding, look = held_memory(held, view), _LOOKS[idleness.look]
     use = _newest_use(view, parts, 0.0) if look is Kind.NEARLY_IDLE else None
@@ -296,7 +294,6 @@ def judge_idle(
 
 
 def memory_facts(view: NodeView, held: Held, device: str | None = None) -> tuple[Fact, ...]:
-    """Return what memory GPUs hold."""
     used = of_node(view, "memory_in_use", held.used, "B", series=names.MEMORY_USED, device=device)
     total = (of_node(view, "memory_total", held.total, "B", series=names.MEMORY_TOTAL, device=device),)
     return used, *(total if held.total else ()), of_node(view, "gpus_holding", len(held.gpus), "GPUs")
@@ -337,7 +334,6 @@ def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[Part], common
 
 
 def judge_breaks(view: NodeView, breaks: RegularBreaks, common: Finding) -> RuleResult:
-    """Say that all GPUs pause regularly, and for too much of their time."""
     return RuleResult.of(
         text,
         Status.FIRED,
@@ -355,7 +351,6 @@ def judge_breaks(view: NodeView, breaks: RegularBreaks, common: Finding) -> Rule
 
 
 def break_facts(view: NodeView, breaks: RegularBreaks) -> tuple[Fact, ...]:
-    """Return how the GPUs of a node pause."""
     newest = {"series": UTILIZATION, "start": breaks.since, "end": breaks.until}
     return (
         of_node(view, "pause_length", breaks.length_s, "s", **newest),

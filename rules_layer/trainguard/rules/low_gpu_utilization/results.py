@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.core.finding import Fact
+from trainguard.core.finding import MOST_FACTS, Fact
 from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import (
@@ -14,9 +14,9 @@ from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     Held,
     HeldMemory,
-    LowActivity,
     held_while_idle,
     low_activity_gpus,
+    threshold_of,
 )
 from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.node import (
@@ -69,20 +69,26 @@ def judge_usages(
     streak, fluctuating = state.streaks.get(worst.gpu), worst.kind == "fluctuating"
     holding = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if fired else None
     onsets = [state.streaks[usage.gpu].onset for usage in fired]
+    uncounted = sum(state.uncounted(usage.gpu) for usage in fired)
     kind = Kind.FINE
     if streak is not None and fired:
         kind = Kind.FLUCTUATES if fluctuating else Kind.UNDER_USED
     elif streak is not None:
         kind = Kind.SMALL_DIPS if worst in lasted and fluctuating else Kind.LOW_FOR_SHORT
     affected = (of_node(view, "gpus_affected", len(fired), "GPUs"),) if fired else ()
+    counts = (
+        of_node(view, "gpus_judged", len(judged), "GPUs"),
+        of_node(view, "gpus", len(view.gpu_names), "GPUs"),
+    )
     facts = (
         *_usage_facts(worst, view, limits),
-        *(_fine_facts(view, judged) if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
+        *(counts if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
         *stream_end(view),
     )
     if holding is not None:
-        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *affected)
-        facts = (*facts, *stream_end(view))
+        kind = Kind.GPU_HOLDS_MEMORY
+        facts = (*_held_facts(*holding, worst.gpu, view), *affected, *stream_end(view))
+        common = noted(common, finding=f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}", memory="held")
     else:
         facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
         room = activity_facts(state.activity, worst.gpu, view)
@@ -97,18 +103,11 @@ def judge_usages(
         measure=P5 if fluctuating else P95,
         worst=worst.gpu,
         affected_share=state.low / state.judged if state.judged else None,
-        wasted_share=state.wasted_share(view, fired),
+        wasted_share=state.lost_share(view, state.found + uncounted) if fired else None,
         onset=min((onset for onset in onsets if onset is not None), default=None),
         gpus=tuple(usage.gpu for usage in fired),
-        **(
-            common
-            if holding is None
-            else noted(common, finding=f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}", memory="held")
-        ),
+        **common,
     )
-
-
-MOST_FACTS = 12
 
 
 def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ...]:
@@ -120,11 +119,6 @@ def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ..
         of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=thresholds[1], **of_window),
         of_node(view, "samples_at_work", len(times), "samples", **of_window),
     )
-
-
-def _fine_facts(view: NodeView, judged: Sequence[Usage]) -> tuple[Fact, ...]:
-    seen = of_node(view, "gpus_judged", len(judged), "GPUs")
-    return seen, of_node(view, "gpus", len(view.gpu_names), "GPUs")
 
 
 def _streak_facts(worst: Usage, streak: Streak, needed: int, view: NodeView) -> tuple[Fact, ...]:
@@ -182,7 +176,6 @@ def pause_facts(view: NodeView) -> tuple[Fact, ...]:
 
 
 def activity_facts(minutes: Mapping[str, BusyMinutes], gpu: str, view: NodeView) -> tuple[Fact, ...]:
-    """Return how active a GPU was in the newest minutes of work in which that was measured."""
     known = minutes.get(gpu)
     if known is None or not known.activity:
         return ()
@@ -206,47 +199,38 @@ def judge_low_activity(
     minutes: Mapping[str, BusyMinutes], view: NodeView, lasting_s: float, threshold_sm: float, common: Mapping[str, Any]
 ) -> RuleResult | None:
     """Say that GPUs look busy and use little of themselves; None where none does."""
-    low_sm = low_activity_gpus(minutes, lasting_s, threshold_sm)
-    if not low_sm:
+    low = low_activity_gpus(minutes, lasting_s)
+    if not low:
         return None
-    worst = low_sm[0]
-    lost_s = 60.0 * sum(each.lost_min for each in low_sm) / max(int(np.count_nonzero(view.ever_active)), 1)
-    onset = min(each.since for each in low_sm)
+    gpu, worst, p95 = low[0]
+    lost_s = 60.0 * sum(held.lost for _, held, _ in low) / max(int(np.count_nonzero(view.ever_active)), 1)
+    onset = min(held.since for _, held, _ in low if held.since is not None)
+    threshold = threshold_of(worst.measure, threshold_sm)
+    affected = of_node(view, "gpus_affected", len(low), "GPUs")
     return RuleResult.of(
         text,
         Status.FIRED,
         Kind.LOW_ACTIVITY,
-        (*_low_activity_facts(view, worst), of_node(view, "gpus_affected", len(low_sm), "GPUs"), *stream_end(view)),
-        measured=worst.p95,
-        threshold=worst.threshold,
+        (*_low_activity_facts(view, gpu, worst, p95, threshold), affected, *stream_end(view)),
+        measured=p95,
+        threshold=threshold,
         measure={SM: SM_P95, MEMORY: MEMORY_P95}.get(worst.measure, TENSOR_P95),
-        worst=worst.gpu,
+        worst=gpu,
         affected_share=None if view.watermark_s is None else share_of_paid(view, view.watermark_s - onset),
         # Memory and power alone do not tell how much of the GPU was not used.
         wasted_share=None if worst.measure == MEMORY else share_of_paid(view, lost_s),
         onset=onset,
-        gpus=tuple(each.gpu for each in low_sm),
+        gpus=tuple(name for name, _, _ in low),
         **noted(common, measure=worst.measure),
     )
 
 
-def _low_activity_facts(view: NodeView, worst: LowActivity) -> tuple[Fact, ...]:
-    times = {"device": worst.gpu, "start": worst.start, "end": worst.end}
-    begun = [worst.start] * worst.minutes
-    facts = (
-        *_of_minutes(
-            view,
-            worst.gpu,
-            worst.measure,
-            "p95_activity_at_work",
-            worst.p95,
-            begun,
-            worst.end,
-            threshold=worst.threshold,
-        ),
-        of_node(view, "mean_utilization_at_work", worst.busy, "%", series=UTILIZATION, **times),
-    )
-    if worst.measure == SM or not worst.power:
-        return facts
-    newest = {**times, "start": worst.newest}
-    return (*facts, of_node(view, "power", worst.power, "W", series=names.POWER, **newest))
+def _low_activity_facts(view: NodeView, gpu: str, held: BusyMinutes, p95: float, threshold: float) -> tuple[Fact, ...]:
+    begun, busy = held.begun[-held.low_sm :], held.utilization[-held.low_sm :]
+    times = {"device": gpu, "start": float(begun[0]), "end": held.until}
+    activity = _of_minutes(view, gpu, held.measure, "p95_activity_at_work", p95, begun, held.until, threshold=threshold)
+    utilization = of_node(view, "mean_utilization_at_work", sum(busy) / len(busy), "%", series=UTILIZATION, **times)
+    if held.measure == SM or not held.power:
+        return *activity, utilization
+    newest = {**times, "start": float(begun[-1])}
+    return *activity, utilization, of_node(view, "power", held.power, "W", series=names.POWER, **newest)

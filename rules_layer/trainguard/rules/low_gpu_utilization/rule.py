@@ -13,12 +13,7 @@ import numpy as np
 from trainguard.core.finding import Progress
 from trainguard.core.records import Status
 from trainguard.rules.low_gpu_utilization import node as on_node
-from trainguard.rules.low_gpu_utilization.devices import (
-    fold_activity,
-    fold_held,
-    fold_signs,
-    sign_of_work,
-)
+from trainguard.rules.low_gpu_utilization.devices import fold_activity, fold_held, fold_signs, sign_of_work
 from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState, fold_instances, judge_instances
 from trainguard.rules.low_gpu_utilization.results import judge_low_activity, judge_taken, judge_usages
 from trainguard.rules.low_gpu_utilization.text import text
@@ -179,7 +174,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     def judge_samples(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
-        """Say FIRED for a streak over two windows that costs enough, or for a node idle for 20 minutes."""
         instances = judge_instances(state.instances, view, parameters.threshold_sm, self._lasting_s(parameters, view))
         if not view.gpu_names:
             return instances
@@ -188,7 +182,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         return instances if view.mig_names and fires_alone else found
 
     def unfit(self, view: NodeView) -> Any:
-        """Say that there is neither a GPU nor an instance of one."""
         return None if view.mig_names else super().unfit(view)
 
     def _judge_gpus(
@@ -245,7 +238,8 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             and streak.lasting(view) >= needed
             and streak.is_costly
         ]
-        if view.closed and (state.wasted_by(view, fired) or 0.0) < COSTLY_SHARE:
+        wasted = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+        if fired and view.closed and (state.lost_share(view, wasted) or 0.0) < COSTLY_SHARE:
             # What the job's end has cut off before it lasted is no finding where it has cost little.
             return [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
         return fired

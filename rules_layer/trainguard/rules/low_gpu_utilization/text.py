@@ -34,7 +34,6 @@ HOLDING_SUFFIX = ", memory held"
 
 
 def text(sheet: FactSheet) -> Words:
-    """Make the words of a judgement."""
     words = _WORDS.get(sheet.kind)
     if words is not None:
         return words(sheet)

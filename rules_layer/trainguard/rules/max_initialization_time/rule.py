@@ -49,7 +49,6 @@ _FIXED = {
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of a job's start into words."""
     kind = MaxInitializationKind(sheet.kind)
     if kind in _FIXED:
         return Words(_FIXED[kind])
@@ -158,7 +157,6 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     )
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
-        """Compare each start's first step, or the watermark while no step was seen, with that start."""
         if not (view.framework_expected or view.framework_seen):
             return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:

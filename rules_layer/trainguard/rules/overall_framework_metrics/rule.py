@@ -46,7 +46,6 @@ class FrameworkTimeState(msgspec.Struct, array_like=True):
     minutes: list[MinuteProfile] = msgspec.field(default_factory=list)
 
     def table(self, of: EventClass) -> TimeTable:
-        """Return the times of a class."""
         return self.classes[of]
 
 
@@ -68,7 +67,6 @@ class TimeDetails(Details, frozen=True, kw_only=True):
 
 
 def details_of(state: FrameworkTimeState) -> TimeDetails:
-    """Return the numbers of a node."""
     steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
     others_us = _others_us(state)
     phases = {**steps, "others": others_us} if steps or others_us else {}
@@ -109,7 +107,6 @@ def _others_us(state: FrameworkTimeState) -> int:
 
 
 def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple[Fact, ...]]:
-    """Return where the time of a node's processes went."""
     where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
     wall_us = sum(loop.wall_us for loop in state.loops)
     if not wall_us:
@@ -133,7 +130,6 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
 
 
 def text(sheet: FactSheet) -> Words:
-    """Say where the time of a node's processes went."""
     node = sheet.facts[0].node
     if sheet.kind == NO_EVENTS:
         return Words(f"no framework event of {node} was written.")
@@ -183,7 +179,6 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         events: FrameworkEvents,
         parameters: OverallFrameworkMetricsParameters,
     ) -> None:
-        """Add the events of one object."""
         del parameters
         table = events.table
         if not len(table):
@@ -212,7 +207,6 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         view: FrameworkView,
         parameters: OverallFrameworkMetricsParameters,
     ) -> RuleResult:
-        """Say where the time went; never FIRED."""
         del parameters
         if not state.events:
             none = (Fact(name="events", value=0, node=view.node),)

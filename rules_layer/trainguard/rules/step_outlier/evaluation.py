@@ -59,7 +59,6 @@ class EvaluatedSeries:
 
     @property
     def node(self) -> str:
-        """The node's name."""
         return self.facts.node
 
     @cached_property
@@ -85,7 +84,6 @@ class EvaluatedSeries:
 
     @property
     def label(self) -> str:
-        """Process and mode, for people."""
         return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
 
 

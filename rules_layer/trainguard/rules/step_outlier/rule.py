@@ -46,7 +46,6 @@ class StepOutlierKind(StrEnum):
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of steps into words."""
     kind = StepOutlierKind(sheet.kind)
     if kind is StepOutlierKind.NO_FRAMEWORK_METRICS:
         return Words("This job has written no framework metrics, which the rule needs.")
@@ -210,13 +209,11 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
     """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
 
     def observe(self, state: StepsState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
-        """Count the steps of one object where their mode is wanted."""
         for batch in events.steps:
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
                 state.fold(batch, parameters.stddev, events.table)
 
     def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
-        """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
         states = {node: state for node, state in view.collected(self.name, StepsState).items() if state.series}
         if not states:
             return _without_steps(view, parameters)

@@ -24,7 +24,6 @@ SPREAD = (
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = {node: held for node, held in nodes_of(entry, StepDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     series = sorted((each for _, held in picked.full for each in held.series), key=lambda each: not each.fired)
@@ -44,7 +43,6 @@ def blocks(entry: RuleEntry) -> list[Block]:
 
 
 def mode(text: str) -> str:
-    """Return a mode without what all modes begin with."""
     return shown_name(text.removeprefix(PREFIX), 40)
 
 

@@ -27,7 +27,6 @@ class Pace(msgspec.Struct, array_like=True):
     wait_us: int = 0
 
     def add(self, steps: int, total_us: int, own_us: int, wait_us: int) -> None:
-        """Count steps."""
         self.steps += steps
         self.total_us += total_us
         self.own_us += own_us
@@ -47,7 +46,6 @@ class PaceState(msgspec.Struct, array_like=True):
     processes: dict[str, ProcessPace] = msgspec.field(default_factory=dict)
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Take in one object of a process."""
         table = events.table
         if not len(table) or not events.steps:
             return

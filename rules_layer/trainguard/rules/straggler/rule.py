@@ -34,7 +34,6 @@ class StragglerKind(StrEnum):
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of ranks into words."""
     kind = StragglerKind(sheet.kind)
     if kind is StragglerKind.NO_FRAMEWORK_METRICS:
         return Words("This job has written no framework metrics, which the rule needs.")
@@ -165,12 +164,10 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     """30 min: a block is five minutes."""
 
     def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
-        """Add the steps of one object."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
-        """Compare the own work of all ranks, block by block."""
         ranks = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
             return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
@@ -276,7 +273,6 @@ def median_of_others(values: FloatArray) -> FloatArray:
     count = values.size - 1
 
     def kept(index: int) -> FloatArray:
-        """Return what stands at an index once each value is taken out."""
         found: FloatArray = np.where(place <= index, order[index + 1], order[index])
         return found
 

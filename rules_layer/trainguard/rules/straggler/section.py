@@ -9,7 +9,6 @@ from trainguard.rules.straggler.rule import StragglerDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return each rank's own work in a step beside its peers'."""
     if not entry.details:
         return []
     rows = [

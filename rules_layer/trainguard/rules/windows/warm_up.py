@@ -39,7 +39,6 @@ class WarmUpKind(StrEnum):
 
 
 def waiting(view: NodeView, details: Details | Mapping[str, Any] | None = None) -> RuleResult:
-    """Return the judgement of a node without a sample."""
     return _result(
         Status.WAITING_FOR_DATA, WarmUpKind.WAITING, (sampled_fact("samples", 0, view),), details=details or {}
     )
@@ -48,7 +47,6 @@ def waiting(view: NodeView, details: Details | Mapping[str, Any] | None = None) 
 def warming_up(
     points: int, needed: int, view: NodeView, details: Details | Mapping[str, Any], reason: str | None = None
 ) -> RuleResult:
-    """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
     kind, facts = _warm_up(points, needed, view)
     more: dict[str, Any] = {"data_points": points, "progress": Progress(seen=points, needed=needed), "details": details}
     if reason is not None:
@@ -57,7 +55,6 @@ def warming_up(
 
 
 def never_collected(series: str, view: NodeView) -> RuleResult:
-    """Say that the rule cannot judge a node of which a series, by its recorded name, has no sample."""
     facts = (sampled_fact("samples", 0, view, series=series),)
     return _result(Status.NOT_APPLICABLE, WarmUpKind.NEVER_COLLECTED, facts, data_points=view.kept_total)
 
@@ -83,7 +80,6 @@ def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
 
 
 def never_active_reason(view: NodeView) -> str:
-    """Why there is no verdict on a node that had not worked before its watermark, or before its stream ended."""
     kind, facts = never_active(view)
     return undecided_text(FactSheet(Status.WARMING_UP, kind, facts)).reason
 
@@ -99,7 +95,6 @@ def or_undecided(text: Text) -> Text:
 
 
 def undecided_text(sheet: FactSheet) -> Words:
-    """Say why there is no verdict."""
     node = sheet.facts[0].node or ""
     return Words(_REASONS[WarmUpKind(sheet.kind)](sheet, node))
 
@@ -115,12 +110,10 @@ def _result(status: Status, kind: WarmUpKind, facts: tuple[Fact, ...], **more: A
 
 
 def sampled_fact(name: str, value: float | int, view: NodeView, **more: Any) -> Fact:
-    """Return a fact of a node over all of its samples."""
     return Fact(name=name, value=value, node=view.node, start=view.first_sample_at, end=view.watermark_s, **more)
 
 
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
-    """Return when the stream ended; nothing while it goes on."""
     if not view.closed or view.watermark_s is None:
         return ()
     return (Fact(name="stream_end", value=view.watermark_s, unit="time", node=view.node),)
