@@ -31,8 +31,7 @@ from tests.answers.recorded import compare, digest, plain_facts, plain_result, r
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_job.steps import ProgressState, behind
-from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.hung_job.state import ProgressState, WatchState, behind
 from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     GpuSigns,
@@ -48,7 +47,6 @@ from trainguard.rules.low_gpu_utilization.devices import (
     sign_of_work,
     threshold_of,
 )
-from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances, judge_instances
 from trainguard.rules.low_gpu_utilization.node import (
     IDLE_FINDING_S,
     idleness_of,
@@ -57,7 +55,14 @@ from trainguard.rules.low_gpu_utilization.node import (
     judge_weak,
     regular_breaks,
 )
-from trainguard.rules.low_gpu_utilization.results import activity_facts, judge_low_activity, pause_facts
+from trainguard.rules.low_gpu_utilization.results import (
+    InstanceMinutes,
+    activity_facts,
+    fold_instances,
+    judge_instances,
+    judge_low_activity,
+    pause_facts,
+)
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.windows.warm_up import never_active_reason, warming_up

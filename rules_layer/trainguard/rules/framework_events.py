@@ -4,8 +4,9 @@ Of names the largest are kept, the rest as one sum. Source: the managed rules' o
 of Horovod and SMDataParallel go by their file, so that a tensor whose name says "gpu" is no GPU operator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -156,15 +157,22 @@ class ProcessLoop(msgspec.Struct, array_like=True):
         self.last_us = int(reached[-1])
 
 
-def loop_of(loops: list[ProcessLoop], process: str) -> ProcessLoop | None:
+class OfProcess(Protocol):
+    """What is known of a process."""
+
+    process: str
+
+
+Known = TypeVar("Known", bound=OfProcess)
+
+
+def admitted(known: list[Known], process: str, new: Callable[[str], Known]) -> Known | None:
     """Find or admit a process; None when a node already has MAX_PROCESSES."""
-    for loop in loops:
-        if loop.process == process:
-            return loop
-    if len(loops) == MAX_PROCESSES:
-        return None
-    loops.append(ProcessLoop(process))
-    return loops[-1]
+    found = next((each for each in known if each.process == process), None)
+    if found is None and len(known) < MAX_PROCESSES:
+        found = new(process)
+        known.append(found)
+    return found
 
 
 RECENT_MINUTES = 30

@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.bottlenecks.counts import Counted, MinuteCount, Tally
-from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.state import BottleneckState, Counted, MinuteCount, Tally
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 
 LIMITS = {"core": 90.0, "gpu": 10.0, "fraction": 0.5}
@@ -55,7 +54,7 @@ def seen(busy: Sequence[bool], interval_s: float = 60.0, *, objects: int = 1) ->
 def test_long_idle_run_is_a_pause_and_does_not_count(interval_s: float, idle: int, counts: bool, objects: int) -> None:
     state = seen([True, *[False] * idle, True, True], interval_s, objects=objects)
     assert (state.kept.judged, state.kept.bottlenecked) == (3 + idle * counts, idle * counts)
-    assert [each.ended for each in state.pauses] == (
+    assert [ended for ended, _ in state.pauses] == (
         [] if counts else [int(JOB_START // 60.0 + interval_s * (idle + 1) // 60.0)]
     )
 

@@ -10,7 +10,7 @@ from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
 from trainguard.rules.low_gpu_utilization.devices import GpuSigns, HeldMemory, Sign, fold_held, sign_of_work
-from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances
+from trainguard.rules.low_gpu_utilization.results import InstanceMinutes, fold_instances
 from trainguard.rules.overall_system_usage.rule import UsageState, usage_of
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute
 

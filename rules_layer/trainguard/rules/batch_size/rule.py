@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -237,7 +237,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             ),
             affected_share=seen,
             wasted_share=wasted if fired else None,
-            confidence=_room(usage, parameters) if fired else None,
+            confidence=min(1.0 - high / limit for high, limit in _highest(usage, parameters)) if fired else None,
             onset=state.onset if fired else None,
             gpus=usage.gpus if fired else (),
             details=details,
@@ -261,11 +261,13 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 
+def _highest(usage: Usage, parameters: BatchSizeParameters) -> Iterator[tuple[float, float]]:
+    """Return the 95th percentiles of CPU, the busiest GPU and the busiest GPU memory, each with its threshold."""
+    return zip((usage.cpu, max(usage.gpu), max(usage.memory)), parameters.thresholds, strict=True)
+
+
 def _is_low(usage: Usage, parameters: BatchSizeParameters) -> bool:
-    if not usage.judged:
-        return False
-    highest = usage.cpu, max(usage.gpu), max(usage.memory)
-    return all(high < threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
+    return usage.judged and all(high < threshold for high, threshold in _highest(usage, parameters))
 
 
 def _lasting(state: BatchSizeState, view: NodeView) -> int:
@@ -282,11 +284,6 @@ def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tup
         return 0, view.first_active_at
     points = len(usage.window)
     return view.kept_total - points, float(view.kept_times[-points])
-
-
-def _room(usage: Usage, parameters: BatchSizeParameters) -> float:
-    highest = usage.cpu, max(usage.gpu), max(usage.memory)
-    return min(1.0 - high / threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
 
 
 def _undecided(
@@ -311,11 +308,7 @@ def _undecided(
 
 def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     points = len(usage.window)
-    where: dict[str, Any] = {
-        "node": view.node,
-        "start": float(view.kept_times[-points]),
-        "end": float(view.kept_times[-1]),
-    }
+    where = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
     gpu, memory = max(usage.gpu), max(usage.memory)
     shown = (
         ("core_utilization", usage.cpu, "CPUUtilization", None),
@@ -323,17 +316,10 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
         ("memory_activity", memory, "GPUMemoryUtilization", usage.gpus[usage.memory.index(memory)]),
     )
     for (name, value, series, device), threshold in zip(shown, thresholds, strict=True):
-        yield Fact(
-            name=f"p95_{name}_at_work",
-            value=value,
-            unit="%",
-            series=series,
-            device=device,
-            threshold=threshold,
-            **where,
-        )
-    yield Fact(name="samples", value=points, **where)
-    yield Fact(name="window", value=_time_s(view, points), unit="s", **where)
+        on = {"series": series, "device": device, "threshold": threshold}
+        yield node_fact(f"p95_{name}_at_work", value, view, unit="%", **on, **where)
+    yield node_fact("samples", points, view, **where)
+    yield node_fact("window", _time_s(view, points), view, unit="s", **where)
 
 
 def _time_s(view: NodeView, points: int) -> float:

@@ -14,18 +14,20 @@ import numpy as np
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import Snapshots, points_in
-from trainguard.rules.bottlenecks.counts import (
+from trainguard.rules.bottlenecks.state import (
     GOOD_GPUS,
     HUNDREDTHS,
+    LAPSED_MINUTES,
     RECENT_MINUTES,
+    BottleneckState,
     Cores,
     Counted,
     MinuteCount,
     Share,
     Tally,
     is_cause,
+    joined,
 )
-from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, BottleneckState
 from trainguard.rules.bottlenecks.text import (
     BottleneckKind,
     CoreSeries,
@@ -162,6 +164,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         alike = contrast is not None and not is_cause(*contrast, view.interval_s, self.more_peak)
         found = None if alike or (over and not view.closed) else next(iter(costly), None)
         evidence, measured, recently = next(iter(costly or above or shares))
+        began_at = None if state.bad_since is None else max(60.0 * state.bad_since, view.first_active_at or 0.0)
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
         kind = BottleneckKind.WAITS if evidence is points else BottleneckKind.SLOW
         why: list[Fact] = []
@@ -194,7 +197,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             pooled_by={
                 each: ((points if each.by_points else minutes).whole.hits, kept.judged) for each in BottleneckKind
             },
-            onset=None if state.bad_since is None or not found else _onset(state.bad_since, view),
+            onset=began_at if found else None,
             until=60.0 * (state.bad_through + 1) if found and over and state.bad_through is not None else None,
             gpus=_gpus(state, view, evidence is points) if found else (),
             details=details or {},
@@ -229,17 +232,10 @@ def _minutes(kept: Tally, slow: list[MinuteCount]) -> Evidence:
 
 
 def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
-    if not slow:
-        return kept.gone_slow
-    total = msgspec.structs.replace(slow[0])
-    for count in slow[1:]:
-        total.add(count)
-    return total
-
-
-def _onset(minute: int, view: NodeView) -> float:
-    began_at = 60.0 * minute
-    return began_at if view.first_active_at is None else max(began_at, view.first_active_at)
+    total = None if slow else kept.gone
+    for count in slow:
+        total = joined(total, count)
+    return total or MinuteCount(0, kept.slow, 0)
 
 
 def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:

@@ -3,17 +3,16 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from trainguard.core.finding import Fact, Status, clock
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details
-from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
+from trainguard.rules.bottlenecks.state import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
+from trainguard.rules.windows.warm_up import WarmUpKind, node_fact, undecided_text
 
 MINUTE_S = 60.0
 
@@ -58,42 +57,31 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
     if recent is not None and end is not None:
         # The newest minute that counts may lie before an idle run that goes on.
         start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
-    where: dict[str, Any] = {"node": view.node, "start": start, "end": end}
-    yield Fact(
-        name="share_of_samples",
-        value=share.percent / 100.0,
-        unit="share",
-        series="GPUUtilization",
-        threshold=threshold / 100.0,
-        **where,
-    )
-    yield Fact(name="samples_found", value=share.hits, **where)
-    yield Fact(name="samples", value=share.judged, **where)
+    where = {"start": start, "end": end}
+    on = {"series": "GPUUtilization", "threshold": threshold / 100.0}
+    yield node_fact("share_of_samples", share.percent / 100.0, view, unit="share", **on, **where)
+    yield node_fact("samples_found", share.hits, view, **where)
+    yield node_fact("samples", share.judged, view, **where)
     if recent is not None:
-        yield Fact(name="window", value=MINUTE_S * len(recent), unit="s", **where)
+        yield node_fact("window", MINUTE_S * len(recent), view, unit="s", **where)
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
-    where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
-    gpu = count.mean(count.gpu)
-    yield Fact(name=name, value=gpu, unit="%", series="GPUUtilization", threshold=GOOD_GPUS, **where)
-    yield Fact(name=series.level, value=count.mean(count.level), unit="%", series=series.name, **where)
-    peak = count.mean(count.peak)
-    yield Fact(name=series.peak, value=peak, unit=series.peak_unit, series=series.name, **where)
+    on = {"series": "GPUUtilization", "threshold": GOOD_GPUS}
+    yield node_fact(name, count.mean(count.gpu), view, unit="%", start=start, **on)
+    for of, total, unit in ((series.level, count.level, "%"), (series.peak, count.peak, series.peak_unit)):
+        yield node_fact(of, count.mean(total), view, unit=unit, series=series.name, start=start)
 
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
-            where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
-            share = count.hot_share
-            yield Fact(
-                name=f"core_at_limit_{name}", value=share, unit="share", series=series.name, threshold=limit, **where
-            )
+            on = {"series": series.name, "threshold": limit, "start": None}
+            yield node_fact(f"core_at_limit_{name}", count.hot_share, view, unit="share", **on)
             mean = count.mean(count.gpu)
-            yield Fact(name=f"mean_utilization_{name}", value=mean, unit="%", series="GPUUtilization", **where)
+            yield node_fact(f"mean_utilization_{name}", mean, view, unit="%", series="GPUUtilization", start=None)
 
 
 class ComparedClass(msgspec.Struct, frozen=True):

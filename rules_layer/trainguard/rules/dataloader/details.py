@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -218,5 +218,4 @@ def _with_use(waiting: Waiting, facts: NodeFacts) -> Waiting:
     means = means[~np.isnan(means)]
     if not means.size:
         return waiting
-    mean = float(means.mean())
-    return Waiting(waiting.start, waiting.end, waiting.waited, mean, use.start, use.end, waiting.part)
+    return replace(waiting, used=float(means.mean()), sampled_from=use.start, sampled_to=use.end)

@@ -1,12 +1,31 @@
 """The words of GPUHealth."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from trainguard.core.units import counted, show_number, show_percent
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
-from trainguard.rules.gpu_health.problems import HealthKind
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
+
+
+class HealthKind(StrEnum):
+    """Findings on a node's GPUs, the most severe first; the last are no faults."""
+
+    LOST = "lost"
+    VANISHED = "vanished"
+    UNANSWERED = "unanswered"
+    XID = "xid"
+    XID_AFTER_RESET = "xid_after_reset"
+    ECC = "ecc"
+    ROWS = "rows"
+    HEAT = "heat"
+    SLOWDOWN = "slowdown"
+    POWER_LIMIT = "power_limit"
+    LINK = "link"
+    HEALTHY = "healthy"
+    NOT_COLLECTED = "not_collected"
+
 
 Said = tuple[str, str]
 

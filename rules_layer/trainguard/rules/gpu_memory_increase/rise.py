@@ -235,7 +235,8 @@ def _rise_of(device: str, use: UseLevels) -> UseRise:
     hourly = 60.0 * (rising[-1] - rising[0]) / HUNDREDTHS / minutes if minutes else 0.0
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
     is_long = use.stride * len(rising) * MINUTE_S >= least_s
-    is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
+    fallen = max(highest - level for highest, level in zip(accumulate(use.levels, max), use.levels, strict=True))
+    is_steady = is_long and _is_steady(rising) and fallen <= GAVE_BACK * (rising[-1] - rising[0])
     return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
 
 
@@ -259,8 +260,3 @@ def _is_steady(rising: list[int]) -> bool:
         return False
     third = max(len(steps) // 3, 2)
     return sum(steps[-third:]) / third >= NEWEST_PACE * risen / len(steps)
-
-
-def _gave_back(levels: list[int], rising: list[int]) -> bool:
-    fallen = max(highest - level for highest, level in zip(accumulate(levels, max), levels, strict=True))
-    return fallen > GAVE_BACK * (rising[-1] - rising[0])

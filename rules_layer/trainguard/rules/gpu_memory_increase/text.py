@@ -303,11 +303,6 @@ def _first_windows(sheet: FactSheet) -> str:
     return f"{reason}."
 
 
-def _too_short(sheet: FactSheet) -> str:
-    watched = sheet["watched_time"]
-    return f"memory in use of {watched.node} is judged after {show_duration(watched.threshold or 0.0)} of training."
-
-
 _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
     MemoryKind.NO_LEAK: _no_leak,
     MemoryKind.FIRST_WINDOWS: _first_windows,
@@ -318,5 +313,8 @@ _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
         f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
         "the instances was not collected."
     ),
-    MemoryKind.TOO_SHORT_FOR_LEAK: _too_short,
+    MemoryKind.TOO_SHORT_FOR_LEAK: lambda sheet: (
+        f"memory in use of {sheet['watched_time'].node} is judged after "
+        f"{show_duration(sheet['watched_time'].threshold or 0.0)} of training."
+    ),
 }

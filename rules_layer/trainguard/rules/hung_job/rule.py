@@ -4,7 +4,7 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
 from trainguard.rules.hung_job.text import (
     NO_DETAILS,
     HungDetails,
@@ -12,13 +12,14 @@ from trainguard.rules.hung_job.text import (
     details_of,
     facts_of_calm,
     facts_of_node,
-    facts_of_quiet,
+    facts_of_standstill,
     facts_of_unknown,
+    gpus_of,
     no_power,
-    standstill_of,
+    standing_fact,
+    suspects,
     text,
 )
-from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -119,8 +120,10 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         state.fold(events)
 
     def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:
-        watched = _watched(view)
-        steps = _steps(view)
+        states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
+        watched = {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
+        collected = view.collected(SPEC.name, ProgressState).values()
+        steps = {name: each for state in collected for name, each in sorted(state.processes.items())}
         details = NO_DETAILS
         if view.detailed and watched:
             details = details_of(watched, {name: each.number for name, each in steps.items()})
@@ -146,7 +149,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         if not is_quiet or lasted < needed or (steps and not stopped):
             kind, found = facts_of_calm(present)
             if lasted > 0.0:
-                kind, found = facts_of_quiet(since, through, needed)
+                kind, found = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
             return RuleResult.of(
                 text,
                 Status.OK,
@@ -158,21 +161,23 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 near_threshold=is_quiet,
                 details=details,
             )
-        standstill = standstill_of(
+        late = [] if any(each.waiting for each in view.nodes.values()) else behind(steps)
+        kind, found = facts_of_standstill(
             present,
-            (since, through, needed),
+            standing_fact(since, through, needed),
             silent=silent,
             last_step_end=last_step_end if stopped else None,
-            behind=None if any(each.waiting for each in view.nodes.values()) else behind(steps),
+            behind=late,
         )
-        where = [*(standstill.behind or ()), *standstill.silent, *standstill.suspects]
+        waiting, idle = gpus_of(present, "waiting"), gpus_of(present, "idle")
+        where = [*late, *silent, *suspects(waiting, idle)]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
         return RuleResult.of(
             text,
             Status.FIRED,
-            standstill.kind,
-            standstill.facts,
+            kind,
+            found,
             measured=lasted / 60.0,
             threshold=needed / 60.0,
             progress=_progress(lasted, needed),
@@ -180,7 +185,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             affected_share=wasted,
             wasted_share=wasted,
             onset=last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since,
-            gpus=(*standstill.waiting, *standstill.idle),
+            gpus=(*waiting, *idle),
             time_left_s=0.0,
             details=details,
         )
@@ -243,15 +248,5 @@ def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: boo
     return max(least, LEARNED * longest_s)
 
 
-def _watched(view: JobView) -> dict[str, WatchState]:
-    states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
-    return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
-
-
 def _is_partitioned(node: NodeFacts) -> bool:
     return node.system is not None and bool(node.system.mig_names) and not node.system.gpu_names
-
-
-def _steps(view: JobView) -> dict[str, ProcessProgress]:
-    states = view.collected(SPEC.name, ProgressState).values()
-    return {name: progress for state in states for name, progress in sorted(state.processes.items())}

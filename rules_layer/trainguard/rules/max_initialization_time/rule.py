@@ -3,7 +3,7 @@
 Source: AWS documentation of MaxInitializationTime. What is lost is the time beyond the threshold.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from trainguard.core.finding import Fact, Progress, clock
@@ -166,17 +166,13 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
-                return _without_steps(trained_s)
+                trained = (Fact(name="time_at_work", value=trained_s, unit="s"),)
+                return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, trained)
         started_at = view.started_at
         elapsed_s = (view.system_through or started_at) - started_at
-        starts = _starts(view, started_at)
-        judged = (_since(_judge_start(start, view, elapsed_s, parameters), start) for start in starts)
-        return max(judged, key=_gravity)
-
-
-def _without_steps(trained_s: float) -> RuleResult:
-    trained = Fact(name="time_at_work", value=trained_s, unit="s")
-    return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, (trained,))
+        judged = [_judge_start(start, view, elapsed_s, parameters) for start in _starts(view, started_at)]
+        fired, waits = Status.FIRED, Status.WARMING_UP
+        return max(judged, key=lambda each: (each.status is fired, each.status is waits, each.measured or 0.0))
 
 
 def _worked_s(facts: NodeFacts) -> float:
@@ -222,16 +218,6 @@ def _judge_start(
     return _judge_absence(start, end, view, parameters, worked_s if at_work else 0.0)
 
 
-def _since(result: RuleResult, start: _Start) -> RuleResult:
-    if result.status is not Status.FIRED:
-        return result
-    return replace(result, onset=start.at, until=start.step_at)
-
-
-def _gravity(result: RuleResult) -> tuple[bool, bool, float]:
-    return result.status is Status.FIRED, result.status is Status.WARMING_UP, result.measured or 0.0
-
-
 def _judge_first_step(
     start: _Start, step_at: float, elapsed_s: float, parameters: MaxInitializationTimeParameters
 ) -> RuleResult:
@@ -251,6 +237,8 @@ def _judge_first_step(
         progress=_progress(after_s, parameters),
         affected_share=lost,
         wasted_share=lost,
+        onset=start.at if late else None,
+        until=start.step_at if late else None,
         details=Initialization(after_s, step_seen=True),
     )
 
@@ -286,6 +274,7 @@ def _judge_absence(
         progress=_progress(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
+        onset=start.at if late else None,
         near_threshold=status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )

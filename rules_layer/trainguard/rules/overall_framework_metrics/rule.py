@@ -4,7 +4,6 @@ Source: AWS documentation of OverallFrameworkMetrics. An operator's time is its 
 each process's loop, from its first step's start to its last one's end, less the union of its steps.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,9 +20,9 @@ from trainguard.rules.framework_events import (
     MinuteProfile,
     ProcessLoop,
     TimeTable,
+    admitted,
     classes_of,
     fold_minutes,
-    loop_of,
     percentages,
     sum_by,
 )
@@ -45,9 +44,6 @@ class FrameworkTimeState(msgspec.Struct, array_like=True):
     loops: list[ProcessLoop] = msgspec.field(default_factory=list)
     minutes: list[MinuteProfile] = msgspec.field(default_factory=list)
 
-    def table(self, of: EventClass) -> TimeTable:
-        return self.classes[of]
-
 
 class TimeDetails(Details, frozen=True, kw_only=True):
     """Shares in percent under the managed rule's names; ``phase_time`` and totals in microseconds of all processes."""
@@ -67,11 +63,11 @@ class TimeDetails(Details, frozen=True, kw_only=True):
 
 
 def details_of(state: FrameworkTimeState) -> TimeDetails:
-    steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
+    steps = state.classes[EventClass.STEP].top(TOP_OPERATORS)
     others_us = _others_us(state)
     phases = {**steps, "others": others_us} if steps or others_us else {}
     of_cpu, of_gpu, general, horovod, smdataparallel = (
-        state.table(of).top(TOP_OPERATORS)
+        state.classes[of].top(TOP_OPERATORS)
         for of in (
             EventClass.CPU,
             EventClass.GPU,
@@ -80,7 +76,7 @@ def details_of(state: FrameworkTimeState) -> TimeDetails:
             EventClass.SMDATAPARALLEL,
         )
     )
-    forward, backward = (state.table(of).total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
+    forward, backward = (state.classes[of].total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
     passes = {"Forward pass": forward, "Backward pass": backward} if forward and backward else {}
     return TimeDetails(
         processes=max(_loops(state), 1),
@@ -121,7 +117,7 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
         Fact(name="time_between_steps", value=between, unit="share", **where),
     ]
     for of, name in ((EventClass.CPU, "cpu_operator"), (EventClass.GPU, "gpu_operator")):
-        for operator, share in percentages(state.table(of).top(1)).items():
+        for operator, share in percentages(state.classes[of].top(1)).items():
             facts += [
                 Fact(name=name, value=operator, **where),
                 Fact(name=f"{name}_time", value=share, unit="%", **where),
@@ -189,14 +185,14 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
             rows = classes == of
             if rows.any():
                 names, index = (table.names, table.name_index) if of in BY_NAME else (table.phases, table.phase_index)
-                state.table(of).add(*sum_by(names, index[rows], table.self_us[rows]), limit=KEPT_NAMES)
+                state.classes[of].add(*sum_by(names, index[rows], table.self_us[rows]), limit=KEPT_NAMES)
         on_device = classes <= EventClass.GPU
         state.devices.add(
             *sum_by(table.phases, table.phase_index[on_device], table.self_us[on_device]), limit=TOP_OPERATORS
         )
         if len(table.rows_in([WORKER_PHASE])) == len(table):
             return  # a worker of a loader, which works beside the training processes
-        loop = loop_of(state.loops, table.process)
+        loop = admitted(state.loops, table.process, ProcessLoop)
         if loop is not None:
             loop.fold(events.steps)
         state.minutes = fold_minutes(state.minutes, loop, table, classes)
@@ -212,5 +208,5 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
             none = (Fact(name="events", value=0, node=view.node),)
             return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)
         kind, facts = facts_of(state, view)
-        result = RuleResult.of(text, Status.OK, kind, facts, data_points=state.events)
-        return replace(result, details=details_of(state)) if view.detailed else result
+        details = details_of(state) if view.detailed else {}
+        return RuleResult.of(text, Status.OK, kind, facts, data_points=state.events, details=details)
