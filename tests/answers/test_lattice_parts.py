@@ -28,6 +28,7 @@ from tests.answers.lattice_parts import (
     randoms,
 )
 from tests.answers.recorded import compare, digest, plain_facts, plain_result, rounded
+from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
@@ -65,7 +66,8 @@ from trainguard.rules.low_gpu_utilization.results import (
 )
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.windows.warm_up import never_active_reason, warming_up
+from trainguard.rules.rule_result import FactSheet
+from trainguard.rules.windows.warm_up import never_active, undecided_text, warming_up
 
 FOLDER = Path(__file__).with_name("lattice")
 GROUP = 50
@@ -178,7 +180,8 @@ def _warm_up() -> Iterator[Any]:
         view = replace(view, watermark_s=None) if random.random() < 0.1 else view
         needed = random.choice([0, 1, 20, 120, 361])
         points = random.choice([0, needed - 1, needed, needed + 1])
-        yield [never_active_reason(view), plain_result(warming_up(max(points, 0), needed, view, {}))]
+        unused = undecided_text(FactSheet(Status.WARMING_UP, *never_active(view))).reason
+        yield [unused, plain_result(warming_up(max(points, 0), needed, view, {}))]
 
 
 def _hung_nodes() -> Iterator[Any]:

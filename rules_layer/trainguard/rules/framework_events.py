@@ -158,8 +158,6 @@ class ProcessLoop(msgspec.Struct, array_like=True):
 
 
 class OfProcess(Protocol):
-    """What is known of a process."""
-
     process: str
 
 

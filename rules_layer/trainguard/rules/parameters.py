@@ -244,7 +244,6 @@ def _invoked(rule: str, setting: str, value: str) -> str:
 
 
 def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
-    """Convert ``value`` to the parameter's type, with its constraints; RuleConfigError where it cannot be."""
     word = value.strip()
     optional = any(isinstance(item, msgspec.inspect.NoneType) for item in _types(kind))
     if optional and word.lower() in NONE_WORDS:

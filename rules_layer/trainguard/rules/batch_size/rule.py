@@ -244,7 +244,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         )
 
     def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> Usage:
-        """Evaluate a node's mean CPU and ever-active GPUs over the newest window, after ``patience`` points."""
         points = self.window_points(parameters, view.interval_s)
         active = np.flatnonzero(view.ever_active)
         window = np.column_stack(

@@ -26,9 +26,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     columns = [
         Column("Series"),
         plot_column("Utilization", PERCENT, " %"),
-        Column("Median", "number"),
-        Column("p95 newest", "number"),
-        Column("Threshold", "number"),
+        *(Column(what, "number") for what in ("Median", "p95 newest", "Threshold")),
     ]
     rows = [_row(entry, node, series, box, picked) for node, held in picked.full for series, box in held.items()]
     shown: list[Block] = []

@@ -9,8 +9,6 @@ from trainguard.rules.windows.warm_up import or_undecided
 
 
 class BatchKind(StrEnum):
-    """The findings on a node."""
-
     TOO_SMALL = "too_small"
     NOT_LONG_YET = "not_long_yet"
     SMALL_PART = "small_part"

@@ -106,7 +106,6 @@ class Tally(msgspec.Struct, array_like=True):
 
     @property
     def contrast(self) -> Contrast:
-        """The cores while the GPUs worked, and while they did not."""
         total = Tally(good=_copy(self.good), poor=_copy(self.poor), forming=_copy(self.forming))
         for count in self.minutes:
             if count.judged:

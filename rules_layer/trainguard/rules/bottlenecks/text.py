@@ -135,8 +135,6 @@ class BottleneckDetails(Details, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Shares of one kind, over the whole job and over the recent window."""
-
     whole: Share
     recent: Share
 
@@ -157,8 +155,6 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class CoreWords:
-    """What one rule calls the condition of the cores."""
-
     clause: str
     cause: Callable[[FactSheet], str]
     cause_of_minutes: Callable[[FactSheet], str]

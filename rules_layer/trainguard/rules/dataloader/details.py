@@ -35,7 +35,6 @@ class Load:
 
     @property
     def percent(self) -> float:
-        """The same in percent of the cores."""
         return 100.0 * self.loaders / self.cores
 
     @property
@@ -147,7 +146,6 @@ class Waiting:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether it may be enough to alert; unknown waits are."""
         return self.share is None or self.share >= ALARMING_WASTE
 
     @property
@@ -173,7 +171,6 @@ class LoopWaits:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether either may be enough to alert."""
         return self.whole.is_alarming or (self.recent is not None and self.recent.is_alarming)
 
     @property

@@ -252,7 +252,6 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
 
 
 def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
-    """Find a node whose loop is mostly between its steps while its GPUs idle; None where unknown or not so."""
     if view.interruptions or (not view.closed and _elapsed_s(view) < MIN_ELAPSED_S):
         return None
     loops = {node: between_steps(state.loops, view.nodes[node], _elapsed_s(view)) for node, state in states.items()}

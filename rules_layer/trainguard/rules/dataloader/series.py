@@ -79,7 +79,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
 
     @property
     def median(self) -> float:
-        """Median number of loaders over the seconds with loader events."""
         numbers = sorted(self.counts.items())
         values = np.array([number for number, _ in numbers], dtype=np.float64)
         reached = np.cumsum([seconds for _, seconds in numbers])
@@ -120,7 +119,6 @@ class LoaderState(msgspec.Struct, array_like=True):
 
     @property
     def alive(self) -> list[LoadingProcess]:
-        """Training processes that load data as of late."""
         newest = max((process.second for process in self.processes), default=UNKNOWN)
         return [each for each in self.processes if each.second != UNKNOWN and each.second > newest - ALIVE_S]
 

@@ -11,8 +11,6 @@ BUSY_PERCENT = 70.0
 
 
 class DataloaderKind(StrEnum):
-    """Findings on a job's data loaders."""
-
     WAITS = "waits_for_batches"
     """The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time."""
 

@@ -159,8 +159,6 @@ class GpuHealth(msgspec.Struct, frozen=True):
 
 
 class HealthDetails(SeriesDetails, frozen=True):
-    """A node's GPUs."""
-
     series: dict[str, GpuHealth]
 
 

@@ -58,7 +58,6 @@ class Levels(msgspec.Struct, array_like=True):
         return -math.inf if self.earlier_floor is None else (self.floor - self.earlier_floor) / TENTHS
 
     def add(self, mean: float, floor: float) -> None:
-        """Add one window, by its mean and its floor in percent."""
         if len(self.floors) == MAX_FLOORS:
             self.floors = [min(pair) for pair in zip(self.floors[::2], self.floors[1::2], strict=True)]
             self.stride *= 2

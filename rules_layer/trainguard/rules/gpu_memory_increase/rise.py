@@ -83,12 +83,10 @@ class Rise:
 
     @property
     def points(self) -> float:
-        """Percentage points from the first to the last level."""
         return (self.levels[-1] - self.levels[0]) / TENTHS
 
     @property
     def windows(self) -> int:
-        """Windows from the first to the last level."""
         return (len(self.levels) - 1) * self.stride
 
     @property
@@ -167,7 +165,6 @@ class UseLevels(msgspec.Struct, array_like=True):
 
     @property
     def percent(self) -> float:
-        """The newest floor, percent."""
         return self.newest / HUNDREDTHS
 
 
@@ -184,7 +181,6 @@ class UseRise:
 
     @property
     def time_left_s(self) -> float:
-        """In how many seconds the memory is full, of what rises, at this rate."""
         return 3_600.0 * (100.0 - self.use.percent) / self.hourly
 
     @property
@@ -202,7 +198,6 @@ class UseRise:
         return self.use.at - MINUTE_S * self.use.pending - 3_600.0 * self.points / self.hourly
 
     def bytes_of(self, points: float) -> float:
-        """Return percentage points of this device's memory in bytes."""
         return points / 100.0 * self.use.total
 
 

@@ -133,7 +133,6 @@ def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[
 
 
 def is_leak(rise: UseRise, increase: float) -> bool:
-    """Tell whether a rise is one of a leak, and larger than ``increase`` percentage points."""
     return rise.is_steady and rise.points > increase
 
 

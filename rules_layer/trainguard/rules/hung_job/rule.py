@@ -76,8 +76,6 @@ SPEC = RuleSpec(
 
 
 class HungJob(SystemRule[HungJobParameters, WatchState]):
-    """Watches the GPUs of a node for the rule over the job."""
-
     spec = SPEC
 
     def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:

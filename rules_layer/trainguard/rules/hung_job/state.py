@@ -292,7 +292,6 @@ class WatchState(msgspec.Struct, array_like=True):
         self.spinning_through = min(through for _, through in spins.values())
 
     def _wavers(self, gpu: str, power: Mapping[str, DeviceSeries]) -> bool:
-        """Tell whether a GPU's power has changed since the minute before, in which it spun."""
         before = self.drawn.get(gpu) if self.spinning_since is not None else None
         return before is not None and abs(power[gpu].last - before) > FLAT * before
 

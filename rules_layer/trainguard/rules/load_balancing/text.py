@@ -19,8 +19,6 @@ REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace
 
 
 class LoadBalancingKind(StrEnum):
-    """Findings on the GPUs of a node, or on the nodes of a job."""
-
     APART = "apart"
     """Over the whole job a side's utilization has little in common with another's, and is lower."""
 

@@ -171,7 +171,6 @@ class RegularBreaks:
 
     @property
     def share(self) -> float:
-        """Share of a period in which the GPUs pause, 0 to 1."""
         return self.length_s / self.period_s
 
     @property

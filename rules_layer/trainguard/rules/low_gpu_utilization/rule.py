@@ -226,7 +226,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         if whole is not None:
             return whole
         if not any(usage.judged for usage in usages):
-            return replace(warming_up(progress.seen, progress.needed, view, details), progress=progress)
+            return warming_up(progress.seen, progress.needed, view, details, progress)
         lasting_s = self._lasting_s(parameters, view)
         found = None if fired else judge_taken(state.held, view, common)
         if not fired and found is None:

@@ -37,8 +37,6 @@ MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 
 class LowGPUUtilizationKind(StrEnum):
-    """Findings of the rule on a node, or why there is none."""
-
     NEVER_USED = "never_used"
     STOPPED = "stopped"
     NEARLY_IDLE = "nearly_idle"
@@ -161,7 +159,6 @@ def parts_since(parts: Sequence[Part], time_s: float | None) -> list[Part]:
 
 
 def mean_use(chosen: Sequence[Part], view: NodeView) -> MeanUse | None:
-    """Return the use over parts; None without a sample."""
     sums, counts = np.zeros(len(view.gpu_names)), np.zeros(len(view.gpu_names))
     for each in chosen:
         sums[: len(each.sums)] += np.array(each.sums) / 10.0

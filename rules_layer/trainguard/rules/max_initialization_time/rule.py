@@ -19,8 +19,6 @@ from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, Para
 
 
 class MaxInitializationKind(StrEnum):
-    """Findings on a job's start."""
-
     LATE = "late_first_step"
     NO_STEP = "no_step"
     """No step was seen for so long that the first one must begin too late."""

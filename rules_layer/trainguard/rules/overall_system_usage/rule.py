@@ -56,8 +56,6 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class UsageDetails(SeriesDetails, frozen=True):
-    """The metrics of a node that had samples."""
-
     series: dict[str, Percentiles]
 
 

@@ -79,7 +79,6 @@ class EvaluatedSeries:
 
     @property
     def fired(self) -> bool:
-        """Whether the GPUs waited for slow steps."""
         return self.is_slow and self.is_lost
 
     @property

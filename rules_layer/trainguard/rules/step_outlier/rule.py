@@ -28,8 +28,6 @@ from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, Ste
 
 
 class StepOutlierKind(StrEnum):
-    """Findings on a job's steps."""
-
     TOO_MANY = "too_many"
 
     TOO_SLOW = "too_slow"

@@ -24,10 +24,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     ]
     columns = [
         Column("Process"),
-        Column("Own work", "number"),
-        Column("Its peers'", "number"),
-        Column("Step", "number"),
-        Column("Steps", "number"),
+        *(Column(what, "number") for what in ("Own work", "Its peers'", "Step", "Steps")),
         Column("Judged as"),
     ]
     return table_of("Own work of each rank in a step", columns, rows)

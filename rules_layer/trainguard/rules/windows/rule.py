@@ -158,11 +158,6 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
 
 
-def no_utilization(view: NodeView) -> str:
-    """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
-    return lacks_utilization(view).reason
-
-
 def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:
     """Tell which columns of a window (float64[K, G]) can be judged: numbers at ``least`` and a quarter of it."""
     missing, needed = np.isnan(window), max(least, MIN_SAMPLED_SHARE * len(window))
