@@ -28,8 +28,9 @@ from tests.answers.lattice_parts import (
     randoms,
 )
 from tests.answers.recorded import compare, digest, plain_facts, plain_result, rounded
+from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
+from trainguard.formats.profile.snapshots import SM_ACTIVITY, DeviceSamples, DeviceSeries
 from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
 from trainguard.rules.hung_job.state import ProgressState, WatchState, behind
@@ -37,7 +38,6 @@ from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     GpuSigns,
     HeldMemory,
-    Sign,
     fold_activity,
     fold_held,
     fold_signs,
@@ -64,8 +64,9 @@ from trainguard.rules.low_gpu_utilization.results import (
     judge_low_activity,
     pause_facts,
 )
+from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
-from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.windows.warm_up import never_active, undecided_text, warming_up
 
@@ -77,6 +78,11 @@ INSTANCES = ("gpu0.mig0", "gpu0.mig1")
 COMMON: Mapping[str, Any] = {"details": {}}
 
 Part = Callable[[], Iterator[Any]]
+
+
+def _active(view: NodeView, since: float) -> tuple[Fact, ...]:
+    where = {"device": "gpu0", "start": since, "end": view.watermark_s}
+    return (of_node(view, "mean_sm_activity", 12.0, "%", series=SM_ACTIVITY, **where),)
 
 
 def _idleness() -> Iterator[Any]:
@@ -91,7 +97,7 @@ def _idleness() -> Iterator[Any]:
             **asdict(idleness),
             "kind": idleness.kind,
             "said": plain_result(
-                judge_weak(view, idleness, random.choice([None, Sign("gpu0", activity=12.0)]), [], COMMON)
+                judge_weak(view, idleness, random.choice([(), _active(view, idleness.since)]), [], COMMON)
                 if idleness.look == "weak"
                 else judge_idle(view, idleness, {}, [], COMMON)
             ),
@@ -129,8 +135,10 @@ def _signs() -> Iterator[Any]:
         signs: dict[str, GpuSigns] = {}
         for minute in part_minutes(random, SIGNS, 30):
             fold_signs(signs, minute)
-            sign = sign_of_work(signs, minute.view)
-            yield None if sign is None else asdict(sign)
+            sign = sign_of_work(signs, minute.view, 0.0)
+            shown = {"activity": "mean_sm_activity", "power": "power", "power_at_work": "power_at_work"}
+            values = {each.name: each.value for each in sign}
+            yield {"gpu": sign[0].device, **{key: values.get(name) for key, name in shown.items()}} if sign else None
 
 
 def _activity() -> Iterator[Any]:

@@ -33,14 +33,7 @@ _TENSOR_RULES = (
     "CreateXgboostReport",
 )
 
-_TRUSTED_RULES = (
-    "TrainingDiverged",
-    "NotLearning",
-    "Plateau",
-    "LossSpike",
-    "GradientNormDrift",
-    "RanksOutOfSync",
-)
+_TRUSTED_RULES = ("TrainingDiverged", "NotLearning", "Plateau", "LossSpike", "GradientNormDrift", "RanksOutOfSync")
 
 SCALAR_NAMES = f"{TRAINING}/ScalarNames"
 TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)

@@ -41,15 +41,9 @@ CLASS_LABELS = (
 
 BY_NAME = frozenset({EventClass.CPU, EventClass.GPU, EventClass.HOROVOD, EventClass.SMDATAPARALLEL})
 
-_PASSES = {
-    "Forward-SubModuleInternal": EventClass.FORWARD,
-    "Backward-SubModuleInternal": EventClass.BACKWARD,
-}
+_PASSES = {"Forward-SubModuleInternal": EventClass.FORWARD, "Backward-SubModuleInternal": EventClass.BACKWARD}
 
-_FILES = {
-    "horovod_timeline": EventClass.HOROVOD,
-    "smdataparallel_timeline": EventClass.SMDATAPARALLEL,
-}
+_FILES = {"horovod_timeline": EventClass.HOROVOD, "smdataparallel_timeline": EventClass.SMDATAPARALLEL}
 
 
 def class_of_phase(phase: str, kind: str) -> EventClass:
@@ -205,15 +199,10 @@ def fold_minutes(
             continue
         profile = by_minute.setdefault(minute, MinuteProfile(minute))
         times = np.rint(overlap[within] * own_share[within]).astype(np.int64)
-        _add_minute(profile, table, classes[within], within, times)
+        sums = np.bincount(classes[within], weights=times, minlength=len(CLASS_LABELS)).astype(np.int64).tolist()
+        profile.classes_us = [before + added for before, added in zip(profile.classes_us, sums, strict=True)]
+        profile.phases.add(*sum_by(table.phases, table.phase_index[within], times), limit=PHASES_OF_A_MINUTE)
         if loop is not None and loop.last_minute < minute:
             loop.last_minute = minute
             profile.processes += 1
     return [by_minute[minute] for minute in sorted(by_minute)]
-
-
-def _add_minute(profile: MinuteProfile, table: EventTable, classes: IntArray, rows: IntArray, times: IntArray) -> None:
-    sums = np.bincount(classes, weights=times, minlength=len(CLASS_LABELS)).astype(np.int64).tolist()
-    profile.classes_us = [before + added for before, added in zip(profile.classes_us, sums, strict=True)]
-    names, totals = sum_by(table.phases, table.phase_index[rows], times)
-    profile.phases.add(names, totals, limit=PHASES_OF_A_MINUTE)

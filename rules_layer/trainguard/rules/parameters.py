@@ -233,13 +233,10 @@ def _value(rule: str, parameters_type: type[RuleParameters], given: Given, param
     converted = _convert(rule, setting, value, fields[parameter])
     if parameter == "scan_interval_us":
         return -(-converted // MINUTE_US) * MINUTE_US
-    return _invoked(rule, setting, converted) if parameter == "rule_to_invoke" else converted
-
-
-def _invoked(rule: str, setting: str, value: str) -> str:
-    name = _INVOKED.get(value.strip().lower())
-    if name is None:
-        raise RuleConfigError(rule, setting, value, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
+    if parameter != "rule_to_invoke":
+        return converted
+    if (name := _INVOKED.get(converted.strip().lower())) is None:
+        raise RuleConfigError(rule, setting, converted, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
     return name
 
 

@@ -243,8 +243,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         # Growth that goes on comes before a jump, then the least time left, and then points.
         left_s = {increase.gpu: increase.time_left_s(window_s) for increase in increases}
         worst = max(
-            fired or increases,
-            key=lambda each: (left_s[each.gpu] is not None, -(left_s[each.gpu] or 0.0), each.points),
+            fired or increases, key=lambda each: (left_s[each.gpu] is not None, -(left_s[each.gpu] or 0.0), each.points)
         )
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         facts = [*increase_facts(worst, view, window_s, parameters.increase), *stream_end(view)]

@@ -1,5 +1,7 @@
 """HungJob: steps have stopped, and GPUs wait in a kernel at little power, or have gone idle."""
 
+from typing import Any
+
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
@@ -99,10 +101,8 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
             Status.OK,
             kind,
             found,
-            measured=state.quiet_s / 60.0,
-            threshold=needed / 60.0,
+            **_lasted(state.quiet_s, needed),
             data_points=state.minutes,
-            progress=_progress(state.quiet_s, needed),
             near_threshold=state.quiet_since is not None,
             details=details,
         )
@@ -153,9 +153,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 Status.OK,
                 kind,
                 found,
-                measured=lasted / 60.0,
-                threshold=needed / 60.0,
-                progress=_progress(lasted, needed),
+                **_lasted(lasted, needed),
                 near_threshold=is_quiet,
                 details=details,
             )
@@ -176,9 +174,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             Status.FIRED,
             kind,
             found,
-            measured=lasted / 60.0,
-            threshold=needed / 60.0,
-            progress=_progress(lasted, needed),
+            **_lasted(lasted, needed),
             worst=where[0] if where else None,
             affected_share=wasted,
             wasted_share=wasted,
@@ -189,8 +185,10 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         )
 
 
-def _progress(lasted: float, needed: float) -> Progress:
-    return Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+def _lasted(lasted: float, needed: float) -> dict[str, Any]:
+    """Return the numbers of a judgement: a standstill of so many seconds, of those from which on it counts."""
+    progress = Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+    return {"measured": lasted / 60.0, "threshold": needed / 60.0, "progress": progress}
 
 
 def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
@@ -225,12 +223,7 @@ def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] 
 
 
 def _needed_of_spinning(
-    view: JobView,
-    present: dict[str, WatchState],
-    steps: dict[str, ProcessProgress],
-    needed: float,
-    *,
-    stopped: bool,
+    view: JobView, present: dict[str, WatchState], steps: dict[str, ProcessProgress], needed: float, *, stopped: bool
 ) -> float:
     """Return for how many seconds GPUs must spin that all do; ``needed`` is that of GPUs that may only wait."""
     if not stopped:

@@ -4,7 +4,6 @@ Work is seen by power and activity, sample by sample. Kernels of NCCL poll while
 collective that never ends is 100 % utilized, moves no memory, and draws little more power than an idle one.
 """
 
-import math
 import re
 from collections.abc import Mapping, Set
 from statistics import median
@@ -265,26 +264,27 @@ class WatchState(msgspec.Struct, array_like=True):
                 self._go_on()
             self._note_work(minute, known.keys() | spins.keys())
             return
-        if self.paused_since is not None and look.worked_until > self.paused_since:
+        worked = look[0]
+        if self.paused_since is not None and worked and max(worked) > self.paused_since:
             if known:
-                self.longest_s = max(self.longest_s, look.worked_from - self.paused_since)
+                self.longest_s = max(self.longest_s, min(worked) - self.paused_since)
             self._go_on()
-        if look.is_quiet:
+        if not worked or max(worked) < self.at:
             self._stand_still(minute, look, spins)
         if self.paused_since is None:
             self._note_work(minute, spins.keys())
 
-    def _stand_still(self, minute: NodeMinute, look: "_Look", spins: Mapping[str, Spin]) -> None:
+    def _stand_still(self, minute: NodeMinute, look: "Look", spins: Mapping[str, Spin]) -> None:
         first, at = float(minute.snapshots.times[0]), float(minute.snapshots.times[-1])
-        begin = look.worked_until if math.isfinite(look.worked_until) else first
+        worked, self.waiting, self.idle, self.drawn = look
+        begin = max(worked, default=first)
         self.paused_since = begin if self.paused_since is None else self.paused_since
         self.quiet_since = begin if self.quiet_since is None else self.quiet_since
-        self.waiting, self.idle, self.drawn = look.waiting, look.idle, look.drawn
-        is_calm = _is_calm(minute, len(look.waiting))
+        is_calm = _is_calm(minute, len(self.waiting))
         # Beside GPUs that never worked, those at work before the first step may wait for one that loads data.
-        if not is_calm and (look.idle or (not self.known and len(look.drawn) < len(minute.snapshots.gpu_names))):
+        if not is_calm and (self.idle or (not self.known and len(self.drawn) < len(minute.snapshots.gpu_names))):
             self.quiet_since = at
-        if not is_calm or spins.keys() < look.drawn.keys():
+        if not is_calm or spins.keys() < self.drawn.keys():
             self.spinning_since = self.spinning_through = None
             return
         since = max(since for since, _ in spins.values())
@@ -319,18 +319,11 @@ class WatchState(msgspec.Struct, array_like=True):
                 self.power[gpu] = newest[-WORK_MINUTES:]
 
 
-class _Look(msgspec.Struct, frozen=True):
-    """A minute: from when until when a GPU worked, epoch seconds; infinite where none did."""
-
-    worked_from: float
-    worked_until: float
-    is_quiet: bool
-    waiting: list[str]
-    idle: list[str]
-    drawn: dict[str, float]
+Look = tuple[list[float], list[str], list[str], dict[str, float]]
+"""A minute: when GPUs worked, epoch seconds; which wait, and which are idle; what each draws, watts."""
 
 
-def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> _Look | None:
+def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> Look | None:
     """Look for work in a minute; None where a GPU that has worked is not known well enough, or has no samples."""
     snapshots, power = minute.snapshots, minute.devices.of(names.POWER)
     worked: list[float] = []
@@ -351,10 +344,7 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spin
         is_idle = gpu not in spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
         (idle if is_idle else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
-    if not drawn:
-        return None
-    until = max(worked, default=-math.inf)
-    return _Look(min(worked, default=math.inf), until, until < float(snapshots.times[-1]), waiting, idle, drawn)
+    return (worked, waiting, idle, drawn) if drawn else None
 
 
 def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float) -> list[float]:

@@ -100,14 +100,7 @@ def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
 def _use(name: str, mean: float, side: Side, span: tuple[float, float]) -> Fact:
     node, device = side
     return Fact(
-        name=name,
-        value=mean,
-        unit="%",
-        series="GPUUtilization",
-        node=node,
-        device=device,
-        start=span[0],
-        end=span[1],
+        name=name, value=mean, unit="%", series="GPUUtilization", node=node, device=device, start=span[0], end=span[1]
     )
 
 
@@ -228,15 +221,6 @@ def needed_points(parameters: LoadBalancingParameters, interval_s: float) -> int
     return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
 
 
-def needed_of_window(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    return max(parameters.patience_points(interval_s), MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, interval_s))
-
-
-def _least_needed(view: NodeView, points: int, parameters: LoadBalancingParameters) -> int:
-    of_window, of_counts = needed_of_window(parameters, view.interval_s), needed_points(parameters, view.interval_s)
-    return of_counts if points >= of_window else min(of_window, of_counts)
-
-
 def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Progress:
     start, end = gaps.span
     held = bool(gaps.numbers)
@@ -250,7 +234,10 @@ def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters
 
 
 def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
-    needed = _least_needed(view, points, parameters)
+    patience, needed = parameters.patience_points(view.interval_s), needed_points(parameters, view.interval_s)
+    of_window = max(patience, MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, view.interval_s))
+    if points < of_window:
+        needed = min(of_window, needed)
     facts: tuple[Fact, ...] = (
         Fact(name="points", value=points, unit="points", node=view.node, threshold=float(needed)),
         Fact(name="sampling_interval", value=view.interval_s, unit="s", node=view.node),

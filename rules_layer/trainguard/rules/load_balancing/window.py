@@ -249,12 +249,7 @@ class Gaps:
 
     @classmethod
     def of(
-        cls,
-        numbers: Sequence[int],
-        points: FloatArray,
-        sums: FloatArray,
-        noise: tuple[float, float],
-        fine: FineMeans,
+        cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray, noise: tuple[float, float], fine: FineMeans
     ) -> "Gaps":
         """Take points and sums of blocks, float64[B, N]; ``noise`` is a side's variance, and the interval, s."""
         variance, interval_s = noise

@@ -11,8 +11,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.state.sample_window import ACTIVE_PERCENT
@@ -198,28 +200,24 @@ def fold_signs(signs: dict[str, GpuSigns], minute: NodeMinute) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """The evidence that a GPU works: SM activity, percent, or power beside that at work, watts."""
+def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView, since: float) -> tuple[Fact, ...]:
+    """Return the evidence that a GPU of a node without active GPUs works; none where there is none.
 
-    gpu: str
-    activity: float | None = None
-    power: float | None = None
-    power_at_work: float | None = None
-
-
-def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView) -> Sign | None:
-    """Return the evidence that a GPU of a node without active GPUs works; None without any."""
+    It is SM activity, percent, or power beside that at work, watts, ``since`` the node is idle, epoch seconds.
+    """
     for gpu in view.gpu_names:
-        each = signs.get(gpu)
+        each, where = signs.get(gpu), {"device": gpu, "start": since, "end": view.watermark_s}
         if each is None:
             continue
         if each.measured >= LEAST_MINUTES and each.activity >= QUIET_PERCENT:
-            return Sign(gpu, activity=each.activity)
+            return (of_node(view, "mean_sm_activity", each.activity, "%", series=names.SM_ACTIVITY, **where),)
         known = min(each.idle, each.busy) >= LEAST_MINUTES and view.idle_time.run_mean >= LEAST_PERCENT
         if known and each.at_work >= LITTLE_WATTS and each.power >= WORK_SHARE * each.at_work:
-            return Sign(gpu, power=each.power, power_at_work=each.at_work)
-    return None
+            return (
+                of_node(view, "power", each.power, "W", series=names.POWER, **where),
+                of_node(view, "power_at_work", each.at_work, "W", series=names.POWER, device=gpu),
+            )
+    return ()
 
 
 HELD_S = 900.0

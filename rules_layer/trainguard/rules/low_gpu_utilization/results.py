@@ -217,10 +217,7 @@ def judge_usages(
     elif streak is not None:
         kind = Kind.SMALL_DIPS if worst in lasted and fluctuating else Kind.LOW_FOR_SHORT
     affected = (of_node(view, "gpus_affected", len(fired), "GPUs"),) if fired else ()
-    counts = (
-        of_node(view, "gpus_judged", len(judged), "GPUs"),
-        of_node(view, "gpus", len(view.gpu_names), "GPUs"),
-    )
+    counts = (of_node(view, "gpus_judged", len(judged), "GPUs"), of_node(view, "gpus", len(view.gpu_names), "GPUs"))
     facts = (
         *_usage_facts(worst, view, limits),
         *(counts if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),

@@ -214,8 +214,8 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         if idleness is not None:
             points = round(idleness.seconds / view.interval_s)
             common["progress"] = msgspec.structs.replace(progress, streak=points)
-            sign = sign_of_work(state.signs, view)
-            if sign is not None or idleness.look == "weak":
+            sign = sign_of_work(state.signs, view, idleness.since)
+            if sign or idleness.look == "weak":
                 weak = replace(idleness, look="weak")
                 return on_node.judge_weak(view, weak, sign, state.parts, common)
             return on_node.judge_idle(view, idleness, state.held, state.parts, common)

@@ -37,12 +37,10 @@ _UNMEASURED = "; utilization is not measured, since its GPUs are partitioned (MI
 
 def _instances_low(sheet: FactSheet) -> Words:
     high, minutes = sheet["p95_sm_activity"], show_duration(sheet.number("low_time"))
-    affected = int(sheet.number("gpus_affected"))
-    more = f"; {affected} instances of {high.node} {'were' if is_past(sheet) else 'are'} low" if affected > 1 else ""
     leave, have = ("left", "had") if is_past(sheet) else ("leave", "have")
     return Words(
         f"{high.device} on {high.node}: for {minutes} 95 % of its minutes {have} an SM activity of at most "
-        f"{limit_of(high)}{more}{_UNMEASURED}.",
+        f"{limit_of(high)}{how_many(sheet, 'instances')}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
         f"than {high.device} on {high.node}: its kernels {leave} {show_percent(100.0 - float(high.value))} of its "
         "multiprocessors unused.",
@@ -211,12 +209,12 @@ def _fine(sheet: FactSheet) -> Words:
     )
 
 
-def how_many(sheet: FactSheet) -> str:
+def how_many(sheet: FactSheet, what: str = "GPUs", now: str = "are low", past: str = "were low") -> str:
     """Say on how many GPUs of the node it is so; nothing of one."""
     affected = sheet.get("gpus_affected")
     if affected is None or affected.value == 1:
         return ""
-    return f"; {affected.value} GPUs of {affected.node} {'were' if is_past(sheet) else 'are'} low"
+    return f"; {affected.value} {what} of {affected.node} {past if is_past(sheet) else now}"
 
 
 def _notes(sheet: FactSheet) -> str:
@@ -245,8 +243,7 @@ def _low_activity(sheet: FactSheet) -> Words:
     high, busy, what = sheet["p95_activity_at_work"], sheet["mean_utilization_at_work"], sheet.name("activity")
     node, power, minutes = high.node, sheet.get("power"), counted(int(sheet.number("minutes_at_work")), "minute")
     drawn = "" if power is None else f", at {show_number(float(power.value))} W"
-    affected = int(sheet.number("gpus_affected"))
-    more = f"; {affected} GPUs of {node} {'did' if is_past(sheet) else 'do'} so" if affected > 1 else ""
+    more = how_many(sheet, "GPUs", "do so", "did so")
     unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"
     looks, leave, have = ("looked", "left", "had") if is_past(sheet) else ("looks", "leave", "have")
     if what == "memory activity":

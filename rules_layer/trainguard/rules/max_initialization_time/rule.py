@@ -5,6 +5,7 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
@@ -229,10 +230,8 @@ def _judge_first_step(
         Status.FIRED if late else Status.OK,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
         _facts(start, step_at, parameters),
-        measured=after_s / 60.0,
-        threshold=parameters.threshold,
+        **_took(after_s, parameters),
         data_points=1,
-        progress=_progress(after_s, parameters),
         affected_share=lost,
         wasted_share=lost,
         onset=start.at if late else None,
@@ -267,9 +266,7 @@ def _judge_absence(
         status,
         kind,
         facts,
-        measured=waited_s / 60.0,
-        threshold=parameters.threshold,
-        progress=_progress(waited_s, parameters),
+        **_took(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
         onset=start.at if late else None,
@@ -278,20 +275,16 @@ def _judge_absence(
     )
 
 
-def _progress(waited_s: float, parameters: MaxInitializationTimeParameters) -> Progress:
-    return Progress(seen=int(waited_s), needed=round(parameters.threshold * 60.0), counts="seconds")
+def _took(seconds: float, parameters: MaxInitializationTimeParameters) -> dict[str, Any]:
+    """Return the numbers of a judgement of a start that took, or has taken, so many seconds."""
+    progress = Progress(seen=int(seconds), needed=round(parameters.threshold * 60.0), counts="seconds")
+    return {"measured": seconds / 60.0, "threshold": parameters.threshold, "progress": progress}
 
 
 def _facts(start: _Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
     limit = parameters.threshold * 60.0
-    waited = Fact(
-        name="time_to_first_step" if start.step_at is not None else "time_without_step",
-        value=end - start.at,
-        unit="s",
-        start=start.at,
-        end=end,
-        threshold=limit,
-    )
+    name = "time_to_first_step" if start.step_at is not None else "time_without_step"
+    waited = Fact(name=name, value=end - start.at, unit="s", start=start.at, end=end, threshold=limit)
     began = Fact(name="restarted_at" if start.is_restart else "started_at", value=start.at, unit="time")
     over = Fact(name="time_over", value=max(end - start.at - limit, 0.0), unit="s")
     return waited, began, over

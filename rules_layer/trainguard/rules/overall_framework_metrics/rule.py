@@ -68,13 +68,7 @@ def details_of(state: FrameworkTimeState) -> TimeDetails:
     phases = {**steps, "others": others_us} if steps or others_us else {}
     of_cpu, of_gpu, general, horovod, smdataparallel = (
         state.classes[of].top(TOP_OPERATORS)
-        for of in (
-            EventClass.CPU,
-            EventClass.GPU,
-            EventClass.GENERAL,
-            EventClass.HOROVOD,
-            EventClass.SMDATAPARALLEL,
-        )
+        for of in (EventClass.CPU, EventClass.GPU, EventClass.GENERAL, EventClass.HOROVOD, EventClass.SMDATAPARALLEL)
     )
     forward, backward = (state.classes[of].total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
     passes = {"Forward pass": forward, "Backward pass": backward} if forward and backward else {}
@@ -170,10 +164,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
     )
 
     def observe(
-        self,
-        state: FrameworkTimeState,
-        events: FrameworkEvents,
-        parameters: OverallFrameworkMetricsParameters,
+        self, state: FrameworkTimeState, events: FrameworkEvents, parameters: OverallFrameworkMetricsParameters
     ) -> None:
         del parameters
         table = events.table
@@ -198,10 +189,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         state.minutes = fold_minutes(state.minutes, loop, table, classes)
 
     def judge(
-        self,
-        state: FrameworkTimeState,
-        view: FrameworkView,
-        parameters: OverallFrameworkMetricsParameters,
+        self, state: FrameworkTimeState, view: FrameworkView, parameters: OverallFrameworkMetricsParameters
     ) -> RuleResult:
         del parameters
         if not state.events:

@@ -17,11 +17,7 @@ NAMES = {
     "CPU memory": "host memory",
     NETWORK: "network",
 }
-LEGEND = (
-    Key("box", "least to 95th percentile"),
-    Key("median", "median"),
-    Key("whisker", "up to the largest"),
-)
+LEGEND = (Key("box", "least to 95th percentile"), Key("median", "median"), Key("whisker", "up to the largest"))
 Metrics = dict[str, Percentiles]
 
 

@@ -4,6 +4,7 @@ Source: AWS documentation of StepOutlier. Their time counts too, as by Cantelli'
 beyond five deviations; a host that only hands out work loses nothing by long steps.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -250,20 +251,15 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
 
 
 def _ranked(facts: NodeFacts, state: StepsState, parameters: StepOutlierParameters) -> list[EvaluatedSeries]:
-    steps_us = _time_in_steps(state)
+    steps_us: Counter[str] = Counter()
+    for series in state.series:
+        steps_us[series.process] += series.total_us
     verdicts = [
         evaluated(facts, series, max(steps_us[series.process], 1), parameters)
         for series in state.series
         if series.seen > MIN_STEPS
     ]
     return sorted(verdicts, key=_order(parameters))
-
-
-def _time_in_steps(state: StepsState) -> dict[str, int]:
-    times: dict[str, int] = {}
-    for series in state.series:
-        times[series.process] = times.get(series.process, 0) + series.total_us
-    return times
 
 
 def _order(parameters: StepOutlierParameters) -> Callable[[EvaluatedSeries], tuple[bool, bool, float]]:
