@@ -118,8 +118,8 @@ IO_WORDS = CoreWords(
         f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
     ),
     cause_of_minutes=lambda sheet: (
-        f"cores waited for I/O, the first of them {show_percent(sheet.number('highest_io_wait'))} of its time and all "
-        f"{show_percent(sheet.number('mean_io_wait'))}"
+        f"cores waited for I/O, the first of them {sheet.percent('highest_io_wait')} of its time and all "
+        f"{sheet.percent('mean_io_wait')}"
     ),
     at_limit=lambda sheet: (
         "A core waited for I/O more than "

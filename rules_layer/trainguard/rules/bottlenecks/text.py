@@ -179,13 +179,13 @@ def _counted(sheet: FactSheet) -> tuple[str, str]:
     if window is not None and share.end is not None:
         where = f"of the {show_duration(float(window.value))} to {clock(share.end)} on {share.node}"
     percent, threshold = (show_percent(100.0 * value) for value in (float(share.value), share.threshold or 0.0))
-    seen = f"{int(sheet.number('samples_found')):,} of {counted(int(sheet.number('samples')), 'point')}"
+    seen = f"{sheet.count('samples_found'):,} of {counted(sheet.count('samples'), 'point')}"
     return f"{seen} {where}", f"{percent}, threshold {threshold}"
 
 
 def _points(sheet: FactSheet, cores: CoreWords) -> str:
     seen, share = _counted(sheet)
-    fraction, low = show_percent(100.0 * sheet.number("gpus_low")), show_percent(sheet.number("low_limit"))
+    fraction, low = sheet.share("gpus_low"), sheet.percent("low_limit")
     return f"in {seen} ({share}) at least {fraction} of the GPUs were below {low} while {cores.cause(sheet)}."
 
 
@@ -211,7 +211,7 @@ def _why_not(sheet: FactSheet, kind: BottleneckKind, cores: CoreWords) -> str:
         good, poor = sheet.number("core_at_limit_while_working"), sheet.number("core_at_limit_while_low")
         return (
             f" {cores.at_limit(sheet)} in {show_percent(100.0 * good)} of the points of minutes in which the GPUs "
-            f"worked, at {show_percent(sheet.number('mean_utilization_while_working'))}, and in "
+            f"worked, at {sheet.percent('mean_utilization_while_working')}, and in "
             f"{show_percent(100.0 * poor)} of those of the others: that is no cause."
         )
     return ""
@@ -222,7 +222,7 @@ def _advice(sheet: FactSheet, cores: CoreWords) -> str:
     phase = sheet.get("grown_phase")
     if phase is None:
         return advice
-    hit, clean = (show_percent(sheet.number(f"phase_time_{side}")) for side in ("with", "without"))
+    hit, clean = (sheet.percent(f"phase_time_{side}") for side in ("with", "without"))
     takes = "took" if sheet.past else "takes"
     return (
         f"{advice} {phase.value} {takes} {hit} of the processes' time in minutes with bottlenecks and {clean} in those "

@@ -172,13 +172,13 @@ def text(sheet: FactSheet) -> Words:
 def _standstill(sheet: FactSheet, kind: HungKind) -> str:
     past = sheet.past
     stopped = "" if sheet.get("last_step_end") is None else f"steps {'had' if past else 'have'} stopped: "
-    waiting, lasted = int(sheet.number("gpus_waiting")), show_duration(sheet.number("standstill_time"))
+    waiting, lasted = sheet.count("gpus_waiting"), sheet.duration("standstill_time")
     looked = "looked" if past else f"{'has' if waiting == 1 else 'have'} looked"
     busy = f"for {lasted} {counted(waiting, 'GPU')} {looked} busy at {_watts(sheet)}"
     if kind is HungKind.SPINS:
         look = f"{busy}, as in a collective that does not end, or a kernel that only spins"
     elif kind is HungKind.WAITS_FOR_IDLE:
-        idle = int(sheet.number("gpus_idle"))
+        idle = sheet.count("gpus_idle")
         be = ("was" if idle == 1 else "were") if past else ("is" if idle == 1 else "are")
         look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {be} idle"
     else:
@@ -191,7 +191,7 @@ def _standstill(sheet: FactSheet, kind: HungKind) -> str:
 
 
 def _watts(sheet: FactSheet) -> str:
-    each = "" if int(sheet.number("gpus_waiting")) == 1 else " each"
+    each = "" if sheet.count("gpus_waiting") == 1 else " each"
     drawn, at_work = f"{show_number(sheet.number('power'))} W{each}", sheet.get("power_at_work")
     if at_work is not None:
         return f"{drawn}, of {show_number(float(at_work.value))} W at work"
@@ -265,7 +265,7 @@ _CALM: Mapping[HungKind, Callable[[FactSheet], str]] = {
     HungKind.NOT_KNOWN: _not_known,
     HungKind.WORKS: _works,
     HungKind.STANDS_STILL: lambda sheet: (
-        f"no GPU has worked for {show_duration(sheet.number('standstill_time'))}; that counts from "
+        f"no GPU has worked for {sheet.duration('standstill_time')}; that counts from "
         f"{show_duration(sheet['standstill_time'].threshold or 0.0)} on."
     ),
     HungKind.PAUSES: _paused,

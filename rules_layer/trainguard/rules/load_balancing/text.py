@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from trainguard.core.finding import Fact, clock
-from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.core.units import show_number, show_percent, show_percentage_points
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
@@ -76,7 +76,7 @@ def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
     reason = f"{points.node} has {points.value:,} of the {needed:,} points that a comparison takes"
     if kind is LoadBalancingKind.TOO_FEW:
         return f"{reason}; its stream has ended, too early for a verdict."
-    reason += f"; about {show_duration(sheet.number('time_left'))} left"
+    reason += f"; about {sheet.duration('time_left')} left"
     slow = needed * interval_s > LONG_WAIT_S
     return f"{reason} at a sampling interval of {interval_s:g} s." if slow else f"{reason}."
 

@@ -107,7 +107,7 @@ def _sign(sheet: FactSheet) -> str:
 
 
 def _holding(sheet: FactSheet) -> str:
-    gpus, holding = int(sheet.number("gpus")), int(sheet.number("gpus_holding"))
+    gpus, holding = sheet.count("gpus"), sheet.count("gpus_holding")
     if gpus == 1:
         return f"its GPU {'held' if is_past(sheet) else 'holds'}"
     hold = "held" if is_past(sheet) else "holds" if holding == 1 else "hold"

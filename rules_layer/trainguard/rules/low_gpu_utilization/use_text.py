@@ -36,7 +36,7 @@ _UNMEASURED = "; utilization is not measured, since its GPUs are partitioned (MI
 
 
 def _instances_low(sheet: FactSheet) -> Words:
-    high, minutes = sheet["p95_sm_activity"], show_duration(sheet.number("low_time"))
+    high, minutes = sheet["p95_sm_activity"], sheet.duration("low_time")
     leave, have = ("left", "had") if is_past(sheet) else ("leave", "have")
     return Words(
         f"{high.device} on {high.node}: for {minutes} 95 % of its minutes {have} an SM activity of at most "
@@ -65,7 +65,7 @@ def _instances_unused(sheet: FactSheet) -> Words:
 def _instances_fine(sheet: FactSheet) -> Words:
     high = sheet["p95_sm_activity"]
     return Words(
-        f"{high.device} on {high.node}, the least active of {counted(int(sheet.number('instances')), 'instance')}: the "
+        f"{high.device} on {high.node}, the least active of {counted(sheet.count('instances'), 'instance')}: the "
         f"95th percentile of its SM activity is {limit_of(high)}"
         f"{_UNMEASURED}."
     )
@@ -160,7 +160,7 @@ def _fluctuates(sheet: FactSheet) -> Words:
 
 def _low(sheet: FactSheet) -> str:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    points = counted(int(sheet.number("samples_at_work")), "sample")
+    points = counted(sheet.count("samples_at_work"), "sample")
     span = f"its last {points} outside pauses"
     unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
     have = "had" if is_past(sheet) else "have"
@@ -177,7 +177,7 @@ def _low_found(sheet: FactSheet) -> str:
 
 
 def _low_since(sheet: FactSheet) -> str:
-    return f"{_low(sheet)}, and so for {show_duration(sheet.number('low_time'))}"
+    return f"{_low(sheet)}, and so for {sheet.duration('low_time')}"
 
 
 def _low_for_short(sheet: FactSheet) -> Words:
@@ -198,7 +198,7 @@ def _small_dips(sheet: FactSheet) -> Words:
 
 def _fine(sheet: FactSheet) -> Words:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    worked, gpus = int(sheet.number("gpus_judged")), int(sheet.number("gpus"))
+    worked, gpus = sheet.count("gpus_judged"), sheet.count("gpus")
     which = "" if worked == 1 else f", the lowest of the {worked} GPUs judged"
     others = (
         "" if gpus == worked else f" {counted(gpus - worked, 'GPU')} of {high.node} had too little work to be judged."
@@ -231,7 +231,7 @@ def _notes(sheet: FactSheet) -> str:
     active = sheet.get("mean_activity_at_work")
     if active is not None:
         what = sheet.name("activity")
-        measured = f"over the last {counted(int(sheet.number('minutes_at_work')), 'minute')} of work"
+        measured = f"over the last {counted(sheet.count('minutes_at_work'), 'minute')} of work"
         said += (
             f" {what[:1].upper()}{what[1:]} of {active.device} was {percent_of(active)} on average {measured} in which "
             "it was measured."
@@ -241,7 +241,7 @@ def _notes(sheet: FactSheet) -> str:
 
 def _low_activity(sheet: FactSheet) -> Words:
     high, busy, what = sheet["p95_activity_at_work"], sheet["mean_utilization_at_work"], sheet.name("activity")
-    node, power, minutes = high.node, sheet.get("power"), counted(int(sheet.number("minutes_at_work")), "minute")
+    node, power, minutes = high.node, sheet.get("power"), counted(sheet.count("minutes_at_work"), "minute")
     drawn = "" if power is None else f", at {show_number(float(power.value))} W"
     more = how_many(sheet, "GPUs", "do so", "did so")
     unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"

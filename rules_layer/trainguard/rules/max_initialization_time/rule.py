@@ -54,7 +54,7 @@ def text(sheet: FactSheet) -> Words:
     if kind is MaxInitializationKind.WITHOUT_STEPS:
         return Words(
             "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
-            f"{show_duration(sheet.number('time_at_work'))} without one, so its first step is unknown."
+            f"{sheet.duration('time_at_work')} without one, so its first step is unknown."
         )
     if kind in {MaxInitializationKind.LATE, MaxInitializationKind.IN_TIME}:
         return _of_first_step(sheet, late=kind is MaxInitializationKind.LATE)
@@ -78,12 +78,12 @@ def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
         after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
         return Words(f"The job ended {after} without a step ({_allowed(waited)}).")
     if kind is MaxInitializationKind.WARMING_UP:
-        grace = show_duration(sheet.number("grace"))
+        grace = sheet.duration("grace")
         return Words(f"{seen}; a step may still arrive for {grace} after the threshold.")
     clause = f"no training step was seen in the {show_duration(float(waited.value))} since the {_start(sheet)}"
     if kind is MaxInitializationKind.NO_STEP:
         return Words(f"{seen}.", _advice(sheet), clause)
-    worked = show_duration(sheet.number("time_at_work"))
+    worked = sheet.duration("time_at_work")
     return Words(
         f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
         f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
@@ -94,7 +94,7 @@ def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
 
 def _advice(sheet: FactSheet) -> str:
     return (
-        f"Shorten what comes before the first step by at least {show_duration(sheet.number('time_over'))}: stream the "
+        f"Shorten what comes before the first step by at least {sheet.duration('time_over')}: stream the "
         "data set (FastFile or Pipe mode) instead of copying it, build dependencies into the image, compile or cache "
         "models ahead."
     )

@@ -10,7 +10,6 @@ import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import show_duration, show_percent
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import WORKER_PHASE
@@ -124,17 +123,16 @@ def text(sheet: FactSheet) -> Words:
     if sheet.kind == NO_EVENTS:
         return Words(f"no framework event of {node} was written.")
     if sheet.kind == NO_STEP:
-        return Words(f"{node} wrote {int(sheet.number('events')):,} framework events and no training step.")
-    loops = int(sheet.number("processes"))
+        return Words(f"{node} wrote {sheet.count('events'):,} framework events and no training step.")
+    loops = sheet.count("processes")
     spent = f"{loops} processes of {node} spent, on average," if loops > 1 else f"1 process of {node} spent"
-    steps, between = (show_percent(100.0 * sheet.number(f"time_{where}_steps")) for where in ("in", "between"))
+    steps, between = (sheet.share(f"time_{where}_steps") for where in ("in", "between"))
     sentence = (
-        f"{spent} {steps} of the {show_duration(sheet.number('loop_time'))} of training loop in steps and {between} "
-        "between them"
+        f"{spent} {steps} of the {sheet.duration('loop_time')} of training loop in steps and {between} between them"
     )
     for name, what in (("cpu_operator", "CPU"), ("gpu_operator", "GPU")):
         if sheet.get(name) is not None:
-            share = show_percent(sheet.number(f"{name}_time"))
+            share = sheet.percent(f"{name}_time")
             sentence += f"; of the time of {what} operators {sheet.name(name)} took the most, {share}"
     return Words(f"{sentence}.")
 

@@ -117,7 +117,7 @@ def _clause(sheet: FactSheet) -> str:
     waited = "there were" if sheet.get("mean_utilization") is None else "the GPUs waited in"
     if sheet.kind == StepOutlierKind.TOO_MANY:
         return f"{waited} {slow.value:,} slow steps of {sheet['steps'].value:,}"
-    share = show_percent(100.0 * sheet.number("slow_time_share"))
+    share = sheet.share("slow_time_share")
     return f"{waited} slow steps, which took {share} of the time in steps beyond their median"
 
 
@@ -139,7 +139,7 @@ def _advice(sheet: FactSheet) -> str:
         )
     name = str(event.value)
     remedy = next((said for parts, said in _REMEDIES if any(part in name.lower() for part in parts)), "Look at it")
-    shares = (show_percent(100.0 * sheet.number(of)) for of in ("event_in_slow_steps", "event_in_other_steps"))
+    shares = (sheet.share(of) for of in ("event_in_slow_steps", "event_in_other_steps"))
     slow, others = shares
     return f"{remedy}: {name} takes {slow} of the slow steps' time and {others} of that of the others.{apart}"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from trainguard.core.finding import MOST_FACTS, Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_duration, show_percent, show_step
+from trainguard.core.units import counted, show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.ledger.bucket import Bucket
@@ -38,11 +38,11 @@ def text(sheet: FactSheet) -> Words:
         return Words("This job has written no framework metrics, which the rule needs.")
     if kind is StragglerKind.NO_PEERS:
         return Words("The steps of fewer than two ranks have forward passes: there are no peers to compare.")
-    ranks = int(sheet.number("ranks"))
+    ranks = sheet.count("ranks")
     if kind is StragglerKind.WARMING_UP:
         blocks = sheet["blocks"]
         known = f"{blocks.value} of the {counted(int(blocks.threshold or 0), 'block')}"
-        length = show_duration(sheet.number("block_length"))
+        length = sheet.duration("block_length")
         return Words(f"{ranks} ranks have {known} of {length} that a verdict takes.")
     rank = sheet["rank"]
     when = clock(rank.start, rank.end)
@@ -52,7 +52,7 @@ def text(sheet: FactSheet) -> Words:
             f"No rank of {ranks} is slower than its peers: from {when} {rank.value} had most work of its own in a "
             f"step, {own}, of which the peers had {peers}."
         )
-    waiting = int(sheet.number("ranks_waiting"))
+    waiting = sheet.count("ranks_waiting")
     why = ", most of it in waits for data" if sheet.get("longer_by_waits") is not None else ""
     longer = sheet["longer_than_peers"]
     reason = (
@@ -75,7 +75,7 @@ def _others(sheet: FactSheet) -> str:
     named = [str(each.value) for each in sheet.all("slow_rank")]
     if not named:
         return ""
-    more = int(sheet.number("ranks_affected")) - len(named)
+    more = sheet.count("ranks_affected") - len(named)
     verb = "were" if sheet.past else "are"
     return f"; slow {verb} {', '.join(named)}{f', and {more} more' if more else ''}"
 

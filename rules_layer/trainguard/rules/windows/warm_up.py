@@ -7,7 +7,7 @@ from typing import Any
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_duration
+from trainguard.core.units import counted
 from trainguard.render.details import NodeDetails
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
@@ -140,16 +140,16 @@ def _of_patience(sheet: FactSheet, node: str) -> str:
     patience = int(sheet["points"].threshold or 0)
     if not patience:
         return f"{node} has no point that can be judged"
-    return f"{node} has {int(sheet.number('points')):,} of the {counted(patience, 'point')} of patience"
+    return f"{node} has {sheet.count('points'):,} of the {counted(patience, 'point')} of patience"
 
 
 def _warming_up_words(sheet: FactSheet, node: str) -> str:
-    reason = f"{_of_patience(sheet, node)}, about {show_duration(sheet.number('time_left'))} left"
+    reason = f"{_of_patience(sheet, node)}, about {sheet.duration('time_left')} left"
     if sheet.number("patience") <= LONG_PATIENCE_S:
         return f"{reason}."
     points = counted(int(sheet["points"].threshold or 0), "point")
     return (
-        f"{reason} ({points} are {show_duration(sheet.number('patience'))} at a sampling interval of "
+        f"{reason} ({points} are {sheet.duration('patience')} at a sampling interval of "
         f"{sheet.number('sampling_interval'):g} s: better give patience_s, and window_s where the rule has one, in "
         "seconds)."
     )
@@ -167,7 +167,7 @@ def _start_up_words(sheet: FactSheet, node: str) -> str:
 
 
 def _never_active_words(sheet: FactSheet, node: str) -> str:
-    idle = show_duration(sheet.number("idle_time"))
+    idle = sheet.duration("idle_time")
     if sheet.get("stream_end") is not None:
         return f"no GPU of {node} was active in the {idle} until its stream ended."
     return f"no GPU of {node} has been active yet, {idle} after its first sample."
