@@ -141,15 +141,15 @@ def test_oldest_minute_is_dropped_after_30_but_its_slowness_kept() -> None:
         kept.absorb(Tally(judged=4, bottlenecked=1, minutes=[count], low={"gpu0": 1}), lambda each: each.judged == 4)
     assert [each.minute for each in kept.minutes] == list(range(101, 131))
     assert (kept.judged, kept.bottlenecked, kept.low, kept.slow) == (124, 31, {"gpu0": 31}, 4)
-    gone = kept.gone_slow
+    gone = kept.slow_minutes([])
     assert (gone.judged, gone.mean(gone.gpu), gone.mean(gone.level), gone.mean(gone.peak)) == (4, 50.0, 80.0, 2.0)
     assert kept.slow_lost == 100 * (4 * 95 - 200)
     twice = Tally()
     for _ in range(2):
         twice.absorb(kept, lambda _: False)
-    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 64_000)
-    assert kept.gone_slow.judged == 4
-    assert Tally(slow=4).gone_slow.mean(800) == 2.0
+    assert (twice.slow, twice.slow_minutes([]).judged, twice.slow_minutes([]).level) == (8, 8, 64_000)
+    assert kept.slow_minutes([]).judged == 4
+    assert Tally(slow=4).slow_minutes([]).mean(800) == 2.0
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])

@@ -26,7 +26,6 @@ from trainguard.rules.bottlenecks.state import (
     Share,
     Tally,
     is_cause,
-    joined,
 )
 from trainguard.rules.bottlenecks.text import (
     BottleneckKind,
@@ -207,7 +206,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         self, kept: Tally, slow: list[MinuteCount], view: NodeView, parameters: P, *, by_points: bool
     ) -> Iterator[Fact]:
         if not by_points:
-            yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
+            yield from core_facts(kept.slow_minutes(slow), self.series, view, newest=bool(slow))
             return
         yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
         yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
@@ -229,13 +228,6 @@ def _minutes(kept: Tally, slow: list[MinuteCount]) -> Evidence:
     hits, lost = sum(count.judged for count in slow), sum(count.wasted for count in slow)
     recent = Share(hits, sum(count.judged for count in kept.minutes), lost)
     return Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
-
-
-def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
-    total = None if slow else kept.gone
-    for count in slow:
-        total = joined(total, count)
-    return total or MinuteCount(0, kept.slow, 0)
 
 
 def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 One pause is no bottleneck, but a compilation, a download or an evaluation: they count from the third within two hours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -73,8 +73,6 @@ class MinuteCount(msgspec.Struct, array_like=True):
 
 
 IsSlow = Callable[[MinuteCount], bool]
-
-
 Contrast = tuple[MinuteCount | None, MinuteCount | None]
 """Minutes in which the GPUs worked, and others, each as one; None where there is none."""
 Bottleneck = tuple[float, int, float]
@@ -117,6 +115,13 @@ class Tally(msgspec.Struct, array_like=True):
         """The epoch minutes of the recent window: the newest one that counts, and those before it; empty of nothing."""
         newest = self.minutes[-1].minute if self.minutes else -1
         return range(newest - RECENT_MINUTES + 1, newest + 1)
+
+    def slow_minutes(self, held: Sequence[MinuteCount]) -> MinuteCount:
+        """Return the slow minutes as one: those of ``held``, or else those that are no longer held."""
+        total = None if held else self.gone
+        for count in held:
+            total = joined(total, count)
+        return total or MinuteCount(0, self.slow, 0)
 
     def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
         for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
@@ -277,7 +282,6 @@ PAUSE_S = 60.0
 
 CLOCK_S = 1e-3
 """Clocks of samplers are that exact: six intervals of 10 s are 60 s, and no longer."""
-
 RECURRENCES, RECUR_MINUTES = 3, 120
 UNUSED_S = 600.0
 """A GPU that idles for longer while others work is no longer used, and waits for nothing."""
@@ -382,13 +386,9 @@ class BottleneckState(msgspec.Struct, array_like=True):
 
         Minutes of a pause that counts late may lie before the onset: it moves back to them.
         """
-        bad = []
-        for count in self.kept.minutes:
-            if count.minute < self.checked:
-                continue
-            self.checked = count.minute
-            if 100.0 * count.bottlenecked > threshold * count.judged or is_slow(count):
-                bad.append(count.minute)
+        new = [count for count in self.kept.minutes if count.minute >= self.checked]
+        self.checked = new[-1].minute if new else self.checked
+        bad = [each.minute for each in new if 100.0 * each.bottlenecked > threshold * each.judged or is_slow(each)]
         for minute in bad:
             if self.bad_through is None or minute > self.bad_through + QUIET_MINUTES:
                 self.bad_since = self.bad_through = minute
