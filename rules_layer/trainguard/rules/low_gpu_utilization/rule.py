@@ -208,7 +208,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             window_start=float(times[0]) if len(times) else None,
             window_end=float(times[-1]) if len(times) else None,
         )
-        details = details_of(view, usages) if view.detailed else {}
+        details: Any = details_of(view, usages) if view.detailed else {}
         common: dict[str, Any] = {"data_points": view.kept_total, "details": details, "progress": progress}
         idleness = on_node.idleness_of(view)
         if idleness is not None:

@@ -11,7 +11,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.render.details import Details
+from trainguard.render.details import Details, NodeDetails
 from trainguard.rules.dataloader.series import WORKER_PHASE
 from trainguard.rules.framework_events import (
     BY_NAME,
@@ -194,5 +194,5 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
             none = (Fact(name="events", value=0, node=view.node),)
             return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)
         kind, facts = facts_of(state, view)
-        details = details_of(state) if view.detailed else {}
+        details: NodeDetails = details_of(state) if view.detailed else {}
         return RuleResult.of(text, Status.OK, kind, facts, data_points=state.events, details=details)
