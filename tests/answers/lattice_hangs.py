@@ -13,7 +13,7 @@ from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries, FloatArray
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState
+from trainguard.rules.hung_job.state import ProcessProgress, ProgressState
 from trainguard.rules.rule_inputs import NodeMinute
 
 ROWS = 10

@@ -28,16 +28,16 @@ from tests.answers.lattice_parts import (
     randoms,
 )
 from tests.answers.recorded import compare, digest, plain_facts, plain_result, rounded
-from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import SM_ACTIVITY, DeviceSamples, DeviceSeries
 from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_job.steps import ProgressState, behind
-from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.hung_job.state import ProgressState, WatchState, behind
 from trainguard.rules.low_gpu_utilization.devices import (
     BusyMinutes,
     GpuSigns,
     HeldMemory,
-    Sign,
     fold_activity,
     fold_held,
     fold_signs,
@@ -46,8 +46,8 @@ from trainguard.rules.low_gpu_utilization.devices import (
     is_known,
     low_activity_gpus,
     sign_of_work,
+    threshold_of,
 )
-from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances, judge_instances
 from trainguard.rules.low_gpu_utilization.node import (
     IDLE_FINDING_S,
     idleness_of,
@@ -56,10 +56,19 @@ from trainguard.rules.low_gpu_utilization.node import (
     judge_weak,
     regular_breaks,
 )
-from trainguard.rules.low_gpu_utilization.results import activity_facts, judge_low_activity, pause_facts
+from trainguard.rules.low_gpu_utilization.results import (
+    InstanceMinutes,
+    activity_facts,
+    fold_instances,
+    judge_instances,
+    judge_low_activity,
+    pause_facts,
+)
+from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
-from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.windows.warm_up import never_active_reason, warming_up
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_result import FactSheet
+from trainguard.rules.windows.warm_up import never_active, undecided_text, warming_up
 
 FOLDER = Path(__file__).with_name("lattice")
 GROUP = 50
@@ -69,6 +78,11 @@ INSTANCES = ("gpu0.mig0", "gpu0.mig1")
 COMMON: Mapping[str, Any] = {"details": {}}
 
 Part = Callable[[], Iterator[Any]]
+
+
+def _active(view: NodeView, since: float) -> tuple[Fact, ...]:
+    where = {"device": "gpu0", "start": since, "end": view.watermark_s}
+    return (of_node(view, "mean_sm_activity", 12.0, "%", series=SM_ACTIVITY, **where),)
 
 
 def _idleness() -> Iterator[Any]:
@@ -83,7 +97,7 @@ def _idleness() -> Iterator[Any]:
             **asdict(idleness),
             "kind": idleness.kind,
             "said": plain_result(
-                judge_weak(view, idleness, random.choice([None, Sign("gpu0", activity=12.0)]), [], COMMON)
+                judge_weak(view, idleness, random.choice([(), _active(view, idleness.since)]), [], COMMON)
                 if idleness.look == "weak"
                 else judge_idle(view, idleness, {}, [], COMMON)
             ),
@@ -121,8 +135,10 @@ def _signs() -> Iterator[Any]:
         signs: dict[str, GpuSigns] = {}
         for minute in part_minutes(random, SIGNS, 30):
             fold_signs(signs, minute)
-            sign = sign_of_work(signs, minute.view)
-            yield None if sign is None else asdict(sign)
+            sign = sign_of_work(signs, minute.view, 0.0)
+            shown = {"activity": "mean_sm_activity", "power": "power", "power_at_work": "power_at_work"}
+            values = {each.name: each.value for each in sign}
+            yield {"gpu": sign[0].device, **{key: values.get(name) for key, name in shown.items()}} if sign else None
 
 
 def _activity() -> Iterator[Any]:
@@ -133,10 +149,28 @@ def _activity() -> Iterator[Any]:
             lasting_s = random.choice(LASTING_S)
             said = judge_low_activity(minutes, minute.view, lasting_s, 20.0, COMMON)
             yield [
-                [asdict(each) for each in low_activity_gpus(minutes, lasting_s, 20.0)],
+                [_low_activity(*each) for each in low_activity_gpus(minutes, lasting_s)],
                 None if said is None else plain_result(said),
                 [plain_facts(activity_facts(minutes, gpu, minute.view)) for gpu in GPUS],
             ]
+
+
+def _low_activity(gpu: str, held: BusyMinutes, p95: float) -> dict[str, Any]:
+    newest = slice(-held.low_sm, None)
+    return {
+        "gpu": gpu,
+        "p95": p95,
+        "busy": sum(held.utilization[newest]) / len(held.utilization[newest]),
+        "minutes": len(held.activity[newest]),
+        "since": held.since,
+        "start": float(held.begun[newest][0]),
+        "newest": float(held.begun[-1]),
+        "end": held.until,
+        "lost_min": held.lost,
+        "measure": held.measure,
+        "threshold": threshold_of(held.measure, 20.0),
+        "power": held.power,
+    }
 
 
 def _instances() -> Iterator[Any]:
@@ -154,7 +188,8 @@ def _warm_up() -> Iterator[Any]:
         view = replace(view, watermark_s=None) if random.random() < 0.1 else view
         needed = random.choice([0, 1, 20, 120, 361])
         points = random.choice([0, needed - 1, needed, needed + 1])
-        yield [never_active_reason(view), plain_result(warming_up(max(points, 0), needed, view, {}))]
+        unused = undecided_text(FactSheet(Status.WARMING_UP, *never_active(view))).reason
+        yield [unused, plain_result(warming_up(max(points, 0), needed, view, {}))]
 
 
 def _hung_nodes() -> Iterator[Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.state import ProcessProgress, ProgressState, behind
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 

@@ -15,7 +15,7 @@ STEP = "Step:ModeKeys"
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 FLUSH_NS = 10_000_000
 """Steps of this length and longer are each written as they end, so that a process that hangs has written its newest
-one: `trainguard.rules.hung_job.steps` relies on it. Shorter ones are written together."""
+one: `trainguard.rules.hung_job.state` relies on it. Shorter ones are written together."""
 
 MOST_WAITING = 8_192
 """Further events are dropped and counted."""

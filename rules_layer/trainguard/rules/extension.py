@@ -57,7 +57,6 @@ class Extension:
 
     @classmethod
     def of(cls, rules: Sequence[AnyRule]) -> "Extension":
-        """Sort rules by their kind."""
         return cls(
             system=tuple(rule for rule in rules if isinstance(rule, SystemRule)),
             framework=tuple(rule for rule in rules if isinstance(rule, FrameworkRule)),

@@ -33,14 +33,7 @@ _TENSOR_RULES = (
     "CreateXgboostReport",
 )
 
-_TRUSTED_RULES = (
-    "TrainingDiverged",
-    "NotLearning",
-    "Plateau",
-    "LossSpike",
-    "GradientNormDrift",
-    "RanksOutOfSync",
-)
+_TRUSTED_RULES = ("TrainingDiverged", "NotLearning", "Plateau", "LossSpike", "GradientNormDrift", "RanksOutOfSync")
 
 SCALAR_NAMES = f"{TRAINING}/ScalarNames"
 TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)
@@ -61,18 +54,15 @@ class FamilyRules:
     settings: tuple[str, ...] = ()
 
     def parameters_types(self) -> Mapping[str, type[RuleParameters]]:
-        """Import the family's rules, and return the parameter classes of rules and groups of settings by name."""
         module = import_module(self.module)
         types: Mapping[str, type[RuleParameters]] = {**module.PARAMETERS_TYPES, **module.SETTINGS_TYPES}
         return types
 
     def specs(self) -> Mapping[str, RuleSpec]:
-        """Import the family's rules, and return their specs by name."""
         specs: Mapping[str, RuleSpec] = import_module(self.module).SPECS
         return specs
 
     def settings_specs(self) -> Mapping[str, SettingsSpec]:
-        """Import the family's rules, and return what is said about groups of settings by name."""
         specs: Mapping[str, SettingsSpec] = import_module(self.module).SETTINGS_SPECS
         return specs
 
@@ -111,7 +101,6 @@ OTHER_FAMILIES: tuple[FamilyRules, ...] = (
 
 
 def bare(rule: str) -> str:
-    """Return a rule's name without its family."""
     return rule.rpartition("/")[2]
 
 

@@ -4,8 +4,9 @@ Of names the largest are kept, the rest as one sum. Source: the managed rules' o
 of Horovod and SMDataParallel go by their file, so that a tensor whose name says "gpu" is no GPU operator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,15 +41,9 @@ CLASS_LABELS = (
 
 BY_NAME = frozenset({EventClass.CPU, EventClass.GPU, EventClass.HOROVOD, EventClass.SMDATAPARALLEL})
 
-_PASSES = {
-    "Forward-SubModuleInternal": EventClass.FORWARD,
-    "Backward-SubModuleInternal": EventClass.BACKWARD,
-}
+_PASSES = {"Forward-SubModuleInternal": EventClass.FORWARD, "Backward-SubModuleInternal": EventClass.BACKWARD}
 
-_FILES = {
-    "horovod_timeline": EventClass.HOROVOD,
-    "smdataparallel_timeline": EventClass.SMDATAPARALLEL,
-}
+_FILES = {"horovod_timeline": EventClass.HOROVOD, "smdataparallel_timeline": EventClass.SMDATAPARALLEL}
 
 
 def class_of_phase(phase: str, kind: str) -> EventClass:
@@ -83,7 +78,6 @@ class TimeTable(msgspec.Struct, array_like=True):
 
     @property
     def total_us(self) -> int:
-        """Time of all names."""
         return sum(self.times_us) + self.other_us
 
     def add(self, names: Sequence[str], times_us: Sequence[int], *, limit: int) -> None:
@@ -117,7 +111,6 @@ def sum_by(names: Sequence[str], index: IntArray, times_us: IntArray) -> tuple[l
 
 
 def percentages(times_us: dict[str, int]) -> dict[str, float]:
-    """Shares of the sum in percent."""
     total = sum(times_us.values())
     return {name: 100.0 * time_us / total for name, time_us in times_us.items()} if total else {}
 
@@ -145,7 +138,6 @@ class ProcessLoop(msgspec.Struct, array_like=True):
         return max(self.wall_us - self.covered_us, 0)
 
     def fold(self, batches: Sequence[StepBatch]) -> None:
-        """Add the steps of the process's next object; what overlaps in time counts once."""
         if not batches:
             return
         starts = np.concatenate([batch.starts_us for batch in batches])
@@ -159,15 +151,20 @@ class ProcessLoop(msgspec.Struct, array_like=True):
         self.last_us = int(reached[-1])
 
 
-def loop_of(loops: list[ProcessLoop], process: str) -> ProcessLoop | None:
+class OfProcess(Protocol):
+    process: str
+
+
+Known = TypeVar("Known", bound=OfProcess)
+
+
+def admitted(known: list[Known], process: str, new: Callable[[str], Known]) -> Known | None:
     """Find or admit a process; None when a node already has MAX_PROCESSES."""
-    for loop in loops:
-        if loop.process == process:
-            return loop
-    if len(loops) == MAX_PROCESSES:
-        return None
-    loops.append(ProcessLoop(process))
-    return loops[-1]
+    found = next((each for each in known if each.process == process), None)
+    if found is None and len(known) < MAX_PROCESSES:
+        found = new(process)
+        known.append(found)
+    return found
 
 
 RECENT_MINUTES = 30
@@ -202,15 +199,10 @@ def fold_minutes(
             continue
         profile = by_minute.setdefault(minute, MinuteProfile(minute))
         times = np.rint(overlap[within] * own_share[within]).astype(np.int64)
-        _add_minute(profile, table, classes[within], within, times)
+        sums = np.bincount(classes[within], weights=times, minlength=len(CLASS_LABELS)).astype(np.int64).tolist()
+        profile.classes_us = [before + added for before, added in zip(profile.classes_us, sums, strict=True)]
+        profile.phases.add(*sum_by(table.phases, table.phase_index[within], times), limit=PHASES_OF_A_MINUTE)
         if loop is not None and loop.last_minute < minute:
             loop.last_minute = minute
             profile.processes += 1
     return [by_minute[minute] for minute in sorted(by_minute)]
-
-
-def _add_minute(profile: MinuteProfile, table: EventTable, classes: IntArray, rows: IntArray, times: IntArray) -> None:
-    sums = np.bincount(classes, weights=times, minlength=len(CLASS_LABELS)).astype(np.int64).tolist()
-    profile.classes_us = [before + added for before, added in zip(profile.classes_us, sums, strict=True)]
-    names, totals = sum_by(table.phases, table.phase_index[rows], times)
-    profile.phases.add(names, totals, limit=PHASES_OF_A_MINUTE)

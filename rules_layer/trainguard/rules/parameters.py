@@ -89,7 +89,6 @@ def parameters_type_of(name: str) -> type[RuleParameters] | None:
 
 
 def takes_settings(written: str) -> bool:
-    """Whether a name, written in any case, is that of a rule or of a group of settings."""
     return written.lower() in _GIVEN_FOR
 
 
@@ -234,18 +233,14 @@ def _value(rule: str, parameters_type: type[RuleParameters], given: Given, param
     converted = _convert(rule, setting, value, fields[parameter])
     if parameter == "scan_interval_us":
         return -(-converted // MINUTE_US) * MINUTE_US
-    return _invoked(rule, setting, converted) if parameter == "rule_to_invoke" else converted
-
-
-def _invoked(rule: str, setting: str, value: str) -> str:
-    name = _INVOKED.get(value.strip().lower())
-    if name is None:
-        raise RuleConfigError(rule, setting, value, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
+    if parameter != "rule_to_invoke":
+        return converted
+    if (name := _INVOKED.get(converted.strip().lower())) is None:
+        raise RuleConfigError(rule, setting, converted, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
     return name
 
 
 def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
-    """Convert ``value`` to the parameter's type, with its constraints; RuleConfigError where it cannot be."""
     word = value.strip()
     optional = any(isinstance(item, msgspec.inspect.NoneType) for item in _types(kind))
     if optional and word.lower() in NONE_WORDS:

@@ -16,9 +16,8 @@ from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.rules.bottlenecks.counts import MinuteCount, Tally
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
-from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.state import BottleneckState, MinuteCount, Tally
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedPhase
 from trainguard.rules.framework_events import MinuteProfile, TimeTable
 from trainguard.rules.registry import spec_of

@@ -64,7 +64,7 @@ class Node:
     def gpu_us(self) -> int:
         state = self.session.stream.state_of(OverallFrameworkMetrics.name)
         assert isinstance(state, FrameworkTimeState)
-        return state.table(EventClass.GPU).total_us
+        return state.classes[EventClass.GPU].total_us
 
 
 def test_late_metadata_applies_its_trace_once() -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.report_html.reports import fired
 from tests.unit.report_html.test_sections import rendered, section
 from trainguard.render.details import Details
-from trainguard.rules.gpu_health.problems import GpuHealth, HealthDetails
+from trainguard.rules.gpu_health.rule import GpuHealth, HealthDetails
 from trainguard.rules.hung_job.text import HungDetails, HungNode
 from trainguard.rules.straggler.rule import RankPace, StragglerDetails
 

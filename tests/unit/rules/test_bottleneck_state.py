@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.bottlenecks.counts import Counted, MinuteCount, Tally
-from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.state import BottleneckState, Counted, MinuteCount, Tally
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 
 LIMITS = {"core": 90.0, "gpu": 10.0, "fraction": 0.5}
@@ -55,7 +54,7 @@ def seen(busy: Sequence[bool], interval_s: float = 60.0, *, objects: int = 1) ->
 def test_long_idle_run_is_a_pause_and_does_not_count(interval_s: float, idle: int, counts: bool, objects: int) -> None:
     state = seen([True, *[False] * idle, True, True], interval_s, objects=objects)
     assert (state.kept.judged, state.kept.bottlenecked) == (3 + idle * counts, idle * counts)
-    assert [each.ended for each in state.pauses] == (
+    assert [ended for ended, _ in state.pauses] == (
         [] if counts else [int(JOB_START // 60.0 + interval_s * (idle + 1) // 60.0)]
     )
 
@@ -142,15 +141,15 @@ def test_oldest_minute_is_dropped_after_30_but_its_slowness_kept() -> None:
         kept.absorb(Tally(judged=4, bottlenecked=1, minutes=[count], low={"gpu0": 1}), lambda each: each.judged == 4)
     assert [each.minute for each in kept.minutes] == list(range(101, 131))
     assert (kept.judged, kept.bottlenecked, kept.low, kept.slow) == (124, 31, {"gpu0": 31}, 4)
-    gone = kept.gone_slow
+    gone = kept.slow_minutes([])
     assert (gone.judged, gone.mean(gone.gpu), gone.mean(gone.level), gone.mean(gone.peak)) == (4, 50.0, 80.0, 2.0)
     assert kept.slow_lost == 100 * (4 * 95 - 200)
     twice = Tally()
     for _ in range(2):
         twice.absorb(kept, lambda _: False)
-    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 64_000)
-    assert kept.gone_slow.judged == 4
-    assert Tally(slow=4).gone_slow.mean(800) == 2.0
+    assert (twice.slow, twice.slow_minutes([]).judged, twice.slow_minutes([]).level) == (8, 8, 64_000)
+    assert kept.slow_minutes([]).judged == 4
+    assert Tally(slow=4).slow_minutes([]).mean(800) == 2.0
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])

@@ -7,8 +7,9 @@ from tests.support.framework_traces import event, read, step
 from tests.unit.rules.loaders import DEFAULTS, RULE, START, fetches, folded, job, judge, seconds_of, setup
 from trainguard.core.records import Status
 from trainguard.rules.dataloader.rule import DataloaderParameters
-from trainguard.rules.dataloader.series import MAX_COUNTS, MAX_PROCESSES, LoaderState
+from trainguard.rules.dataloader.series import MAX_COUNTS, LoaderState
 from trainguard.rules.dataloader.text import DataloaderKind
+from trainguard.rules.framework_events import MAX_PROCESSES
 from trainguard.state.codec import encode_state
 
 

@@ -6,13 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.rules.bottlenecks.counts import MinuteCount, Tally
-from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.state import BottleneckState, MinuteCount, Tally
 from trainguard.rules.gpu_health.faults import GpuRecord, HealthState
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState
-from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.hung_job.state import ProcessProgress, ProgressState, WatchState
 from trainguard.rules.low_gpu_utilization.devices import BusyMinutes, GpuSigns, HeldMemory
-from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, LowGPUUtilizationState
+from trainguard.rules.low_gpu_utilization.results import InstanceMinutes, LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.usage import Streak
 from trainguard.rules.overall_system_usage.rule import UsageState
 

@@ -9,13 +9,13 @@ import pytest
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
+from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_job.steps import ProgressState
-from trainguard.rules.hung_job.text import Standstill, text
-from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.hung_job.state import ProgressState, WatchState
+from trainguard.rules.hung_job.text import HungKind, facts_of_standstill, standing_fact, text
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
 from trainguard.rules.rule_result import FactSheet, RuleResult
 
@@ -134,20 +134,18 @@ def test_standing_gpu_below_10_percent_at_the_end_is_idle(newest: float, idle: b
     assert state.drawn == {"gpu0": 80.2}
 
 
-def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, silent: Sequence[str] = ()) -> Standstill:
-    return Standstill(
-        0.0,
-        90.0,
-        90.0,
-        [f"n/gpu{number}" for number in range(waiting)],
-        [f"n/gpu{waiting + number}" for number in range(idle)],
-        silent,
-        110.0,
-        400.0,
-        None,
-        last_step_end=None,
-        behind=behind,
+def standing(
+    waiting: int, idle: int, *, behind: Sequence[str] = (), silent: Sequence[str] = ()
+) -> tuple[HungKind, tuple[Fact, ...]]:
+    gpus = [f"gpu{number}" for number in range(waiting + idle)]
+    node = WatchState(
+        power=dict.fromkeys(gpus, [400.0] * 5),
+        waiting=gpus[:waiting],
+        idle=gpus[waiting:],
+        drawn=dict.fromkeys(gpus, 110.0),
     )
+    stood = standing_fact(0.0, 90.0, 90.0)
+    return facts_of_standstill({"n": node}, stood, silent=silent, last_step_end=None, behind=behind)
 
 
 @pytest.mark.parametrize(
@@ -190,12 +188,15 @@ def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, si
         ),
     ],
 )
-def test_standstill_names_whom_the_others_wait_for(found: Standstill, sentence: str, first: str) -> None:
-    words = text(FactSheet(Status.FIRED, found.kind, found.facts))
+def test_standstill_names_whom_the_others_wait_for(
+    found: tuple[HungKind, tuple[Fact, ...]], sentence: str, first: str
+) -> None:
+    kind, facts = found
+    words = text(FactSheet(Status.FIRED, kind, facts))
     assert words.reason == f"{sentence}."
     assert (words.advice or "").startswith(f"{first}, then stop the job")
     assert words.clause == "the job hung"
-    assert len(found.facts) <= 12
+    assert len(facts) <= 12
 
 
 def judged(*views: NodeFacts, through: float | None = JOB_START) -> RuleResult:

@@ -12,9 +12,8 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.state import ProcessProgress, ProgressState, WatchState, behind
 from trainguard.rules.hung_job.text import HungKind
-from trainguard.rules.hung_job.watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
 

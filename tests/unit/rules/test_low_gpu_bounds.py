@@ -9,8 +9,8 @@ import pytest
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.low_gpu_utilization.devices import GpuSigns, HeldMemory, Sign, fold_held, sign_of_work
-from trainguard.rules.low_gpu_utilization.instances import InstanceMinutes, fold_instances
+from trainguard.rules.low_gpu_utilization.devices import GpuSigns, HeldMemory, fold_held, sign_of_work
+from trainguard.rules.low_gpu_utilization.results import InstanceMinutes, fold_instances
 from trainguard.rules.overall_system_usage.rule import UsageState, usage_of
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute
 
@@ -29,23 +29,25 @@ def minute(utilization: Sequence[float], readings: Mapping[str, Mapping[str, flo
 @pytest.mark.parametrize(
     ("signs", "run_mean", "sign"),
     [
-        (GpuSigns(activity=5.0, measured=5), 0.0, Sign("gpu0", activity=5.0)),
-        (GpuSigns(activity=4.9, measured=5), 0.0, None),
-        (GpuSigns(activity=5.0, measured=4), 0.0, None),
-        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 1.0, Sign("gpu0", power=112.5, power_at_work=150.0)),
-        (GpuSigns(112.4, 5, at_work=150.0, busy=5), 1.0, None),
-        (GpuSigns(149.0, 5, at_work=149.9, busy=5), 1.0, None),
-        (GpuSigns(112.5, 4, at_work=150.0, busy=5), 1.0, None),
-        (GpuSigns(112.5, 5, at_work=150.0, busy=4), 1.0, None),
-        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 0.9, None),
+        (GpuSigns(activity=5.0, measured=5), 0.0, {"mean_sm_activity": 5.0}),
+        (GpuSigns(activity=4.9, measured=5), 0.0, {}),
+        (GpuSigns(activity=5.0, measured=4), 0.0, {}),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 1.0, {"power": 112.5, "power_at_work": 150.0}),
+        (GpuSigns(112.4, 5, at_work=150.0, busy=5), 1.0, {}),
+        (GpuSigns(149.0, 5, at_work=149.9, busy=5), 1.0, {}),
+        (GpuSigns(112.5, 4, at_work=150.0, busy=5), 1.0, {}),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=4), 1.0, {}),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 0.9, {}),
     ],
 )
 def test_idle_gpu_with_five_minutes_of_activity_or_power_works(
-    signs: GpuSigns, run_mean: float, sign: Sign | None
+    signs: GpuSigns, run_mean: float, sign: Mapping[str, float]
 ) -> None:
     view = replace(VIEW, idle_time=IdleTime(run_mean=run_mean))
-    assert sign_of_work({"gpu0": signs}, view) == sign
-    assert sign_of_work({"gpu7": signs}, view) is None
+    found = sign_of_work({"gpu0": signs}, view, JOB_START)
+    assert {each.name: each.value for each in found} == sign
+    assert {each.device for each in found} <= {"gpu0"}
+    assert not sign_of_work({"gpu7": signs}, view, JOB_START)
 
 
 def test_mean_of_idle_minutes_forgets_those_beyond_20() -> None:

@@ -18,8 +18,8 @@ from trainguard.rules.low_gpu_utilization.devices import (
     held_while_idle,
     is_known,
 )
-from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN, memory_facts
+from trainguard.rules.low_gpu_utilization.results import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.low_gpu_utilization.text import text
 from trainguard.rules.low_gpu_utilization.usage import Kind

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from trainguard.core.records import Status
-from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
+from trainguard.rules.low_gpu_utilization.results import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.low_gpu_utilization.usage import Streak
 

@@ -12,10 +12,10 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.gpu_health.faults import MOST_GPUS, MOST_XIDS
 from trainguard.rules.gpu_health.rule import GPUHealth
-from trainguard.rules.hung_job import watch as hung_watch
+from trainguard.rules.hung_job import state as hung_watch
 from trainguard.rules.hung_job.rule import HungJob
-from trainguard.rules.hung_job.steps import MOST_PROCESSES, ProgressState
-from trainguard.rules.hung_job.text import MOST_STEPS, Standstill, details_of, text
+from trainguard.rules.hung_job.state import MOST_PROCESSES, ProgressState, WatchState
+from trainguard.rules.hung_job.text import MOST_STEPS, details_of, facts_of_standstill, standing_fact, text
 from trainguard.rules.low_gpu_utilization import devices as low_gpu_devices
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
@@ -76,5 +76,6 @@ def test_first_processes_by_name_are_kept_and_shown() -> None:
 @pytest.mark.parametrize(("count", "end"), [(1, "n-rank0"), (4, "n-rank3"), (5, "n-rank3 and 1 more")])
 def test_given_many_ranks_behind_when_said_then_four_are_named(count: int, end: str) -> None:
     ranks = [f"n-rank{number}" for number in range(count)]
-    found = Standstill(0.0, 90.0, 90.0, [], ["n/gpu0"], [], 70.0, 400.0, None, last_step_end=0.0, behind=ranks)
-    assert text(FactSheet(Status.FIRED, found.kind, found.facts)).reason.endswith(f"{end}.")
+    node, stood = WatchState(idle=["gpu0"], drawn={"gpu0": 70.0}), standing_fact(0.0, 90.0, 90.0)
+    kind, facts = facts_of_standstill({"n": node}, stood, silent=[], last_step_end=0.0, behind=ranks)
+    assert text(FactSheet(Status.FIRED, kind, facts)).reason.endswith(f"{end}.")

@@ -9,11 +9,11 @@ from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, IOBottleneck
-from trainguard.rules.gpu_health.problems import HealthKind
 from trainguard.rules.gpu_health.rule import GPUHealth
+from trainguard.rules.gpu_health.text import HealthKind
 from trainguard.rules.gpu_health.text import text as health_text
 from trainguard.rules.hung_job.rule import HungJob
-from trainguard.rules.hung_job.watch import WatchState
+from trainguard.rules.hung_job.state import WatchState
 from trainguard.rules.low_gpu_utilization.node import idleness_of
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.low_gpu_utilization.text import text

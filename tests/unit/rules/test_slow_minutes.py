@@ -8,7 +8,6 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.rules.bottlenecks.counts import MinuteCount, Share, Tally
 from trainguard.rules.bottlenecks.cpu_and_io import (
     CPU_WORDS,
     CPUBottleneck,
@@ -17,6 +16,7 @@ from trainguard.rules.bottlenecks.cpu_and_io import (
     IOBottleneckParameters,
 )
 from trainguard.rules.bottlenecks.rule import SLOW_SHARE, _minutes, _points
+from trainguard.rules.bottlenecks.state import MinuteCount, Share, Tally
 from trainguard.rules.rule_result import FactSheet
 
 RULE = CPUBottleneck()

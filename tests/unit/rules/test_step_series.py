@@ -12,7 +12,7 @@ from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN,
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.rules.framework_events import ProcessLoop, TimeTable, loop_of
+from trainguard.rules.framework_events import ProcessLoop, TimeTable, admitted
 from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
 from trainguard.rules.step_outlier.rule import OUTLIERS
 from trainguard.rules.step_outlier.series import SlowStep, StepOverlap, StepSeries
@@ -255,11 +255,11 @@ def test_loss_outweighs_outliers_at_a_slow_share_of_zero() -> None:
     assert judge(*streams, parameters=StepOutlierParameters(slow_share=0.0)).worst == "algo-1/slow TRAIN"
 
 
-@pytest.mark.parametrize(("known", "admitted"), [(127, True), (128, False)])
-def test_no_training_loop_is_admitted_beyond_128_per_node(known: int, admitted: bool) -> None:
+@pytest.mark.parametrize(("known", "has_room"), [(127, True), (128, False)])
+def test_no_training_loop_is_admitted_beyond_128_per_node(known: int, has_room: bool) -> None:
     loops = [ProcessLoop(f"p-{number}") for number in range(known)]
-    assert (loop_of(loops, "another") is not None) is admitted
-    assert loop_of(loops, "p-7") is loops[7]
+    assert (admitted(loops, "another", ProcessLoop) is not None) is has_room
+    assert admitted(loops, "p-7", ProcessLoop) is loops[7]
     assert len(loops) == 128
 
 

@@ -16,9 +16,8 @@ from trainguard.engine.plan import RulePlan, system_rules
 from trainguard.engine.profiler.framework_session import FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemStream
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.rules.bottlenecks.counts import MinuteCount
 from trainguard.rules.bottlenecks.rule import BottleneckRule
-from trainguard.rules.bottlenecks.state import BottleneckState
+from trainguard.rules.bottlenecks.state import BottleneckState, MinuteCount
 from trainguard.rules.bottlenecks.text import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.framework_events import CLASS_LABELS, MINUTE_US, OTHER, MinuteProfile
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState

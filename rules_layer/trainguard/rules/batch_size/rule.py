@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -89,7 +89,6 @@ class BatchDetails(SeriesDetails, frozen=True, kw_only=True):
 
 
 def details_of(view: NodeView, usage: Usage) -> BatchDetails:
-    """Return boxes: of utilization over all kept points, of CPU and memory activity over the newest window."""
     gpus = len(usage.gpus)
     cpu, *memory = column_boxes(usage.window[:, [0, *range(1 + gpus, 1 + 2 * gpus)]])
     utilization = counted_boxes(view.gpu_histogram[view.ever_active])
@@ -128,7 +127,6 @@ class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
 
     @property
     def thresholds(self) -> tuple[float, float, float]:
-        """Those of CPU, GPUs and GPU memory."""
         return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
@@ -186,7 +184,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     )
 
     def observe(self, state: BatchSizeState, minute: NodeMinute, parameters: BatchSizeParameters) -> None:
-        """Go on with a streak while everything is low; any other answer ends it."""
         usage = self._usage(minute.view, parameters)
         low = _is_low(usage, parameters)
         if usage.judged:
@@ -201,7 +198,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             state.begun, state.onset = _onset(minute.view, usage, parameters)
 
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
-        """Say FIRED for a streak over two windows that has cost enough."""
         usage = self._usage(view, parameters)
         details: NodeDetails = details_of(view, usage) if view.detailed else {}
         if not usage.judged:
@@ -241,14 +237,13 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             ),
             affected_share=seen,
             wasted_share=wasted if fired else None,
-            confidence=_room(usage, parameters) if fired else None,
+            confidence=min(1.0 - high / limit for high, limit in _highest(usage, parameters)) if fired else None,
             onset=state.onset if fired else None,
             gpus=usage.gpus if fired else (),
             details=details,
         )
 
     def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> Usage:
-        """Evaluate a node's mean CPU and ever-active GPUs over the newest window, after ``patience`` points."""
         points = self.window_points(parameters, view.interval_s)
         active = np.flatnonzero(view.ever_active)
         window = np.column_stack(
@@ -265,11 +260,13 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 
+def _highest(usage: Usage, parameters: BatchSizeParameters) -> Iterator[tuple[float, float]]:
+    """Return the 95th percentiles of CPU, the busiest GPU and the busiest GPU memory, each with its threshold."""
+    return zip((usage.cpu, max(usage.gpu), max(usage.memory)), parameters.thresholds, strict=True)
+
+
 def _is_low(usage: Usage, parameters: BatchSizeParameters) -> bool:
-    if not usage.judged:
-        return False
-    highest = usage.cpu, max(usage.gpu), max(usage.memory)
-    return all(high < threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
+    return usage.judged and all(high < threshold for high, threshold in _highest(usage, parameters))
 
 
 def _lasting(state: BatchSizeState, view: NodeView) -> int:
@@ -286,11 +283,6 @@ def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tup
         return 0, view.first_active_at
     points = len(usage.window)
     return view.kept_total - points, float(view.kept_times[-points])
-
-
-def _room(usage: Usage, parameters: BatchSizeParameters) -> float:
-    highest = usage.cpu, max(usage.gpu), max(usage.memory)
-    return min(1.0 - high / threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
 
 
 def _undecided(
@@ -315,11 +307,7 @@ def _undecided(
 
 def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     points = len(usage.window)
-    where: dict[str, Any] = {
-        "node": view.node,
-        "start": float(view.kept_times[-points]),
-        "end": float(view.kept_times[-1]),
-    }
+    where = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
     gpu, memory = max(usage.gpu), max(usage.memory)
     shown = (
         ("core_utilization", usage.cpu, "CPUUtilization", None),
@@ -327,17 +315,10 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
         ("memory_activity", memory, "GPUMemoryUtilization", usage.gpus[usage.memory.index(memory)]),
     )
     for (name, value, series, device), threshold in zip(shown, thresholds, strict=True):
-        yield Fact(
-            name=f"p95_{name}_at_work",
-            value=value,
-            unit="%",
-            series=series,
-            device=device,
-            threshold=threshold,
-            **where,
-        )
-    yield Fact(name="samples", value=points, **where)
-    yield Fact(name="window", value=_time_s(view, points), unit="s", **where)
+        on = {"series": series, "device": device, "threshold": threshold}
+        yield node_fact(f"p95_{name}_at_work", value, view, unit="%", **on, **where)
+    yield node_fact("samples", points, view, **where)
+    yield node_fact("window", _time_s(view, points), view, unit="s", **where)
 
 
 def _time_s(view: NodeView, points: int) -> float:

@@ -20,16 +20,13 @@ Series = dict[str, SeriesUsage]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     details = nodes_of(entry, BatchDetails)
     nodes = {node: dict(held.series) for node, held in details.items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: -(_highest(held)[1] or 0.0))
     columns = [
         Column("Series"),
         plot_column("Utilization", PERCENT, " %"),
-        Column("Median", "number"),
-        Column("p95 newest", "number"),
-        Column("Threshold", "number"),
+        *(Column(what, "number") for what in ("Median", "p95 newest", "Threshold")),
     ]
     rows = [_row(entry, node, series, box, picked) for node, held in picked.full for series, box in held.items()]
     shown: list[Block] = []

@@ -3,14 +3,12 @@
 from enum import StrEnum
 
 from trainguard.core.finding import Fact, Status
-from trainguard.core.units import counted, show_duration, show_percent
+from trainguard.core.units import counted, show_percent
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 
 class BatchKind(StrEnum):
-    """The findings on a node."""
-
     TOO_SMALL = "too_small"
     NOT_LONG_YET = "not_long_yet"
     SMALL_PART = "small_part"
@@ -20,7 +18,6 @@ class BatchKind(StrEnum):
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how much of a node its work puts to use."""
     clause = "the batches, or the whole job, were too small for the instance"
     if not sheet.kind:
         return Words("", None, clause)
@@ -37,10 +34,10 @@ def text(sheet: FactSheet) -> Words:
 
 def _levels(sheet: FactSheet) -> str:
     cpu, gpu, memory = (sheet[f"p95_{of}_at_work"] for of in ("core_utilization", "utilization", "memory_activity"))
-    points = int(sheet.number("samples"))
+    points = sheet.count("samples")
     are = "were" if sheet.past else "are"
     return (
-        f"over the last {points:,} points ({show_duration(sheet.number('window'))}) the 95th percentiles on {cpu.node} "
+        f"over the last {points:,} points ({sheet.duration('window')}) the 95th percentiles on {cpu.node} "
         f"{are} {_of(cpu)} of CPU ({_limit(cpu)}), at most {_of(gpu)} of GPU utilization ({gpu.device}, {_limit(gpu)}) "
         f"and at most {_of(memory)} of GPU memory activity ({memory.device}, {_limit(memory)})"
     )
@@ -60,7 +57,7 @@ def _lasting(sheet: FactSheet) -> str:
         return ""
     many, has = int(points.value), "had" if sheet.past else "has"
     if points.threshold is None:
-        return f"; this {has} lasted for {counted(many, 'point')} ({show_duration(sheet.number('low_time'))})"
+        return f"; this {has} lasted for {counted(many, 'point')} ({sheet.duration('low_time')})"
     lasted = f"lasted for {counted(many, 'point')}" if many else "just begun"
     return f"; this {has} {lasted}, and counts from {counted(int(points.threshold), 'point')} on"
 

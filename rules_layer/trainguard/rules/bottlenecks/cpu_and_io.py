@@ -5,7 +5,6 @@ from typing import ClassVar
 from trainguard.core.units import show_number, show_percent
 from trainguard.formats.profile.snapshots import Snapshots
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.bottlenecks.counts import Cores, MinuteCount
 from trainguard.rules.bottlenecks.rule import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
@@ -15,6 +14,7 @@ from trainguard.rules.bottlenecks.rule import (
     BottleneckParameters,
     BottleneckRule,
 )
+from trainguard.rules.bottlenecks.state import Cores, MinuteCount
 from trainguard.rules.bottlenecks.text import BottleneckDetails, CoreSeries, CoreWords
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet
@@ -22,11 +22,6 @@ from trainguard.rules.spec import LOW_GPUS, SYSTEM, ChartLine, ParameterHelp, Ru
 
 FULL_NODE = 80.0
 """Cores whose mean is as high, percent, leave little: the rest is what the system itself needs."""
-
-
-def _level(sheet: FactSheet) -> float:
-    found = sheet.get("mean_core_utilization_found")
-    return sheet.number("mean_core_utilization") if found is None else float(found.value)
 
 
 def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
@@ -37,7 +32,8 @@ def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
 
 
 def _cpu_remedy(sheet: FactSheet) -> str:
-    level = _level(sheet)
+    found = sheet.get("mean_core_utilization_found")
+    level = sheet.number("mean_core_utilization") if found is None else float(found.value)
     busy = f"The cores {'were' if sheet.past else 'are'} {show_percent(level)} busy on average"
     if level >= FULL_NODE:
         return (
@@ -113,7 +109,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         return count.mean(count.level) >= FULL_NODE or count.mean(count.peak) >= count.gpus + 1.0
 
     def limit(self, parameters: CPUBottleneckParameters) -> float:
-        """Return ``cpu_threshold``."""
         return parameters.cpu_threshold
 
 
@@ -123,8 +118,8 @@ IO_WORDS = CoreWords(
         f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
     ),
     cause_of_minutes=lambda sheet: (
-        f"cores waited for I/O, the first of them {show_percent(sheet.number('highest_io_wait'))} of its time and all "
-        f"{show_percent(sheet.number('mean_io_wait'))}"
+        f"cores waited for I/O, the first of them {sheet.percent('highest_io_wait')} of its time and all "
+        f"{sheet.percent('mean_io_wait')}"
     ),
     at_limit=lambda sheet: (
         "A core waited for I/O more than "
@@ -199,5 +194,4 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
         return count.mean(count.peak) > parameters.io_threshold or count.mean(count.level) >= WAITING_NODE
 
     def limit(self, parameters: IOBottleneckParameters) -> float:
-        """Return ``io_threshold``."""
         return parameters.io_threshold

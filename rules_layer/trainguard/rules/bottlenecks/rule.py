@@ -14,10 +14,12 @@ import numpy as np
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import Snapshots, points_in
-from trainguard.rules.bottlenecks.counts import (
+from trainguard.rules.bottlenecks.state import (
     GOOD_GPUS,
     HUNDREDTHS,
+    LAPSED_MINUTES,
     RECENT_MINUTES,
+    BottleneckState,
     Cores,
     Counted,
     MinuteCount,
@@ -25,7 +27,6 @@ from trainguard.rules.bottlenecks.counts import (
     Tally,
     is_cause,
 )
-from trainguard.rules.bottlenecks.state import LAPSED_MINUTES, BottleneckState
 from trainguard.rules.bottlenecks.text import (
     BottleneckKind,
     CoreSeries,
@@ -134,7 +135,6 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         )
 
     def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
-        """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes."""
         kept = state.kept
         slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
         points, minutes = _points(kept), _minutes(kept, slow)
@@ -163,6 +163,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         alike = contrast is not None and not is_cause(*contrast, view.interval_s, self.more_peak)
         found = None if alike or (over and not view.closed) else next(iter(costly), None)
         evidence, measured, recently = next(iter(costly or above or shares))
+        began_at = None if state.bad_since is None else max(60.0 * state.bad_since, view.first_active_at or 0.0)
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
         kind = BottleneckKind.WAITS if evidence is points else BottleneckKind.SLOW
         why: list[Fact] = []
@@ -195,7 +196,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             pooled_by={
                 each: ((points if each.by_points else minutes).whole.hits, kept.judged) for each in BottleneckKind
             },
-            onset=None if state.bad_since is None or not found else _onset(state.bad_since, view),
+            onset=began_at if found else None,
             until=60.0 * (state.bad_through + 1) if found and over and state.bad_through is not None else None,
             gpus=_gpus(state, view, evidence is points) if found else (),
             details=details or {},
@@ -205,7 +206,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         self, kept: Tally, slow: list[MinuteCount], view: NodeView, parameters: P, *, by_points: bool
     ) -> Iterator[Fact]:
         if not by_points:
-            yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
+            yield from core_facts(kept.slow_minutes(slow), self.series, view, newest=bool(slow))
             return
         yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
         yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
@@ -229,20 +230,6 @@ def _minutes(kept: Tally, slow: list[MinuteCount]) -> Evidence:
     return Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
 
 
-def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
-    if not slow:
-        return kept.gone_slow
-    total = msgspec.structs.replace(slow[0])
-    for count in slow[1:]:
-        total.add(count)
-    return total
-
-
-def _onset(minute: int, view: NodeView) -> float:
-    began_at = 60.0 * minute
-    return began_at if view.first_active_at is None else max(began_at, view.first_active_at)
-
-
 def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:
     """Return the GPUs that were low in half of the bottlenecks; in slow minutes, all that are used."""
     kept = state.kept
@@ -252,7 +239,6 @@ def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str,
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:
-    """Return ``patience_s`` in points, or ``patience``, which is at least ``least_s`` while the job runs."""
     patience = parameters.patience_points(view.interval_s)
     if parameters.patience_s is not None or view.closed:
         return patience

@@ -18,7 +18,6 @@ Compared = ComparedClass | ComparedPhase
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = {node: held for node, held in nodes_of(entry, BottleneckDetails).items() if held.judged}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: max(_whole(held), _recent(held)))
     if not nodes:
@@ -27,10 +26,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     columns = [
         Column("Node"),
         plot_column("Points with a bottleneck or in slow minutes, whole job", PERCENT, " %", limits),
-        Column("Whole job", "number"),
-        Column("Last 30 min", "number"),
-        Column("GPUs low", "number"),
-        Column("Points", "number"),
+        *(Column(what, "number") for what in ("Whole job", "Last 30 min", "GPUs low", "Points")),
     ]
     rows = [_row(node, held, limits) for node, held in picked.full]
     shown: list[Block] = [Table("Share of the points with a bottleneck", columns, rows)]

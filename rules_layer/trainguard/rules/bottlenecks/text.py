@@ -3,17 +3,16 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from trainguard.core.finding import Fact, Status, clock
 from trainguard.core.units import counted, show_duration, show_percent
 from trainguard.render.details import Details
-from trainguard.rules.bottlenecks.counts import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
+from trainguard.rules.bottlenecks.state import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
+from trainguard.rules.windows.warm_up import WarmUpKind, node_fact, undecided_text
 
 MINUTE_S = 60.0
 
@@ -36,11 +35,9 @@ class BottleneckKind(StrEnum):
 
     @property
     def by_points(self) -> bool:
-        """Whether it is judged by points."""
         return self.value.startswith("waits")
 
     def ending(self, how: str) -> "BottleneckKind":
-        """Return the kind of the same evidence that ends so."""
         return BottleneckKind(f"{self.value}_{how}")
 
 
@@ -60,44 +57,31 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
     if recent is not None and end is not None:
         # The newest minute that counts may lie before an idle run that goes on.
         start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
-    where: dict[str, Any] = {"node": view.node, "start": start, "end": end}
-    yield Fact(
-        name="share_of_samples",
-        value=share.percent / 100.0,
-        unit="share",
-        series="GPUUtilization",
-        threshold=threshold / 100.0,
-        **where,
-    )
-    yield Fact(name="samples_found", value=share.hits, **where)
-    yield Fact(name="samples", value=share.judged, **where)
+    where = {"start": start, "end": end}
+    on = {"series": "GPUUtilization", "threshold": threshold / 100.0}
+    yield node_fact("share_of_samples", share.percent / 100.0, view, unit="share", **on, **where)
+    yield node_fact("samples_found", share.hits, view, **where)
+    yield node_fact("samples", share.judged, view, **where)
     if recent is not None:
-        yield Fact(name="window", value=MINUTE_S * len(recent), unit="s", **where)
+        yield node_fact("window", MINUTE_S * len(recent), view, unit="s", **where)
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
-    """Yield what GPUs and cores were at in slow minutes."""
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
-    where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
-    gpu = count.mean(count.gpu)
-    yield Fact(name=name, value=gpu, unit="%", series="GPUUtilization", threshold=GOOD_GPUS, **where)
-    yield Fact(name=series.level, value=count.mean(count.level), unit="%", series=series.name, **where)
-    peak = count.mean(count.peak)
-    yield Fact(name=series.peak, value=peak, unit=series.peak_unit, series=series.name, **where)
+    on = {"series": "GPUUtilization", "threshold": GOOD_GPUS}
+    yield node_fact(name, count.mean(count.gpu), view, unit="%", start=start, **on)
+    for of, total, unit in ((series.level, count.level, "%"), (series.peak, count.peak, series.peak_unit)):
+        yield node_fact(of, count.mean(total), view, unit=unit, series=series.name, start=start)
 
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
-    """Yield in which share of the points a core was at its limit while the GPUs worked, and while they did not."""
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
-            where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
-            share = count.hot_share
-            yield Fact(
-                name=f"core_at_limit_{name}", value=share, unit="share", series=series.name, threshold=limit, **where
-            )
+            on = {"series": series.name, "threshold": limit, "start": None}
+            yield node_fact(f"core_at_limit_{name}", count.hot_share, view, unit="share", **on)
             mean = count.mean(count.gpu)
-            yield Fact(name=f"mean_utilization_{name}", value=mean, unit="%", series="GPUUtilization", **where)
+            yield node_fact(f"mean_utilization_{name}", mean, view, unit="%", series="GPUUtilization", start=None)
 
 
 class ComparedClass(msgspec.Struct, frozen=True):
@@ -151,14 +135,11 @@ class BottleneckDetails(Details, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Shares of one kind, over the whole job and over the recent window."""
-
     whole: Share
     recent: Share
 
 
 def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> BottleneckDetails:
-    """Return a node's counts, its shares over the whole job and recently; ``peak`` names the measure of the cores."""
     return BottleneckDetails(
         judged=tally.judged,
         bottlenecked=tally.bottlenecked,
@@ -174,8 +155,6 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class CoreWords:
-    """What one rule calls the condition of the cores."""
-
     clause: str
     cause: Callable[[FactSheet], str]
     cause_of_minutes: Callable[[FactSheet], str]
@@ -183,7 +162,6 @@ class CoreWords:
     remedy: Callable[[FactSheet], str]
 
     def __call__(self, sheet: FactSheet) -> Words:
-        """Say how GPUs waited for the cores."""
         if sheet.kind in tuple(WarmUpKind):
             return undecided_text(sheet)
         if not sheet.kind:
@@ -201,13 +179,13 @@ def _counted(sheet: FactSheet) -> tuple[str, str]:
     if window is not None and share.end is not None:
         where = f"of the {show_duration(float(window.value))} to {clock(share.end)} on {share.node}"
     percent, threshold = (show_percent(100.0 * value) for value in (float(share.value), share.threshold or 0.0))
-    seen = f"{int(sheet.number('samples_found')):,} of {counted(int(sheet.number('samples')), 'point')}"
+    seen = f"{sheet.count('samples_found'):,} of {counted(sheet.count('samples'), 'point')}"
     return f"{seen} {where}", f"{percent}, threshold {threshold}"
 
 
 def _points(sheet: FactSheet, cores: CoreWords) -> str:
     seen, share = _counted(sheet)
-    fraction, low = show_percent(100.0 * sheet.number("gpus_low")), show_percent(sheet.number("low_limit"))
+    fraction, low = sheet.share("gpus_low"), sheet.percent("low_limit")
     return f"in {seen} ({share}) at least {fraction} of the GPUs were below {low} while {cores.cause(sheet)}."
 
 
@@ -233,7 +211,7 @@ def _why_not(sheet: FactSheet, kind: BottleneckKind, cores: CoreWords) -> str:
         good, poor = sheet.number("core_at_limit_while_working"), sheet.number("core_at_limit_while_low")
         return (
             f" {cores.at_limit(sheet)} in {show_percent(100.0 * good)} of the points of minutes in which the GPUs "
-            f"worked, at {show_percent(sheet.number('mean_utilization_while_working'))}, and in "
+            f"worked, at {sheet.percent('mean_utilization_while_working')}, and in "
             f"{show_percent(100.0 * poor)} of those of the others: that is no cause."
         )
     return ""
@@ -244,7 +222,7 @@ def _advice(sheet: FactSheet, cores: CoreWords) -> str:
     phase = sheet.get("grown_phase")
     if phase is None:
         return advice
-    hit, clean = (show_percent(sheet.number(f"phase_time_{side}")) for side in ("with", "without"))
+    hit, clean = (sheet.percent(f"phase_time_{side}") for side in ("with", "without"))
     takes = "took" if sheet.past else "takes"
     return (
         f"{advice} {phase.value} {takes} {hit} of the processes' time in minutes with bottlenecks and {clean} in those "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -26,7 +26,6 @@ class Load:
 
     @property
     def processes(self) -> list[LoadingProcess]:
-        """Training processes that load data as of late."""
         return self.state.alive
 
     @property
@@ -36,22 +35,18 @@ class Load:
 
     @property
     def percent(self) -> float:
-        """The same in percent of the cores."""
         return 100.0 * self.loaders / self.cores
 
     @property
     def seconds(self) -> int:
-        """Seconds with loader events."""
         return max(process.seconds for process in self.processes)
 
     @property
     def too_few(self) -> bool:
-        """Whether they are too few."""
         return self.percent < self.limits[0]
 
     @property
     def too_many(self) -> bool:
-        """Whether they are too many."""
         return self.percent > self.limits[1]
 
     @property
@@ -97,7 +92,6 @@ class LoaderDetails(Details, frozen=True, kw_only=True):
 
 
 def details_of(state: LoaderState, cores: int) -> LoaderDetails:
-    """Return the numbers of one node."""
     processes = state.alive
     declared = [process.declared for process in processes if process.declared != UNKNOWN]
     pinned = [process.pinned for process in processes if process.pinned != UNKNOWN]
@@ -152,7 +146,6 @@ class Waiting:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether it may be enough to alert; unknown waits are."""
         return self.share is None or self.share >= ALARMING_WASTE
 
     @property
@@ -178,7 +171,6 @@ class LoopWaits:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether either may be enough to alert."""
         return self.whole.is_alarming or (self.recent is not None and self.recent.is_alarming)
 
     @property
@@ -223,5 +215,4 @@ def _with_use(waiting: Waiting, facts: NodeFacts) -> Waiting:
     means = means[~np.isnan(means)]
     if not means.size:
         return waiting
-    mean = float(means.mean())
-    return Waiting(waiting.start, waiting.end, waiting.waited, mean, use.start, use.end, waiting.part)
+    return replace(waiting, used=float(means.mean()), sampled_from=use.start, sampled_to=use.end)

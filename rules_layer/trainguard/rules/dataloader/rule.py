@@ -4,7 +4,7 @@ Source: AWS documentation of Dataloader and the managed rule's definition; here 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
@@ -102,12 +102,10 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
     """Half an hour: the median is of the whole job and changes slowly."""
 
     def observe(self, state: LoaderState, events: FrameworkEvents, parameters: DataloaderParameters) -> None:
-        """Add the loader events of one object."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
-        """Compare the loader processes of each node with its cores; the worst node gives the reason."""
         states = view.collected(self.name, LoaderState)
         loading = {node: state for node, state in states.items() if state.alive}
         if not loading:
@@ -122,7 +120,17 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         patience = parameters.patience_points(BUCKET_S)
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
-            return _warming_up(max(counted, key=lambda load: load.seconds), patience, details)
+            furthest = max(counted, key=lambda load: load.seconds)
+            node, seconds = furthest.node, furthest.seconds
+            return RuleResult.of(
+                text,
+                Status.WARMING_UP,
+                DataloaderKind.WARMING_UP,
+                (Fact(name="seconds", value=seconds, unit="s", node=node, threshold=float(patience)),),
+                data_points=seconds,
+                progress=Progress(seen=seconds, needed=patience, counts="seconds"),
+                details=details,
+            )
         waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
         worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
         kind = _kind_of(worst, waits[worst.node], view)
@@ -199,26 +207,14 @@ def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ..
 
 
 def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
-    share = Fact(
-        name=name,
-        value=loop.waited or 0.0,
-        unit="share",
-        series=series,
-        node=node,
-        start=loop.start,
-        end=loop.end,
-        threshold=limit,
-    )
-    use = Fact(
-        name="mean_utilization",
-        value=loop.used or 0.0,
-        unit="%",
-        series="GPUUtilization",
-        node=node,
-        start=loop.sampled_from,
-        end=loop.sampled_to,
-    )
-    return (*(() if loop.waited is None else (share,)), *(() if loop.used is None else (use,)))
+    facts = []
+    if loop.waited is not None:
+        when: dict[str, Any] = {"start": loop.start, "end": loop.end, "threshold": limit}
+        facts.append(Fact(name=name, value=loop.waited, unit="share", series=series, node=node, **when))
+    if loop.used is not None:
+        when = {"series": "GPUUtilization", "start": loop.sampled_from, "end": loop.sampled_to}
+        facts.append(Fact(name="mean_utilization", value=loop.used, unit="%", node=node, **when))
+    return tuple(facts)
 
 
 def _settings(load: Load, target: int) -> Iterator[Fact]:
@@ -256,7 +252,6 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
 
 
 def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
-    """Find a node whose loop is mostly between its steps while its GPUs idle; None where unknown or not so."""
     if view.interruptions or (not view.closed and _elapsed_s(view) < MIN_ELAPSED_S):
         return None
     loops = {node: between_steps(state.loops, view.nodes[node], _elapsed_s(view)) for node, state in states.items()}
@@ -278,19 +273,6 @@ def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResu
         confidence=_confidence(loop),
         onset=loop.start,
         gpus=view.used_gpus([node]),
-    )
-
-
-def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> RuleResult:
-    seconds = Fact(name="seconds", value=load.seconds, unit="s", node=load.node, threshold=float(patience))
-    return RuleResult.of(
-        text,
-        Status.WARMING_UP,
-        DataloaderKind.WARMING_UP,
-        (seconds,),
-        data_points=load.seconds,
-        progress=Progress(seen=load.seconds, needed=patience, counts="seconds"),
-        details=details,
     )
 
 

@@ -21,14 +21,18 @@ ANSWERS = {None: NOTHING, True: "on", False: "off"}
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = nodes_of(entry, LoaderDetails)
     middle = ((setting(entry, "min_threshold") or 0.0) + (setting(entry, "max_threshold") or 200.0)) / 2.0
     picked = pick(nodes, worst=entry.worst, badness=lambda held: abs((_of_cores(held) or middle) - middle))
     shown: list[Block] = []
     if any(held.dataloaders is not None for held in nodes.values()):
         shown.append(_workers(entry, picked))
-    charts = [chart for node, held in picked.full[:CHARTED_NODES] for chart in _charts(node, held)]
+    charts = [
+        _chart(node, title, what, waits)
+        for node, held in picked.full[:CHARTED_NODES]
+        for field, title, what in TIMES
+        if (waits := getattr(held, field)) is not None and waits.histogram.counts
+    ]
     if charts:
         shown.append(Figures(charts))
     rest = [
@@ -61,14 +65,6 @@ def _row(node: str, held: LoaderDetails, scale: Scale, limits: list[strips.Limit
     drawn = strips.bar(part, scale, alt=said, tone="hot" if outside else "plain", limits=limits)
     counts = (number(held.dataloaders), count(held.cores), count(held.training_processes), count(held.num_workers))
     return shown_name(node), drawn, *counts, ANSWERS[held.pin_memory], ANSWERS[held.prefetch]
-
-
-def _charts(node: str, held: LoaderDetails) -> list[Figure]:
-    return [
-        _chart(node, title, what, waits)
-        for field, title, what in TIMES
-        if (waits := getattr(held, field)) is not None and waits.histogram.counts
-    ]
 
 
 def _chart(node: str, title: str, what: str, waits: Waits) -> Figure:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.formats.profile.events import UNKNOWN, EventTable, LoaderSetup
+from trainguard.formats.profile.events import UNKNOWN, EventTable
 from trainguard.formats.profile.snapshots import IntArray
-from trainguard.rules.framework_events import ProcessLoop, loop_of
+from trainguard.rules.framework_events import ProcessLoop, admitted
 from trainguard.state.histogram import DurationHistogram
 
 ITERATOR_PHASE = "DataLoaderIter"
@@ -20,7 +20,6 @@ WORKER_PHASE = "DataLoaderWorker"
 FETCH = "Fetch"
 """Is in the name of an event that is a worker's loading of one batch; others of the phase are a worker's lifetime."""
 TENSORFLOW_PHASES = ("DataIterator", "Dataset")
-MAX_PROCESSES = 128
 MAX_LOADERS = 1_024
 MAX_COUNTS = 64
 MAX_BINS = 256
@@ -53,7 +52,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
     waits: dict[int, int] = msgspec.field(default_factory=dict)
 
     def wait(self, ends_us: IntArray, durations_us: IntArray) -> None:
-        """Add fetches of the training process itself, at least one."""
         self.waited_us += int(durations_us.sum())
         blocks = ends_us // BLOCK_US
         for block in np.unique(blocks).tolist():
@@ -77,12 +75,10 @@ class LoadingProcess(msgspec.Struct, array_like=True):
 
     @property
     def seconds(self) -> int:
-        """Seconds with loader events."""
         return sum(self.counts.values())
 
     @property
     def median(self) -> float:
-        """Median number of loaders over the seconds with loader events."""
         numbers = sorted(self.counts.items())
         values = np.array([number for number, _ in numbers], dtype=np.float64)
         reached = np.cumsum([seconds for _, seconds in numbers])
@@ -91,7 +87,6 @@ class LoadingProcess(msgspec.Struct, array_like=True):
         return float(values[np.searchsorted(reached, ranks, side="right")].mean())
 
     def close_second(self) -> None:
-        """Count the open second."""
         if self.second != UNKNOWN:
             self.numbers[self.loaders] = self.numbers.get(self.loaders, 0) + 1
             while len(self.numbers) > MAX_COUNTS:
@@ -124,14 +119,12 @@ class LoaderState(msgspec.Struct, array_like=True):
 
     @property
     def alive(self) -> list[LoadingProcess]:
-        """Training processes that load data as of late."""
         newest = max((process.second for process in self.processes), default=UNKNOWN)
         return [each for each in self.processes if each.second != UNKNOWN and each.second > newest - ALIVE_S]
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Add the loader events and the steps of one object."""
         table = events.table
-        loop = loop_of(self.loops, events.steps[0].process) if events.steps else None
+        loop = admitted(self.loops, events.steps[0].process, ProcessLoop) if events.steps else None
         if loop is not None:
             loop.fold(events.steps)
         iterators, workers = table.rows_in([ITERATOR_PHASE]), table.rows_in([WORKER_PHASE])
@@ -140,43 +133,27 @@ class LoaderState(msgspec.Struct, array_like=True):
         _count(self.worker_us, table.durations_us[workers[~fetches]])
         _count(self.fetch_us, table.durations_us[workers[fetches]])
         self.fetched_us = max(self.fetched_us, int(table.ends_us[workers[fetches]].max(initial=0)))
-        self._fold_tensorflow(table)
-        if iterators.size or events.loaders:
-            process = self._process_of(table.process)
-            if process is None:
-                self.refused += 1
-                return
-            _set_up(process, events.loaders)
-            if iterators.size:
-                _fold_seconds(process, table, iterators, workers)
-
-    def _fold_tensorflow(self, table: EventTable) -> None:
         rows = table.rows_in(TENSORFLOW_PHASES)
         if rows.size:
             _count(self.tensorflow_us, table.durations_us[rows[table.rows_named(rows, "GetNext")]])
             self.prefetch = bool(self.prefetch) or bool(table.rows_named(rows, "Prefetch").any())
-
-    def _process_of(self, name: str) -> LoadingProcess | None:
-        for process in self.processes:
-            if process.process == name:
-                return process
-        if len(self.processes) == MAX_PROCESSES:
-            return None
-        self.processes.append(LoadingProcess(name))
-        return self.processes[-1]
+        if iterators.size or events.loaders:
+            process = admitted(self.processes, table.process, LoadingProcess)
+            if process is None:
+                self.refused += 1
+                return
+            for loader in events.loaders:
+                process.main_pid = loader.pid if loader.pid != UNKNOWN else process.main_pid
+                process.declared = UNKNOWN if loader.num_workers is None else min(loader.num_workers, MAX_LOADERS)
+                process.pinned = UNKNOWN if loader.pin_memory is None else int(loader.pin_memory)
+            if iterators.size:
+                _fold_seconds(process, table, iterators, workers)
 
 
 def _count(durations: DurationHistogram, durations_us: IntArray) -> None:
     if durations_us.size:
         durations.add(durations_us)
         durations.limit(MAX_BINS)
-
-
-def _set_up(process: LoadingProcess, loaders: tuple[LoaderSetup, ...]) -> None:
-    for loader in loaders:
-        process.main_pid = loader.pid if loader.pid != UNKNOWN else process.main_pid
-        process.declared = UNKNOWN if loader.num_workers is None else min(loader.num_workers, MAX_LOADERS)
-        process.pinned = UNKNOWN if loader.pin_memory is None else int(loader.pin_memory)
 
 
 def _fold_seconds(process: LoadingProcess, table: EventTable, iterators: IntArray, workers: IntArray) -> None:

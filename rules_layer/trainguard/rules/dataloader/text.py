@@ -11,8 +11,6 @@ BUSY_PERCENT = 70.0
 
 
 class DataloaderKind(StrEnum):
-    """Findings on a job's data loaders."""
-
     WAITS = "waits_for_batches"
     """The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time."""
 
@@ -44,7 +42,6 @@ _FIXED = {
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of data loaders into words."""
     kind = DataloaderKind(sheet.kind)
     if kind in _FIXED:
         return Words(_FIXED[kind])
@@ -66,7 +63,7 @@ def _of_gaps(sheet: FactSheet) -> Words:
 def _of_number(sheet: FactSheet) -> Words:
     kind, reason = DataloaderKind(sheet.kind), _number(sheet)
     if kind is DataloaderKind.TOO_EARLY:
-        after = show_duration(sheet.number("judged_after"))
+        after = sheet.duration("judged_after")
         return Words(f"{reason} Whether the training waits for them is judged {after} after the start.")
     if kind is DataloaderKind.LITTLE_LOST:
         return Words(f"{reason} That matters little: {_shares(sheet)}.")
@@ -95,15 +92,15 @@ def _progress(sheet: FactSheet) -> str:
 
 
 def _number(sheet: FactSheet) -> str:
-    loaders, cores = sheet["loaders"], int(sheet.number("cores"))
-    processes = int(sheet.number("training_processes"))
+    loaders, cores = sheet["loaders"], sheet.count("cores")
+    processes = sheet.count("training_processes")
     of = f" of {processes} training processes" if processes > 1 else ""
     limits = [each for each in (sheet.get("min_threshold"), sheet.get("max_threshold")) if each is not None]
     shown = ", ".join(f"{each.name} {show_percent(float(each.value))}" for each in limits)
     return (
         f"{loaders.node} {'had' if sheet.past else 'has'} {show_number(float(loaders.value))} loader "
         f"process{'' if loaders.value == 1 else 'es'}{of} for {counted(cores, 'core')}: "
-        f"{show_percent(sheet.number('loaders_of_cores'))}{f' ({shown})' if shown else ''}."
+        f"{sheet.percent('loaders_of_cores')}{f' ({shown})' if shown else ''}."
     )
 
 
@@ -144,10 +141,10 @@ def _advice_on_number(sheet: FactSheet, *, few: bool) -> str:
 
 
 def _workers(sheet: FactSheet, verb: str) -> str:
-    declared, processes = sheet.get("num_workers"), int(sheet.number("training_processes"))
+    declared, processes = sheet.get("num_workers"), sheet.count("training_processes")
     now = "" if declared is None else f" from {declared.value}"
     each = f" in each of the {processes} training processes" if processes > 1 else ""
-    target, cores = int(sheet.number("workers_advised")), int(sheet.number("cores"))
+    target, cores = sheet.count("workers_advised"), sheet.count("cores")
     return f"{verb} num_workers{now} to about {target}{each}, one loader process a core of {cores}"
 
 
@@ -167,8 +164,7 @@ _TEXTS: Mapping[DataloaderKind, Text] = {
     DataloaderKind.WAITS: lambda sheet: Words(
         f"{_waits(sheet)} {_number(sheet)}",
         _advice_on_waits(sheet),
-        "the training waited for batches of its data loader in "
-        f"{show_percent(100.0 * sheet.number('waiting_share'))} of its loop",
+        f"the training waited for batches of its data loader in {sheet.share('waiting_share')} of its loop",
     ),
     DataloaderKind.BETWEEN_STEPS: _of_gaps,
 }

@@ -84,7 +84,6 @@ class LoadedMinute(msgspec.Struct, array_like=True):
 
     @property
     def reasons(self) -> float:
-        """The share of readings with a harmful reason, at least."""
         return max(self.heat, self.brake)
 
 
@@ -129,7 +128,6 @@ class HealthState(msgspec.Struct, array_like=True):
     seen: list[str] = msgspec.field(default_factory=list)
 
     def fold(self, minute: NodeMinute) -> None:
-        """Take in one minute of a node."""
         samples = minute.devices
         if not len(minute.snapshots) or not (self.gpus or samples.devices):
             return
@@ -227,7 +225,9 @@ def _note_faults(record: GpuRecord, gpu: str, samples: DeviceSamples, at: float)
         _note_errors(record, errors, at)
     if (failed := samples.of(names.REMAPPING_FAILED).get(gpu)) is not None:
         record.failed_rows_at = _since(failed, record.failed_rows_at)
-    _note_unanswered(record, samples.of(names.UNANSWERED).get(gpu))
+    unanswered = samples.of(names.UNANSWERED).get(gpu)
+    record.unanswered_at = None if unanswered is None else _since(unanswered, record.unanswered_at)
+    record.unanswered = 0 if record.unanswered_at is None else record.unanswered + 1
     _note_xids(record, gpu, samples, at)
 
 
@@ -241,19 +241,13 @@ def _since(mark: DeviceSeries, known: float | None) -> float | None:
     return float(mark.times[unset[-1] + 1 if unset.size else 0])
 
 
-def _note_unanswered(record: GpuRecord, unanswered: DeviceSeries | None) -> None:
-    record.unanswered_at = None if unanswered is None else _since(unanswered, record.unanswered_at)
-    record.unanswered = 0 if record.unanswered_at is None else record.unanswered + 1
-
-
 def _note_errors(record: GpuRecord, errors: DeviceSeries, at: float) -> None:
     """Count uncorrectable errors since the first reading; a smaller count is of a driver that was reloaded."""
     before = errors.first if record.uncorrected is None else record.uncorrected
     if errors.last < before:
         record.new_errors, before = None, errors.last
     if (added := round(errors.last - before)) > 0:
-        was = record.new_errors
-        record.new_errors = Seen(added + (was.count if was else 0), was.first_at if was else at, at)
+        record.new_errors = _seen_again(record.new_errors, added, at)
     record.uncorrected = errors.last
 
 
@@ -280,8 +274,11 @@ def _note_xid(record: GpuRecord, code: int, added: int, at: float) -> None:
         if code not in XID_FAULTS or not others:
             return
         del record.xids[others[0]]
-    was = record.xids.get(code)
-    record.xids[code] = Seen(added + (was.count if was else 0), was.first_at if was else at, at)
+    record.xids[code] = _seen_again(record.xids.get(code), added, at)
+
+
+def _seen_again(was: Seen | None, added: int, at: float) -> Seen:
+    return Seen(added, at, at) if was is None else Seen(was.count + added, was.first_at, at)
 
 
 def _share(samples: DeviceSamples, gpu: str, bits: int) -> float:

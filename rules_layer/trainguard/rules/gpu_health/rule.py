@@ -4,14 +4,27 @@ Sources: NVIDIA, "XID Errors", and NVML's documentation of clock event reasons, 
 is compared with its peers', as a power limit lowers all of them.
 """
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.rules.gpu_health import problems as output
-from trainguard.rules.gpu_health.faults import KEPT_MINUTES, HealthState
-from trainguard.rules.gpu_health.problems import HealthDetails, HealthKind
-from trainguard.rules.gpu_health.text import text
+from trainguard.formats.profile import snapshots as names
+from trainguard.render.details import SeriesDetails
+from trainguard.rules.gpu_health.faults import (
+    KEPT_MINUTES,
+    SILENT_MINUTES,
+    XID_ENDED_BY_RESET,
+    XID_FAULTS,
+    GpuRecord,
+    HealthState,
+    LoadedMinute,
+    Seen,
+)
+from trainguard.rules.gpu_health.text import HealthKind, text
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -19,6 +32,168 @@ from trainguard.rules.spec import SYSTEM, ParameterHelp, RuleSpec
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
 NAMED = 4
+Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
+GRAVITY: tuple[Kind, ...] = get_args(Kind)
+STALE_S = 900.0
+"""Load that is older says nothing of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A GPU's problem since ``since``, epoch seconds; ``measured`` is of throttling in percent, else None."""
+
+    gpu: str
+    kind: Kind
+    since: float
+    look: HealthKind
+    facts: tuple[Fact, ...]
+    measured: float | None = None
+    lost_min: float | None = None
+
+
+def problems_of(state: HealthState, node: str, watermark_s: float, *, clock_loss: float, minutes: int) -> list[Problem]:
+    """Return the node's problems, the most severe first: a clock counts from ``clock_loss`` percent on.
+
+    Throttling, or a narrow link, must be seen in ``minutes`` of the newest minutes under load.
+    """
+    found = [
+        problem
+        for gpu, record in state.gpus.items()
+        for problem in _problems(gpu, record, node, watermark_s, clock_loss, minutes)
+    ]
+    return sorted(found, key=lambda each: (GRAVITY.index(each.kind), each.since, len(each.gpu), each.gpu))
+
+
+def _problems(
+    gpu: str, record: GpuRecord, node: str, watermark_s: float, clock_loss: float, minutes: int
+) -> Iterator[Problem]:
+    yield from _lasting(gpu, record, node, watermark_s)
+    recent = [each for each in record.loaded if watermark_s - each.at <= STALE_S]
+    throttled = [each for each in recent if each.lost is not None and round(100.0 * each.lost, 6) >= clock_loss]
+    if len(throttled) >= minutes:
+        yield _throttled(gpu, record, node, throttled)
+    narrow = [
+        (each, expected)
+        for each in recent
+        if each.width is not None and each.width < (expected := max(record.best_width or 0.0, each.peers_width or 0.0))
+    ]
+    if len(narrow) >= minutes:
+        yield _narrow(gpu, record, node, narrow)
+
+
+def _lasting(gpu: str, record: GpuRecord, node: str, watermark_s: float) -> Iterator[Problem]:
+    where: dict[str, Any] = {"node": node, "device": gpu}
+    now: dict[str, Any] = {**where, "end": watermark_s}
+    if record.lost_at is not None:
+        yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (_at("lost_since", record.lost_at, **where),))
+    elif record.silent >= SILENT_MINUTES:
+        silent = Fact(name="silent_minutes", value=record.silent, unit="min", start=record.seen_at, **now)
+        yield Problem(gpu, "vanished", record.seen_at, HealthKind.VANISHED, (silent,))
+    elif record.unanswered >= SILENT_MINUTES and record.unanswered_at is not None:
+        at = record.unanswered_at
+        unanswered = Fact(name="unanswered_minutes", value=record.unanswered, unit="min", start=at, **now)
+        yield Problem(gpu, "unanswered", at, HealthKind.UNANSWERED, (unanswered,))
+    for code, seen in record.xids.items():
+        if code in XID_FAULTS:
+            yield _xid(gpu, node, code, seen)
+    if record.new_errors is not None:
+        errors = record.new_errors
+        count = Fact(name="ecc_errors", value=errors.count, series=names.ECC_UNCORRECTED, **_span(errors), **where)
+        yield Problem(gpu, "ecc", errors.first_at, HealthKind.ECC, (count,))
+    if record.failed_rows_at is not None:
+        at = record.failed_rows_at
+        yield Problem(gpu, "rows", at, HealthKind.ROWS, (_at("remapping_failed_since", at, **where),))
+
+
+def _at(name: str, at: float, **where: Any) -> Fact:
+    return Fact(name=name, value=at, unit="time", **where)
+
+
+def _span(seen: Seen) -> dict[str, Any]:
+    return {"start": seen.first_at, "end": seen.last_at}
+
+
+def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
+    facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
+    kind = HealthKind.XID if code != XID_ENDED_BY_RESET else HealthKind.XID_AFTER_RESET
+    return Problem(gpu, "xid", seen.first_at, kind, facts)
+
+
+def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[LoadedMinute]) -> Problem:
+    newest, since = throttled[-1], throttled[0].at
+    kind, lost = HealthKind.POWER_LIMIT, 100.0 * (newest.lost or 0.0)
+    if newest.heat >= newest.brake and newest.heat > 0.0:
+        kind = HealthKind.HEAT
+    elif newest.brake > 0.0:
+        kind = HealthKind.SLOWDOWN
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.at}
+    facts: tuple[Fact, ...] = (
+        Fact(name="clock", value=newest.clock or 0.0, unit="MHz", **where),
+        Fact(name="clock_lost", value=lost, unit="%", **where),
+        Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
+    )
+    if newest.peers is not None:
+        facts = (*facts, Fact(name="clock_of_peers", value=newest.peers, unit="MHz", **where))
+    return Problem(gpu, "throttled", since, kind, facts, measured=lost, lost_min=record.lost)
+
+
+def _narrow(gpu: str, record: GpuRecord, node: str, narrow: Sequence[tuple[LoadedMinute, float]]) -> Problem:
+    newest, expected = narrow[-1]
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
+    had = "lanes_before" if record.best_width == expected else "lanes_of_others"
+    facts = (Fact(name="lanes", value=newest.width or 0.0, **where), Fact(name=had, value=expected, **where))
+    return Problem(gpu, "link", narrow[0][0].at, HealthKind.LINK, facts)
+
+
+class GpuHealth(msgspec.Struct, frozen=True):
+    """A GPU; ``problems`` are kinds, ``xids`` counts by code, the clock in MHz and the link in lanes under load."""
+
+    problems: list[str]
+    xids: dict[str, int]
+    uncorrectable_errors: int
+    clock: float | None
+    throttled_minutes: int
+    loaded_minutes: int
+    link_width: float | None
+
+
+class HealthDetails(SeriesDetails, frozen=True):
+    series: dict[str, GpuHealth]
+
+
+NO_DETAILS = HealthDetails({})
+
+
+def details_of(state: HealthState, problems: Sequence[Problem]) -> HealthDetails:
+    series = {}
+    for gpu, record in state.gpus.items():
+        newest = record.loaded[-1] if record.loaded else None
+        series[gpu] = GpuHealth(
+            problems=[each.kind for each in problems if each.gpu == gpu],
+            xids={str(code): seen.count for code, seen in sorted(record.xids.items())},
+            uncorrectable_errors=record.new_errors.count if record.new_errors else 0,
+            clock=None if newest is None else newest.clock,
+            throttled_minutes=sum(each.lost is not None for each in record.loaded),
+            loaded_minutes=len(record.loaded),
+            link_width=None if newest is None else newest.width,
+        )
+    return HealthDetails(series)
+
+
+def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
+    """Return what was watched, and the first XID of a program: it explains a crash, and is no fault of the GPU."""
+    neuron = len(state.neuron_devices)
+    facts = [
+        Fact(name="neuron_devices" if neuron else "gpus", value=neuron or len(state.gpus), node=node),
+        Fact(name="minutes", value=state.minutes, unit="min", node=node),
+        *(Fact(name="watched_by", value=kind, node=node) for kind in state.seen),
+    ]
+    for gpu, record in state.gpus.items():
+        for code in sorted(record.xids.keys() - XID_FAULTS.keys()):
+            seen = record.xids[code]
+            return (*facts, Fact(name="xid", value=code, series=names.XID, node=node, device=gpu, **_span(seen)))
+    return tuple(facts)
 
 
 class GPUHealthParameters(RuleParameters, frozen=True, kw_only=True):
@@ -58,35 +233,32 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
     """30 min: a GPU that is throttled again soon after has one fault, and not two."""
 
     def observe(self, state: HealthState, minute: NodeMinute, parameters: GPUHealthParameters) -> None:
-        """Fold in the minute's errors, clocks and links."""
         del parameters
         state.fold(minute)
 
     def judge(self, state: HealthState, view: NodeView, parameters: GPUHealthParameters) -> RuleResult:
-        """Say FIRED while a GPU has a problem; the most severe one gives the reason."""
         if view.watermark_s is None:
             return waiting(view)
-        if not state.gpus:
-            if not view.gpu_names:
-                return lacks_utilization(view)
-            return _not_collected(view)
+        if not state.gpus and not view.gpu_names:
+            return lacks_utilization(view)
         needed = min(parameters.loaded_minutes, KEPT_MINUTES)
-        problems = output.problems_of(
-            state, view.node, view.watermark_s, clock_loss=parameters.clock_loss, minutes=needed
-        )
-        details = output.details_of(state, problems) if view.detailed else output.NO_DETAILS
-        if not problems and not state.seen:
-            return _not_collected(view)
+        problems = problems_of(state, view.node, view.watermark_s, clock_loss=parameters.clock_loss, minutes=needed)
+        details = details_of(state, problems) if view.detailed else NO_DETAILS
+        if not state.gpus or not (problems or state.seen):
+            none = (Fact(name="series", value=0, node=view.node),)
+            return RuleResult.of(text, Status.NOT_APPLICABLE, HealthKind.NOT_COLLECTED, none, details=NO_DETAILS)
         if not problems:
             return RuleResult.of(
                 text,
                 Status.OK,
                 HealthKind.HEALTHY,
-                output.healthy_facts(state, view.node),
+                healthy_facts(state, view.node),
                 data_points=state.minutes,
                 details=details,
             )
         worst = problems[0]
+        since = view.watermark_s if view.first_sample_at is None else view.first_sample_at
+        watched_s = max(view.watermark_s - since, view.interval_s)
         others = sorted({each.gpu for each in problems} - {worst.gpu}, key=lambda gpu: (len(gpu), gpu))
         where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
         also = [Fact(name="other_gpu", value=gpu, **where) for gpu in others[:NAMED]]
@@ -102,20 +274,10 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             threshold=None if worst.measured is None else parameters.clock_loss,
             worst=worst.gpu,
             data_points=state.minutes,
-            affected_share=min((view.watermark_s - worst.since) / _watched_s(view.watermark_s, view), 1.0),
+            affected_share=min((view.watermark_s - worst.since) / watched_s, 1.0),
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
             gpus=tuple(dict.fromkeys(each.gpu for each in problems)),
             time_left_s=0.0 if worst.kind == "vanished" else None,  # the job has lost the GPU already
             details=details,
         )
-
-
-def _not_collected(view: NodeView) -> RuleResult:
-    facts = (Fact(name="series", value=0, node=view.node),)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, HealthKind.NOT_COLLECTED, facts, details=output.NO_DETAILS)
-
-
-def _watched_s(watermark_s: float, view: NodeView) -> float:
-    since = watermark_s if view.first_sample_at is None else view.first_sample_at
-    return max(watermark_s - since, view.interval_s)

@@ -5,11 +5,10 @@ from trainguard.render.names import shown_name
 from trainguard.render.nodes import nodes_of, table_of
 from trainguard.render.numbers import number
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.rules.gpu_health.problems import HealthDetails
+from trainguard.rules.gpu_health.rule import HealthDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return what is known of each GPU, those with problems first."""
     found = [
         (node, gpu, held) for node, each in nodes_of(entry, HealthDetails).items() for gpu, held in each.series.items()
     ]
@@ -26,12 +25,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
         for node, gpu, held in sorted(found, key=lambda each: not each[2].problems)
     ]
     columns = [
-        Column("GPU"),
-        Column("Problems"),
-        Column("XIDs"),
-        Column("Uncorrectable errors", "number"),
-        Column("Clock, MHz", "number"),
-        Column("Throttled minutes", "number"),
-        Column("PCIe lanes", "number"),
+        *(Column(what) for what in ("GPU", "Problems", "XIDs")),
+        *(Column(what, "number") for what in ("Uncorrectable errors", "Clock, MHz", "Throttled minutes", "PCIe lanes")),
     ]
     return table_of("Health of each GPU", columns, rows)

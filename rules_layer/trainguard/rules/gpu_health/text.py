@@ -1,12 +1,31 @@
 """The words of GPUHealth."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
-from trainguard.core.units import counted, show_number, show_percent
+from trainguard.core.units import counted, show_number
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
-from trainguard.rules.gpu_health.problems import HealthKind
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
+
+
+class HealthKind(StrEnum):
+    """Findings on a node's GPUs, the most severe first; the last are no faults."""
+
+    LOST = "lost"
+    VANISHED = "vanished"
+    UNANSWERED = "unanswered"
+    XID = "xid"
+    XID_AFTER_RESET = "xid_after_reset"
+    ECC = "ecc"
+    ROWS = "rows"
+    HEAT = "heat"
+    SLOWDOWN = "slowdown"
+    POWER_LIMIT = "power_limit"
+    LINK = "link"
+    HEALTHY = "healthy"
+    NOT_COLLECTED = "not_collected"
+
 
 Said = tuple[str, str]
 
@@ -18,7 +37,6 @@ NOT_COLLECTED = (
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say what is wrong with a GPU, the most severe first, or that nothing is."""
     first = sheet.facts[0]
     if sheet.kind == HealthKind.NOT_COLLECTED:
         return Words(f"{first.node} {NOT_COLLECTED}")
@@ -38,7 +56,7 @@ def text(sheet: FactSheet) -> Words:
 def _healthy(sheet: FactSheet) -> str:
     devices, node = sheet.facts[0], sheet.facts[0].node
     what = counted(int(devices.value), "Neuron device" if devices.name == "neuron_devices" else "GPU")
-    over, by = counted(int(sheet.number("minutes")), "minute"), [str(fact.value) for fact in sheet.all("watched_by")]
+    over, by = counted(sheet.count("minutes"), "minute"), [str(fact.value) for fact in sheet.all("watched_by")]
     reason = f"{what} of {node} reported no fault in {over} by {', '.join(by)}."
     xid = sheet.get("xid")
     if xid is None:
@@ -55,7 +73,7 @@ def _lost(sheet: FactSheet, gpu: str, node: str) -> Said:
 
 
 def _vanished(sheet: FactSheet, gpu: str, node: str) -> Said:
-    minutes = counted(int(sheet.number("silent_minutes")), "minute")
+    minutes = counted(sheet.count("silent_minutes"), "minute")
     gone, have = ("had vanished", "had") if sheet.past else ("has vanished", "have")
     has = "had" if sheet.past else "has"
     return (
@@ -65,7 +83,7 @@ def _vanished(sheet: FactSheet, gpu: str, node: str) -> Said:
 
 
 def _unanswered(sheet: FactSheet, gpu: str, node: str) -> Said:
-    minutes, answered = counted(int(sheet.number("unanswered_minutes")), "minute"), "has not answered"
+    minutes, answered = counted(sheet.count("unanswered_minutes"), "minute"), "has not answered"
     advice = (
         f"Check the driver's log on {node} for XIDs and stuck processes of {gpu}, and replace the node if it does not "
         "answer after a restart."
@@ -74,7 +92,7 @@ def _unanswered(sheet: FactSheet, gpu: str, node: str) -> Said:
 
 
 def _xid(sheet: FactSheet, gpu: str, node: str) -> Said:
-    code, count = int(sheet.number("xid")), int(sheet.number("times"))
+    code, count = sheet.count("xid"), sheet.count("times")
     times = "" if count == 1 else f", {counted(count, 'time')}"
     advice = f"Replace {node}: XID {code} is of the hardware of {gpu}, and not of the training script."
     if sheet.kind == HealthKind.XID_AFTER_RESET:
@@ -86,7 +104,7 @@ def _xid(sheet: FactSheet, gpu: str, node: str) -> Said:
 
 
 def _ecc(sheet: FactSheet, gpu: str, node: str) -> Said:
-    errors = counted(int(sheet.number("ecc_errors")), "uncorrectable ECC error")
+    errors = counted(sheet.count("ecc_errors"), "uncorrectable ECC error")
     advice = (
         f"Restart the job from its last checkpoint on another node: what {gpu} computed since then may be wrong. "
         f"Replace {node} if the errors come back after a reset of the GPU."
@@ -119,7 +137,7 @@ def _throttled(sheet: FactSheet, gpu: str, node: str) -> Said:
         else f", which {'was' if sheet.past else 'is'} below that of its peers"
     )
     verb = "was" if sheet.past else "is"
-    clock, lost = show_number(sheet.number("clock")), show_percent(sheet.number("clock_lost"))
+    clock, lost = show_number(sheet.number("clock")), sheet.percent("clock_lost")
     look = f"its clock under load {verb} {clock} MHz, {lost} lower than without{held}"
     return f"{gpu} on {node} {verb} throttled by {_CAUSES[sheet.kind]}: {look}", advice
 

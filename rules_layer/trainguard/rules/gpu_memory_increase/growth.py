@@ -45,11 +45,19 @@ class Levels(msgspec.Struct, array_like=True):
 
     @property
     def all_floors(self) -> list[int]:
-        """The floors, that of the pending windows included."""
         return [*self.floors, *([self.lowest] if self.pending else [])]
 
+    @property
+    def jump(self) -> float:
+        """How far the newest floor is above the highest mean before it, in percentage points."""
+        return (self.floor - (self.highest_mean or 0)) / TENTHS
+
+    @property
+    def late(self) -> float:
+        """How far it is above the highest floor when ``stride`` last doubled, in percentage points."""
+        return -math.inf if self.earlier_floor is None else (self.floor - self.earlier_floor) / TENTHS
+
     def add(self, mean: float, floor: float) -> None:
-        """Add one window, by its mean and its floor in percent."""
         if len(self.floors) == MAX_FLOORS:
             self.floors = [min(pair) for pair in zip(self.floors[::2], self.floors[1::2], strict=True)]
             self.stride *= 2
@@ -66,8 +74,6 @@ class Levels(msgspec.Struct, array_like=True):
             self.pending = 0
 
     def scaled(self, factor: float) -> "Levels":
-        """Return the same windows with every level multiplied."""
-
         def times(level: Any) -> Any:
             if isinstance(level, list):
                 return [round(each * factor) for each in level]
@@ -105,7 +111,6 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
 
     @property
     def levels(self) -> Levels:
-        """The levels as they were measured."""
         return Levels(*(getattr(self, name) for name in Levels.__struct_fields__))
 
     def add(self, mean: float, floor: float, load: float, full: tuple[float, float] | None, at: float | None) -> None:
@@ -123,9 +128,7 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
             setattr(self, name, getattr(measured, name))
         self.full.add(*(full or (mean * factor, floor * factor)))
         self.load = round(load * TENTHS)
-        self._note_base(self.full.floor, at)
-
-    def _note_base(self, floor: int, at: float | None) -> None:
+        floor = self.full.floor
         self.base = floor if self.base is None else min(self.base, floor)
         if floor <= self.base + LEFT_POINTS * TENTHS:
             self.left_at, self.left_to = at, None
@@ -148,7 +151,6 @@ class Jump(msgspec.Struct, array_like=True):
 
     @property
     def points(self) -> float:
-        """Percentage points."""
         return (self.floor - self.highest) / TENTHS
 
 
@@ -209,7 +211,6 @@ class Increase:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is growth that goes on, and no jump."""
         return self.kind is not None and (self.kind != "jump" or self.is_ramp)
 
     def hourly(self, window_s: float) -> float:
@@ -230,59 +231,38 @@ class Increase:
         return max(100.0 - self.growth.means[-1] / TENTHS, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """One set of levels, in percentage points: the newest jump, the trend with its Z, the late rise."""
-
-    jump: float
-    z: float
-    trend: float
-    late: float
-    rise: Rise
-
-
 def increases_of(state: MemoryState, increase: float, window_s: float) -> list[Increase]:
     """Judge the GPUs with JUMP_WINDOWS windows or more: a jump before a trend before a late rise before a steady one.
 
     At full load each must show too: activity follows the load, so that GPUs that get more batches are no leak.
     """
-    judged = [(gpu, growth) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
-    measured = _found([growth.levels for _, growth in judged])
-    has_full = any(growth.full is not None for _, growth in judged)
-    full = _found([growth.full or growth.levels for _, growth in judged]) if has_full else measured
+    judged = [(gpu, growth, growth.levels) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
+    measured, at_full = [levels for _, _, levels in judged], [growth.full or levels for _, growth, levels in judged]
+    trends, trends_at_full = _trends(measured), _trends(at_full)
     increases = []
-    for (gpu, growth), found, at_full in zip(judged, measured, full, strict=True):
+    for place, (gpu, growth, levels) in enumerate(judged):
+        full = at_full[place]
+        full_rise = Rise.of(full.all_floors, full.stride)
         load = growth.load / TENTHS / 100.0 if growth.full is not None else 1.0
 
         def is_risen(points: float, points_at_full: float, load: float = load) -> bool:
             return bool(points > increase and points_at_full * load >= UNEXPLAINED * points)
 
+        z, trend = trends.get(place, (0.0, 0.0))
         kind: Kind | None = None
-        points, windows = found.jump, JUMP_WINDOWS
-        rising = Rise(growth.levels.all_floors[-len(at_full.rise.levels) :], growth.stride)
+        points, windows = levels.jump, JUMP_WINDOWS
+        rising = Rise(levels.all_floors[-len(full_rise.levels) :], growth.stride)
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
-        if is_risen(found.jump, at_full.jump):
+        if is_risen(levels.jump, full.jump):
             kind = "jump"
-        elif found.z > TREND_Z and is_risen(found.trend, at_full.trend) and at_full.rise.goes_on:
-            kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
-        elif is_risen(found.late, at_full.late) and at_full.rise.goes_on:
-            kind, points, windows = "late", found.late, recent
-        elif is_risen(rising.points, at_full.rise.points) and at_full.rise.is_steady(window_s):
-            kind, points, windows = "rise", rising.points, at_full.rise.windows
-        z = found.z if kind == "trend" else None
-        increases.append(Increase(gpu, growth, kind, points, windows, z, rising))
+        elif z > TREND_Z and is_risen(trend, trends_at_full.get(place, (0.0, 0.0))[1]) and full_rise.goes_on:
+            kind, points, windows = "trend", trend, (len(growth.floors) - 1) * growth.stride
+        elif is_risen(levels.late, full.late) and full_rise.goes_on:
+            kind, points, windows = "late", levels.late, recent
+        elif is_risen(rising.points, full_rise.points) and full_rise.is_steady(window_s):
+            kind, points, windows = "rise", rising.points, full_rise.windows
+        increases.append(Increase(gpu, growth, kind, points, windows, z if kind == "trend" else None, rising))
     return increases
-
-
-def _found(levels: list[Levels]) -> list[_Found]:
-    found = []
-    trends = _trends(levels)
-    for index, each in enumerate(levels):
-        z, trend = trends.get(index, (0.0, 0.0))
-        late = -math.inf if each.earlier_floor is None else (each.floor - each.earlier_floor) / TENTHS
-        jump = (each.floor - (each.highest_mean or 0)) / TENTHS
-        found.append(_Found(jump, z, trend, late, Rise.of(each.all_floors, each.stride)))
-    return found
 
 
 def _trends(levels: list[Levels]) -> dict[int, tuple[float, float]]:

@@ -83,12 +83,10 @@ class Rise:
 
     @property
     def points(self) -> float:
-        """Percentage points from the first to the last level."""
         return (self.levels[-1] - self.levels[0]) / TENTHS
 
     @property
     def windows(self) -> int:
-        """Windows from the first to the last level."""
         return (len(self.levels) - 1) * self.stride
 
     @property
@@ -149,7 +147,6 @@ class UseLevels(msgspec.Struct, array_like=True):
     risen_at: float | None = None
 
     def add(self, floor: float, largest: float, at: float) -> None:
-        """Add one minute, by its floor and its largest sample in bytes."""
         if len(self.levels) == MOST_LEVELS:
             self.levels = [min(pair) for pair in zip(self.levels[::2], self.levels[1::2], strict=True)]
             self.stride *= 2
@@ -168,7 +165,6 @@ class UseLevels(msgspec.Struct, array_like=True):
 
     @property
     def percent(self) -> float:
-        """The newest floor, percent."""
         return self.newest / HUNDREDTHS
 
 
@@ -185,7 +181,6 @@ class UseRise:
 
     @property
     def time_left_s(self) -> float:
-        """In how many seconds the memory is full, of what rises, at this rate."""
         return 3_600.0 * (100.0 - self.use.percent) / self.hourly
 
     @property
@@ -203,12 +198,10 @@ class UseRise:
         return self.use.at - MINUTE_S * self.use.pending - 3_600.0 * self.points / self.hourly
 
     def bytes_of(self, points: float) -> float:
-        """Return percentage points of this device's memory in bytes."""
         return points / 100.0 * self.use.total
 
 
 def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
-    """Add the minute to every device whose memory in use, and in all, is known, after start-up."""
     has_started = bool(minute.started.any())
     totals = minute.devices.of(names.MEMORY_TOTAL)
     for device, used in minute.devices.of(names.MEMORY_USED).items():
@@ -224,7 +217,6 @@ def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
 
 
 def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:
-    """Return how the memory in use of each device rose up to now."""
     return [_rise_of(device, use) for device, use in in_use.items()]
 
 
@@ -238,7 +230,8 @@ def _rise_of(device: str, use: UseLevels) -> UseRise:
     hourly = 60.0 * (rising[-1] - rising[0]) / HUNDREDTHS / minutes if minutes else 0.0
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
     is_long = use.stride * len(rising) * MINUTE_S >= least_s
-    is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
+    fallen = max(highest - level for highest, level in zip(accumulate(use.levels, max), use.levels, strict=True))
+    is_steady = is_long and _is_steady(rising) and fallen <= GAVE_BACK * (rising[-1] - rising[0])
     return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
 
 
@@ -254,7 +247,6 @@ def _since_jump(levels: list[int]) -> list[int]:
 
 
 def _is_steady(rising: list[int]) -> bool:
-    """Tell whether levels rise evenly, without giving back, and still do."""
     risen = rising[-1] - rising[0]
     steps = [after - before for before, after in pairwise(rising)]
     if len(rising) < LEAST_LEVELS or max(steps) > LARGEST_STEP * risen:
@@ -263,8 +255,3 @@ def _is_steady(rising: list[int]) -> bool:
         return False
     third = max(len(steps) // 3, 2)
     return sum(steps[-third:]) / third >= NEWEST_PACE * risen / len(steps)
-
-
-def _gave_back(levels: list[int], rising: list[int]) -> bool:
-    fallen = max(highest - level for highest, level in zip(accumulate(levels, max), levels, strict=True))
-    return fallen > GAVE_BACK * (rising[-1] - rising[0])

@@ -65,7 +65,18 @@ LEAK = "leak"
 def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> RuleResult:
     """Return what memory in use says about a node, against ``increase`` percentage points."""
     rises = rises_of(in_use)
-    details = _use_details(rises, increase) if view.detailed else MemoryDetails({})
+    series = {
+        rise.device: GpuMemory(
+            increase=rise.points,
+            gpu_max=rise.use.largest / HUNDREDTHS,
+            kind=LEAK if is_leak(rise, increase) else None,
+            floors=[level / HUNDREDTHS for level in rise.use.levels],
+            floor_s=rise.use.stride * MINUTE_S,
+        )
+        for rise in rises
+        if view.detailed
+    }
+    details = MemoryDetails(series, in_use=view.detailed)
     leaks = [rise for rise in rises if is_leak(rise, increase)]
     seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
     progress = Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
@@ -80,7 +91,10 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
             needs_longer=True,
             details=details,
         )
+    affected = None
     worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
+    if leaks and view.watermark_s is not None and view.first_sample_at is not None:
+        affected = min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
     return RuleResult.of(
         text,
         Status.FIRED if leaks else Status.OK,
@@ -92,7 +106,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
         worst=worst.device,
         data_points=view.kept_total,
         progress=progress,
-        affected_share=_affected(worst, view) if leaks else None,
+        affected_share=affected,
         onset=worst.since if leaks else None,
         until=worst.until if leaks else None,
         gpus=tuple(rise.device for rise in leaks),
@@ -118,32 +132,8 @@ def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[
             yield fact("time_left", worst.time_left_s, "s")
 
 
-def _affected(worst: UseRise, view: NodeView) -> float | None:
-    """Return in which share, 0 to 1, of the node's time the memory leaked."""
-    if view.watermark_s is None or view.first_sample_at is None:
-        return None
-    return min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
-
-
 def is_leak(rise: UseRise, increase: float) -> bool:
-    """Tell whether a rise is one of a leak, and larger than ``increase`` percentage points."""
     return rise.is_steady and rise.points > increase
-
-
-def _use_details(rises: Sequence[UseRise], increase: float) -> MemoryDetails:
-    return MemoryDetails(
-        {
-            rise.device: GpuMemory(
-                increase=rise.points,
-                gpu_max=rise.use.largest / HUNDREDTHS,
-                kind=LEAK if is_leak(rise, increase) else None,
-                floors=[level / HUNDREDTHS for level in rise.use.levels],
-                floor_s=rise.use.stride * MINUTE_S,
-            )
-            for rise in rises
-        },
-        in_use=True,
-    )
 
 
 LOADED_PERCENT = 20.0
@@ -204,7 +194,6 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         return super().window_points(parameters, interval_s)
 
     def observe(self, state: MemoryState, minute: NodeMinute, parameters: GPUMemoryIncreaseParameters) -> None:
-        """Fold in the windows that this minute completed."""
         view = minute.view
         fold_use(state.in_use, minute)
         _note_samples(state, minute)
@@ -224,11 +213,9 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
                 state.note_jumps(increases, float(times[0]))
 
     def unfit(self, view: NodeView) -> RuleResult | str | None:
-        """Say that there is neither a GPU nor an instance of one."""
         return None if view.mig_names else super().unfit(view)
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
-        """Say FIRED while the newest window is part of a jump, or the floors rise."""
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
@@ -253,7 +240,11 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             )
         fired = [increase for increase in increases if increase.kind is not None]
         window_s = _window_s(view, window)
-        worst = max(fired or increases, key=lambda increase: _gravity(increase, window_s))
+        # Growth that goes on comes before a jump, then the least time left, and then points.
+        left_s = {increase.gpu: increase.time_left_s(window_s) for increase in increases}
+        worst = max(
+            fired or increases, key=lambda each: (left_s[each.gpu] is not None, -(left_s[each.gpu] or 0.0), each.points)
+        )
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         facts = [*increase_facts(worst, view, window_s, parameters.increase), *stream_end(view)]
         if strongest is not None and strongest.points > worst.points:
@@ -273,15 +264,9 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             affected_share=state.violated / state.windows if fired else None,
             onset=_onset(worst, state, view, window_s) if fired else None,
             gpus=tuple(increase.gpu for increase in fired),
-            time_left_s=worst.time_left_s(window_s),
+            time_left_s=left_s[worst.gpu],
             details=details_of(increases, view, window, window_s) if view.detailed else {},
         )
-
-
-def _gravity(increase: Increase, window_s: float) -> tuple[bool, float, float]:
-    """Order increases: growth that goes on before a jump, then the least time left, and then by points."""
-    left_s = increase.time_left_s(window_s)
-    return left_s is not None, -(left_s or 0.0), increase.points
 
 
 def _onset(worst: Increase, state: MemoryState, view: NodeView, window_s: float) -> float | None:

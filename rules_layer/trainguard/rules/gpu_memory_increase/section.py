@@ -24,7 +24,6 @@ Gpus = dict[str, GpuMemory]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     details = nodes_of(entry, MemoryDetails)
     what = "memory in use" if any(held.in_use for held in details.values()) else "memory activity"
     nodes = {node: dict(held.series) for node, held in details.items() if held.series}
@@ -36,9 +35,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     columns = [
         Column("GPU"),
         plot_column("Activity, newest window", PERCENT, " %"),
-        Column("Lowest floor", "number"),
-        Column("Newest floor", "number"),
-        Column("Increase", "number"),
+        *(Column(what, "number") for what in ("Lowest floor", "Newest floor", "Increase")),
         Column("Judged as"),
     ]
     rows = [_row(node, gpu, held, picked) for node, gpus in picked.full for gpu, held in gpus.items()]
@@ -86,6 +83,5 @@ def _points(increase: float | None) -> str:
 
 
 def _badness(gpus: Gpus) -> float:
-    return (most([gpu.increase for gpu in gpus.values()], 0.0) or 0.0) + 1_000.0 * any(
-        gpu.kind for gpu in gpus.values()
-    )
+    largest = most([gpu.increase for gpu in gpus.values()], 0.0) or 0.0
+    return largest + 1_000.0 * any(gpu.kind for gpu in gpus.values())

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from trainguard.core.finding import Fact, Status, clock
-from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.core.units import show_duration, show_number, show_percentage_points
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
 from trainguard.rules.gpu_memory_increase.rise import TENTHS
@@ -69,7 +69,6 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
 
 
 def jump_facts(jump: Jump, view: NodeView) -> Iterator[Fact]:
-    """Yield what the strongest jump so far was, where the newest is a weaker one."""
     where: dict[str, Any] = {"series": SERIES, "node": view.node, "device": jump.gpu, "start": jump.at}
     yield Fact(name="strongest_jump", value=jump.points, unit="points", **where)
     yield Fact(name="level_before", value=jump.highest / TENTHS, unit="%", **where)
@@ -116,7 +115,6 @@ class MemoryDetails(SeriesDetails, frozen=True):
 
 
 def details_of(increases: Sequence[Increase], view: NodeView, window: int, window_s: float) -> MemoryDetails:
-    """Return the numbers of every judged GPU; ``window`` in points, ``window_s`` in seconds."""
     held = view.kept_gpu_memory[-window:]
     boxes = dict(zip(view.gpu_names, column_boxes(held), strict=True))
     floors = dict(zip(view.gpu_names, column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist(), strict=True))
@@ -146,7 +144,6 @@ _GIGA = 1e9
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how a GPU's memory grows, or that none does."""
     kind = MemoryKind(sheet.kind)
     if sheet.status is not Status.FIRED:
         return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))
@@ -167,22 +164,14 @@ def _amount(sheet: FactSheet) -> str:
     return f"{show_percentage_points(float(fact.value))} (threshold {show_number(fact.threshold or 0.0)})"
 
 
-def _percent(sheet: FactSheet, name: str) -> str:
-    return show_percent(sheet.number(name))
-
-
-def _span(sheet: FactSheet, name: str) -> str:
-    return show_duration(sheet.number(name))
-
-
 def _more(sheet: FactSheet, what: str) -> str:
     gpus = sheet.get("gpus_affected")
     return "" if gpus is None or int(gpus.value) < 2 else f"; {int(gpus.value)} GPUs of {gpus.node} {what}"
 
 
 def _activity(sheet: FactSheet, kind: MemoryKind) -> str:
-    where, floor, amount = f"{_place(sheet)}: memory activity", _percent(sheet, "p5_activity_at_work"), _amount(sheet)
-    span, more = _span(sheet, "rise_time"), f"{_stronger(sheet)}{_more(sheet, 'show an increase')}."
+    where, floor, amount = f"{_place(sheet)}: memory activity", sheet.percent("p5_activity_at_work"), _amount(sheet)
+    span, more = sheet.duration("rise_time"), f"{_stronger(sheet)}{_more(sheet, 'show an increase')}."
     if kind is MemoryKind.TREND:
         z = sheet["trend_z"]
         return (
@@ -193,8 +182,8 @@ def _activity(sheet: FactSheet, kind: MemoryKind) -> str:
         return f"{where} grows: its floor rose by {amount} in {span}, window after window, to {floor}{more}"
     if kind is MemoryKind.LATE:
         return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before{more}"
-    newest = f"over the last window of {_span(sheet, 'window')} its floor {'was' if sheet.past else 'is'} {floor}"
-    before = f"the highest mean of all windows but the last two, {_percent(sheet, 'highest_mean_activity')}"
+    newest = f"over the last window of {sheet.duration('window')} its floor {'was' if sheet.past else 'is'} {floor}"
+    before = f"the highest mean of all windows but the last two, {sheet.percent('highest_mean_activity')}"
     if kind in {MemoryKind.JUMP, MemoryKind.RAMP}:
         grows = "grew" if sheet.past else "grows"
         how = "jumped" if kind is MemoryKind.JUMP else f"{grows} from window to window"
@@ -211,7 +200,7 @@ def _stronger(sheet: FactSheet) -> str:
     if jump is None or jump.start is None:
         return ""
     when, amount = clock(jump.start), show_percentage_points(float(jump.value))
-    levels = f"from {_percent(sheet, 'level_before')} to {_percent(sheet, 'level_after')}"
+    levels = f"from {sheet.percent('level_before')} to {sheet.percent('level_after')}"
     return f"; the strongest jump was of {amount}, {levels} on {jump.device}, at {when}"
 
 
@@ -219,14 +208,14 @@ def _advice(sheet: FactSheet, kind: MemoryKind) -> str:
     gpu = sheet["increase"].device
     if kind is MemoryKind.JUMP:
         return (
-            f"Look at what changed on {gpu} in the {_span(sheet, 'rise_time')} of the jump: longer inputs, a larger "
-            f"batch, a cache; one more such jump leaves {_percent(sheet, 'left_after_another')}. For a job that needs "
+            f"Look at what changed on {gpu} in the {sheet.duration('rise_time')} of the jump: longer inputs, a larger "
+            f"batch, a cache; one more such jump leaves {sheet.percent('left_after_another')}. For a job that needs "
             f"the memory take GPUs with more of it; {METRIC}."
         )
     full = ""
     if sheet.get("time_left") is not None:
         verb, later = ("is", "") if sheet.get("stream_end") is None else ("would have been", " more")
-        full = f", and at that rate {gpu} {verb} at 100 % in {_span(sheet, 'time_left')}{later}"
+        full = f", and at that rate {gpu} {verb} at 100 % in {sheet.duration('time_left')}{later}"
     return (
         f"It grew by {show_percentage_points(sheet.number('hourly_increase'))} an hour{full}: look for {KEPT_TENSORS}, "
         f"save checkpoints, or take GPUs with more memory; {METRIC}."
@@ -237,7 +226,7 @@ def _growth_over(sheet: FactSheet) -> Words:
     place = _place(sheet)
     return Words(
         f"{place}: memory activity grew and stopped: its floor rose by {_amount(sheet)} in "
-        f"{_span(sheet, 'rise_time')}, to {_percent(sheet, 'floor_of_rise')}.",
+        f"{sheet.duration('rise_time')}, to {sheet.percent('floor_of_rise')}.",
         f"Nothing needs to be changed if the batches, the inputs or a cache of {place} grew to their size: the memory "
         f"activity stopped growing. If nothing did, look for {KEPT_TENSORS}; {METRIC}.",
         f"the memory activity of {place} rose, and stopped rising",
@@ -254,8 +243,8 @@ def _in_use(sheet: FactSheet) -> str:
 
 def _leak(sheet: FactSheet) -> Words:
     place, ended = _place(sheet), sheet.get("stream_end") is not None
-    left = None if sheet.get("time_left") is None else _span(sheet, "time_left")
-    risen = f"{_amount(sheet)} in {_span(sheet, 'rise_time')}, {_gigabytes(sheet['hourly_bytes'])} an hour"
+    left = None if sheet.get("time_left") is None else sheet.duration("time_left")
+    risen = f"{_amount(sheet)} in {sheet.duration('rise_time')}, {_gigabytes(sheet['hourly_bytes'])} an hour"
     if ended:
         full = f", and at that rate would have been full {left} later" if left else ""
         now = f", up to the end; it was {_in_use(sheet)} then{full}"
@@ -274,7 +263,7 @@ def _leak(sheet: FactSheet) -> Words:
 def _leak_over(sheet: FactSheet) -> Words:
     place = _place(sheet)
     return Words(
-        f"memory in use of {place} rose and stopped: by {_amount(sheet)} in {_span(sheet, 'rise_time')}, to "
+        f"memory in use of {place} rose and stopped: by {_amount(sheet)} in {sheet.duration('rise_time')}, to "
         f"{_in_use(sheet)}{_more(sheet, 'did so')}.",
         f"Nothing needs to be changed if a cache, or a pool of memory, filled up to its size on "
         f"{place.replace(' on ', ' of ')}: what is in use stopped rising. If nothing did, look for {KEPT_TENSORS}.",
@@ -283,7 +272,7 @@ def _leak_over(sheet: FactSheet) -> Words:
 
 
 def _no_leak(sheet: FactSheet) -> str:
-    used, threshold = _percent(sheet, "memory_in_use_share"), show_number(sheet["increase"].threshold or 0.0)
+    used, threshold = sheet.percent("memory_in_use_share"), show_number(sheet["increase"].threshold or 0.0)
     return (
         f"no GPU of {sheet['increase'].node} leaks memory: of {_place(sheet)} {_in_use(sheet)} are in use, {used} "
         f"(threshold {threshold} percentage points more)."
@@ -292,23 +281,18 @@ def _no_leak(sheet: FactSheet) -> str:
 
 def _first_windows(sheet: FactSheet) -> str:
     points = sheet["points"]
-    patience, window = int(sheet.number("patience_points")), int(sheet.number("window_points"))
+    patience, window = sheet.count("patience_points"), sheet.count("window_points")
     reason = (
         f"{points.node} has {int(points.value):,} of the {int(points.threshold or 0):,} points that a first verdict "
         f"takes, {patience:,} of patience and {JUMP_WINDOWS} windows of {window:,}"
     )
     if sheet.get("stream_end") is not None:
         return f"{reason}; its stream has ended, too early for a verdict."
-    reason += f"; about {_span(sheet, 'time_left')} left"
+    reason += f"; about {sheet.duration('time_left')} left"
     if sheet.number("needed_time") > LONG_WAIT_S:
         interval = f"{sheet.number('sampling_interval'):g} s"
         reason += f" at a sampling interval of {interval}: better give patience_s and window_s"
     return f"{reason}."
-
-
-def _too_short(sheet: FactSheet) -> str:
-    watched = sheet["watched_time"]
-    return f"memory in use of {watched.node} is judged after {show_duration(watched.threshold or 0.0)} of training."
 
 
 _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
@@ -321,5 +305,8 @@ _CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
         f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
         "the instances was not collected."
     ),
-    MemoryKind.TOO_SHORT_FOR_LEAK: _too_short,
+    MemoryKind.TOO_SHORT_FOR_LEAK: lambda sheet: (
+        f"memory in use of {sheet['watched_time'].node} is judged after "
+        f"{show_duration(sheet['watched_time'].threshold or 0.0)} of training."
+    ),
 }

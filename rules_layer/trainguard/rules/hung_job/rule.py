@@ -1,10 +1,12 @@
 """HungJob: steps have stopped, and GPUs wait in a kernel at little power, or have gone idle."""
 
+from typing import Any
+
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.hung_job.steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
 from trainguard.rules.hung_job.text import (
     NO_DETAILS,
     HungDetails,
@@ -12,13 +14,14 @@ from trainguard.rules.hung_job.text import (
     details_of,
     facts_of_calm,
     facts_of_node,
-    facts_of_quiet,
+    facts_of_standstill,
     facts_of_unknown,
+    gpus_of,
     no_power,
-    standstill_of,
+    standing_fact,
+    suspects,
     text,
 )
-from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -75,16 +78,12 @@ SPEC = RuleSpec(
 
 
 class HungJob(SystemRule[HungJobParameters, WatchState]):
-    """Watches the GPUs of a node for the rule over the job."""
-
     spec = SPEC
 
     def observe(self, state: WatchState, minute: NodeMinute, parameters: HungJobParameters) -> None:
-        """Fold in the minute's power and activity."""
         state.fold(minute, parameters.near_idle / 100.0)
 
     def judge(self, state: WatchState, view: NodeView, parameters: HungJobParameters) -> RuleResult:
-        """Say what is known of the node; only the rule over the job fires."""
         if view.watermark_s is None:
             return waiting(view)
         details = details_of({view.node: state}, {}) if view.detailed and state.minutes else NO_DETAILS
@@ -102,10 +101,8 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
             Status.OK,
             kind,
             found,
-            measured=state.quiet_s / 60.0,
-            threshold=needed / 60.0,
+            **_lasted(state.quiet_s, needed),
             data_points=state.minutes,
-            progress=_progress(state.quiet_s, needed),
             near_threshold=state.quiet_since is not None,
             details=details,
         )
@@ -117,14 +114,14 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
     spec = SPEC
 
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
-        """Take note of each process's newest step."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:
-        """Compare how long no GPU has worked with what the job has shown before."""
-        watched = _watched(view)
-        steps = _steps(view)
+        states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
+        watched = {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
+        collected = view.collected(SPEC.name, ProgressState).values()
+        steps = {name: each for state in collected for name, each in sorted(state.processes.items())}
         details = NO_DETAILS
         if view.detailed and watched:
             details = details_of(watched, {name: each.number for name, each in steps.items()})
@@ -150,48 +147,48 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         if not is_quiet or lasted < needed or (steps and not stopped):
             kind, found = facts_of_calm(present)
             if lasted > 0.0:
-                kind, found = facts_of_quiet(since, through, needed)
+                kind, found = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
             return RuleResult.of(
                 text,
                 Status.OK,
                 kind,
                 found,
-                measured=lasted / 60.0,
-                threshold=needed / 60.0,
-                progress=_progress(lasted, needed),
+                **_lasted(lasted, needed),
                 near_threshold=is_quiet,
                 details=details,
             )
-        standstill = standstill_of(
+        late = [] if any(each.waiting for each in view.nodes.values()) else behind(steps)
+        kind, found = facts_of_standstill(
             present,
-            (since, through, needed),
+            standing_fact(since, through, needed),
             silent=silent,
             last_step_end=last_step_end if stopped else None,
-            behind=None if any(each.waiting for each in view.nodes.values()) else behind(steps),
+            behind=late,
         )
-        where = [*(standstill.behind or ()), *standstill.silent, *standstill.suspects]
+        waiting, idle = gpus_of(present, "waiting"), gpus_of(present, "idle")
+        where = [*late, *silent, *suspects(waiting, idle)]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
         return RuleResult.of(
             text,
             Status.FIRED,
-            standstill.kind,
-            standstill.facts,
-            measured=lasted / 60.0,
-            threshold=needed / 60.0,
-            progress=_progress(lasted, needed),
+            kind,
+            found,
+            **_lasted(lasted, needed),
             worst=where[0] if where else None,
             affected_share=wasted,
             wasted_share=wasted,
             onset=last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since,
-            gpus=(*standstill.waiting, *standstill.idle),
+            gpus=(*waiting, *idle),
             time_left_s=0.0,
             details=details,
         )
 
 
-def _progress(lasted: float, needed: float) -> Progress:
-    return Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+def _lasted(lasted: float, needed: float) -> dict[str, Any]:
+    """Return the numbers of a judgement: a standstill of so many seconds, of those from which on it counts."""
+    progress = Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+    return {"measured": lasted / 60.0, "threshold": needed / 60.0, "progress": progress}
 
 
 def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
@@ -226,12 +223,7 @@ def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] 
 
 
 def _needed_of_spinning(
-    view: JobView,
-    present: dict[str, WatchState],
-    steps: dict[str, ProcessProgress],
-    needed: float,
-    *,
-    stopped: bool,
+    view: JobView, present: dict[str, WatchState], steps: dict[str, ProcessProgress], needed: float, *, stopped: bool
 ) -> float:
     """Return for how many seconds GPUs must spin that all do; ``needed`` is that of GPUs that may only wait."""
     if not stopped:
@@ -247,16 +239,5 @@ def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: boo
     return max(least, LEARNED * longest_s)
 
 
-def _watched(view: JobView) -> dict[str, WatchState]:
-    """Return what was seen of the nodes that have samples of power, and whose GPUs are not all partitioned."""
-    states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
-    return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
-
-
 def _is_partitioned(node: NodeFacts) -> bool:
     return node.system is not None and bool(node.system.mig_names) and not node.system.gpu_names
-
-
-def _steps(view: JobView) -> dict[str, ProcessProgress]:
-    states = view.collected(SPEC.name, ProgressState).values()
-    return {name: progress for state in states for name, progress in sorted(state.processes.items())}

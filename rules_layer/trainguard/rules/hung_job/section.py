@@ -10,7 +10,6 @@ from trainguard.rules.hung_job.text import HungDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return what the GPUs of each node do, and the newest step of each process."""
     details = nodes_of(entry, HungDetails).values()
     nodes = {node: held for each in details for node, held in each.nodes.items()}
     steps = {process: step for each in details for process, step in each.steps.items()}

@@ -2,16 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
+from typing import Literal
 
 import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.units import counted, show_duration, show_number
 from trainguard.render.details import Details
-from trainguard.rules.hung_job.watch import LEAST_WORK_MINUTES, WatchState
+from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
@@ -33,100 +33,57 @@ class HungKind(StrEnum):
     NO_SAMPLES = "no_samples"
 
 
-@dataclass(frozen=True, slots=True)
-class Standstill:
-    """A job of which no GPU works from ``since`` to ``through``, epoch seconds; it counts from ``needed_s`` on.
-
-    GPUs are ``<node>/<gpu>``, processes ``<node>-<rank>``. ``behind`` is None where unknown, ``last_step_end`` (epoch
-    seconds) where no steps have stopped. ``power`` and ``power_at_work`` are means, watts; without the latter
-    ``power_limit`` counts.
-    """
-
-    since: float
-    through: float
-    needed_s: float
-    waiting: Sequence[str]
-    idle: Sequence[str]
-    silent: Sequence[str]
-    power: float
-    power_at_work: float | None
-    power_limit: float | None
-    last_step_end: float | None
-    behind: Sequence[str] | None
-
-    @property
-    def kind(self) -> HungKind:
-        """Which of the findings it is."""
-        if not self.waiting:
-            return HungKind.STOPPED
-        return HungKind.WAITS_FOR_IDLE if self.idle else HungKind.SPINS
-
-    @property
-    def suspects(self) -> Sequence[str]:
-        """The GPUs for which the others seem to wait."""
-        return self.idle if self.waiting and len(self.idle) <= len(self.waiting) else ()
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """What the finding rests on: at most 12."""
-        named = {
-            name: each
-            for name, each in (
-                ("idle_gpu", self.idle if self.waiting else ()),
-                ("rank_behind", self.behind or ()),
-                ("silent_node", self.silent),
-            )
-            if each
-        }
-        each = NAMED // max(len(named), 1)
-        watts = ("power_at_work", self.power_at_work) if self.power_at_work else ("power_limit", self.power_limit or 0)
-        return (
-            _standing(self.since, self.through, self.needed_s),
-            Fact(name="gpus_waiting", value=len(self.waiting), unit="GPUs"),
-            Fact(name="gpus_idle", value=len(self.idle), unit="GPUs"),
-            Fact(name="power", value=self.power, unit="W", series="PowerWatts", end=self.through),
-            Fact(name=watts[0], value=watts[1], unit="W", series="PowerWatts" if self.power_at_work else None),
-            *_one("last_step_end", self.last_step_end, unit="time"),
-            *_one("ranks_behind", len(self.behind or ()) or None),
-            *_one("silent_nodes", len(self.silent) or None),
-            *(Fact(name=name, value=place) for name, places in named.items() for place in places[:each]),
-        )
+def suspects(waiting: Sequence[str], idle: Sequence[str]) -> Sequence[str]:
+    """Return the GPUs for which the others seem to wait."""
+    return idle if waiting and len(idle) <= len(waiting) else ()
 
 
-def standstill_of(
+def facts_of_standstill(
     present: Mapping[str, WatchState],
-    span: tuple[float, float, float],
+    standing: Fact,
     *,
     silent: Sequence[str],
     last_step_end: float | None,
-    behind: Sequence[str] | None,
-) -> Standstill:
-    """Return the standstill of nodes without a GPU at work; ``span``: its start, its end, how long it takes."""
-    waiting = [f"{node}/{gpu}" for node, state in present.items() for gpu in state.waiting]
-    idle = [f"{node}/{gpu}" for node, state in present.items() for gpu in state.idle]
+    behind: Sequence[str],
+) -> tuple[HungKind, tuple[Fact, ...]]:
+    """Return the facts of nodes without a GPU at work: at most 12.
+
+    ``silent`` are nodes, ``behind`` processes ``<node>-<rank>``. ``last_step_end`` (epoch seconds) is None where no
+    steps have stopped. Power is a mean, watts; where that at work is not known of all GPUs, the limit counts.
+    """
+    waiting, idle = (gpus_of(present, look) for look in ("waiting", "idle"))
+    kind = HungKind.STOPPED
+    if waiting:
+        kind = HungKind.WAITS_FOR_IDLE if idle else HungKind.SPINS
     shown = [(state, gpu) for state in present.values() for gpu in (state.waiting if waiting else state.idle)]
     at_work = [state.known[gpu] for state, gpu in shown if gpu in state.known]
     limits = [state.limits[gpu] for state, gpu in shown if gpu in state.limits]
-    return Standstill(
-        *span,
-        waiting=waiting,
-        idle=idle,
-        silent=silent,
-        power=fmean(state.drawn[gpu] for state, gpu in shown),
-        power_at_work=fmean(at_work) if len(at_work) == len(shown) else None,
-        power_limit=fmean(limits) if limits else None,
-        last_step_end=last_step_end,
-        behind=behind,
+    watts = Fact(name="power_limit", value=fmean(limits) if limits else 0, unit="W")
+    if any(at_work) and len(at_work) == len(shown):
+        watts = Fact(name="power_at_work", value=fmean(at_work), unit="W", series="PowerWatts")
+    places = {"idle_gpu": idle if waiting else [], "rank_behind": behind, "silent_node": silent}
+    named = {name: each for name, each in places.items() if each}
+    each = NAMED // max(len(named), 1)
+    drawn = fmean(state.drawn[gpu] for state, gpu in shown)
+    return kind, (
+        standing,
+        Fact(name="gpus_waiting", value=len(waiting), unit="GPUs"),
+        Fact(name="gpus_idle", value=len(idle), unit="GPUs"),
+        Fact(name="power", value=drawn, unit="W", series="PowerWatts", end=standing.end),
+        watts,
+        *_one("last_step_end", last_step_end, unit="time"),
+        *_one("ranks_behind", len(behind) or None),
+        *_one("silent_nodes", len(silent) or None),
+        *(Fact(name=name, value=place) for name, known in named.items() for place in known[:each]),
     )
 
 
-def facts_of_quiet(since: float, through: float, needed_s: float) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of a job of which no GPU works, for too short a time."""
-    return HungKind.STANDS_STILL, (_standing(since, through, needed_s),)
+def gpus_of(present: Mapping[str, WatchState], look: Literal["waiting", "idle"]) -> list[str]:
+    """Return the GPUs that wait, or are idle, as ``<node>/<gpu>``."""
+    return [f"{node}/{gpu}" for node, state in present.items() for gpu in getattr(state, look)]
 
 
 def facts_of_calm(present: Mapping[str, WatchState]) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of nodes of which some GPU, or a host, works."""
     paused = min(present.values(), key=lambda state: state.paused_s)
     if paused.paused_s > 0.0:
         busy = any(state.quiet_s < state.paused_s for state in present.values())
@@ -135,7 +92,6 @@ def facts_of_calm(present: Mapping[str, WatchState]) -> tuple[HungKind, tuple[Fa
 
 
 def facts_of_node(state: WatchState, node: str) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of one node."""
     if state.quiet_since is None:
         return HungKind.WORKS, (Fact(name="watched_through", value=state.through, unit="time", node=node),)
     if state.paused_s > 0.0:
@@ -144,17 +100,16 @@ def facts_of_node(state: WatchState, node: str) -> tuple[HungKind, tuple[Fact, .
 
 
 def facts_of_unknown(state: WatchState, node: str | None) -> tuple[Fact, ...]:
-    """Return for how many minutes the GPU that was busy longest has been."""
     minutes = max((len(values) for values in state.power.values()), default=0)
     return (Fact(name="minutes_at_work", value=minutes, node=node, threshold=float(LEAST_WORK_MINUTES)),)
 
 
 def no_power(node: str | None) -> tuple[Fact, ...]:
-    """Return that no power was collected."""
     return (Fact(name="samples", value=0, series="PowerWatts", node=node),)
 
 
-def _standing(since: float, through: float, needed_s: float) -> Fact:
+def standing_fact(since: float, through: float, needed_s: float) -> Fact:
+    """Return for how long no GPU has worked; that counts from ``needed_s`` seconds on."""
     lasted = max(through - since, 0.0)
     return Fact(name="standstill_time", value=lasted, unit="s", start=since, end=through, threshold=needed_s)
 
@@ -194,7 +149,6 @@ NO_DETAILS = HungDetails({}, {})
 
 
 def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDetails:
-    """Return the numbers of every node, and of MOST_STEPS processes."""
     return HungDetails(
         {
             node: HungNode(state.waiting, state.idle, state.drawn, state.known, state.quiet_s)
@@ -209,7 +163,6 @@ _HOSTS_DO = "compute, read, write nor send"
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how a job hangs, or why it does not."""
     kind = HungKind(sheet.kind)
     if kind in _CALM:
         return Words(_CALM[kind](sheet))
@@ -219,14 +172,15 @@ def text(sheet: FactSheet) -> Words:
 def _standstill(sheet: FactSheet, kind: HungKind) -> str:
     past = sheet.past
     stopped = "" if sheet.get("last_step_end") is None else f"steps {'had' if past else 'have'} stopped: "
-    waiting, lasted = int(sheet.number("gpus_waiting")), show_duration(sheet.number("standstill_time"))
+    waiting, lasted = sheet.count("gpus_waiting"), sheet.duration("standstill_time")
     looked = "looked" if past else f"{'has' if waiting == 1 else 'have'} looked"
     busy = f"for {lasted} {counted(waiting, 'GPU')} {looked} busy at {_watts(sheet)}"
     if kind is HungKind.SPINS:
         look = f"{busy}, as in a collective that does not end, or a kernel that only spins"
     elif kind is HungKind.WAITS_FOR_IDLE:
-        idle = int(sheet.number("gpus_idle"))
-        look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {_be(idle, past=past)} idle"
+        idle = sheet.count("gpus_idle")
+        be = ("was" if idle == 1 else "were") if past else ("is" if idle == 1 else "are")
+        look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {be} idle"
     else:
         worked, did = ("worked", "computed, read, wrote nor sent") if past else ("has worked", _HOSTS_DO)
         look = f"for {lasted} no GPU {worked}, and the hosts neither {did}"
@@ -236,13 +190,8 @@ def _standstill(sheet: FactSheet, kind: HungKind) -> str:
     return f"{stopped}{look}{behind}{gone}."
 
 
-def _be(count: int, *, past: bool) -> str:
-    one, several = ("was", "were") if past else ("is", "are")
-    return one if count == 1 else several
-
-
 def _watts(sheet: FactSheet) -> str:
-    each = "" if int(sheet.number("gpus_waiting")) == 1 else " each"
+    each = "" if sheet.count("gpus_waiting") == 1 else " each"
     drawn, at_work = f"{show_number(sheet.number('power'))} W{each}", sheet.get("power_at_work")
     if at_work is not None:
         return f"{drawn}, of {show_number(float(at_work.value))} W at work"
@@ -276,11 +225,6 @@ def _names(sheet: FactSheet, name: str, count: int) -> str:
     if count == len(shown):
         return ", ".join(shown)
     return f"{', '.join(shown)} and {count - len(shown)} more"
-
-
-def _quiet(sheet: FactSheet) -> str:
-    lasted, needed = sheet.number("standstill_time"), sheet["standstill_time"].threshold or 0.0
-    return f"no GPU has worked for {show_duration(lasted)}; that counts from {show_duration(needed)} on."
 
 
 def _paused(sheet: FactSheet) -> str:
@@ -320,7 +264,10 @@ _CALM: Mapping[HungKind, Callable[[FactSheet], str]] = {
     HungKind.NO_POWER: _no_power,
     HungKind.NOT_KNOWN: _not_known,
     HungKind.WORKS: _works,
-    HungKind.STANDS_STILL: _quiet,
+    HungKind.STANDS_STILL: lambda sheet: (
+        f"no GPU has worked for {sheet.duration('standstill_time')}; that counts from "
+        f"{show_duration(sheet['standstill_time'].threshold or 0.0)} on."
+    ),
     HungKind.PAUSES: _paused,
     HungKind.NEWEST_SAMPLE: lambda sheet: f"no GPU of {sheet.facts[0].node} works in its newest sample.",
 }

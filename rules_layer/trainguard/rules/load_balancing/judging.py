@@ -100,14 +100,7 @@ def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
 def _use(name: str, mean: float, side: Side, span: tuple[float, float]) -> Fact:
     node, device = side
     return Fact(
-        name=name,
-        value=mean,
-        unit="%",
-        series="GPUUtilization",
-        node=node,
-        device=device,
-        start=span[0],
-        end=span[1],
+        name=name, value=mean, unit="%", series="GPUUtilization", node=node, device=device, start=span[0], end=span[1]
     )
 
 
@@ -187,7 +180,6 @@ Outcome = dict[str, Any]
 
 
 def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcome:
-    """Compare the means of the window."""
     gap = float(gaps.means[gaps.busiest] - gaps.means[gaps.worst])
     facts = gap_facts(gaps, sides, gaps.worst)
     kind = LoadBalancingKind.BEHIND if gaps.apart.any() else LoadBalancingKind.EVEN
@@ -226,22 +218,10 @@ def kept_span(state: BalanceWindow, view: NodeView) -> tuple[float, float]:
 
 
 def needed_points(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    """Return how many points a comparison of histograms takes."""
     return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
 
 
-def needed_of_window(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    """Return how many points a comparison of the window's means takes."""
-    return max(parameters.patience_points(interval_s), MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, interval_s))
-
-
-def _least_needed(view: NodeView, points: int, parameters: LoadBalancingParameters) -> int:
-    of_window, of_counts = needed_of_window(parameters, view.interval_s), needed_points(parameters, view.interval_s)
-    return of_counts if points >= of_window else min(of_window, of_counts)
-
-
 def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters, gaps: Gaps) -> Progress:
-    """Return how far the comparison of the counts is, and what the window holds."""
     start, end = gaps.span
     held = bool(gaps.numbers)
     return Progress(
@@ -254,8 +234,10 @@ def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters
 
 
 def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
-    """Say how far a node is from the comparison that comes next."""
-    needed = _least_needed(view, points, parameters)
+    patience, needed = parameters.patience_points(view.interval_s), needed_points(parameters, view.interval_s)
+    of_window = max(patience, MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, view.interval_s))
+    if points < of_window:
+        needed = min(of_window, needed)
     facts: tuple[Fact, ...] = (
         Fact(name="points", value=points, unit="points", node=view.node, threshold=float(needed)),
         Fact(name="sampling_interval", value=view.interval_s, unit="s", node=view.node),

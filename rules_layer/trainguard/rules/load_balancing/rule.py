@@ -78,7 +78,6 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
     """90 min: the counts are of the whole job, and a distance changes slowly about the threshold."""
 
     def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
-        """Add the kept points to the window."""
         view, snapshots = minute.view, minute.snapshots
         if minute.restarted:
             state.reset()
@@ -92,7 +91,6 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
                 state.note(state.gaps(view.interval_s), times, utilization)
 
     def judge(self, state: BalanceWindow, view: NodeView, parameters: LoadBalancingParameters) -> RuleResult:
-        """Compare each pair of GPUs that have points enough, GPUs that were never active included."""
         unfit = _unfit(view)
         if unfit is not None:
             return unfit
@@ -202,7 +200,6 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
     clear_s = CLEAR_AFTER_S
 
     def judge(self, view: JobView, parameters: LoadBalancingParameters) -> RuleResult:
-        """Compare each node's GPUs together with those of all other nodes; nodes without GPUs are left out."""
         loads = [
             _load(facts.system, facts)
             for facts in view.nodes.values()

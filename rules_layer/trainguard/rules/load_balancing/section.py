@@ -24,7 +24,6 @@ LEGEND = (
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots: nodes against each other first, then the GPUs of each node."""
     nodes = {node: held for node, held in nodes_of(entry, BalanceDetails).items() if held.means}
     across = nodes.pop(JOB_NODE, None)
     shown: list[Block] = []

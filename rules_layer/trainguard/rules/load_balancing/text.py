@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from trainguard.core.finding import Fact, clock
-from trainguard.core.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.core.units import show_number, show_percent, show_percentage_points
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
@@ -19,8 +19,6 @@ REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace
 
 
 class LoadBalancingKind(StrEnum):
-    """Findings on the GPUs of a node, or on the nodes of a job."""
-
     APART = "apart"
     """Over the whole job a side's utilization has little in common with another's, and is lower."""
 
@@ -51,7 +49,6 @@ _GAPS = {
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of GPUs, or nodes, against each other into words."""
     kind = LoadBalancingKind(sheet.kind)
     if kind in _GAPS:
         reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."
@@ -79,7 +76,7 @@ def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
     reason = f"{points.node} has {points.value:,} of the {needed:,} points that a comparison takes"
     if kind is LoadBalancingKind.TOO_FEW:
         return f"{reason}; its stream has ended, too early for a verdict."
-    reason += f"; about {show_duration(sheet.number('time_left'))} left"
+    reason += f"; about {sheet.duration('time_left')} left"
     slow = needed * interval_s > LONG_WAIT_S
     return f"{reason} at a sampling interval of {interval_s:g} s." if slow else f"{reason}."
 

@@ -59,8 +59,7 @@ class FineMeans:
             and level - right >= CEASED_SURE * np.sqrt(variance * (2.0 / weights[first:last].sum() + 2.0 / after.sum()))
         )
         return Stretch(
-            begin=float(starts[first]) if first and left < least else None,
-            end=float(starts[last]) if over else None,
+            begin=float(starts[first]) if first and left < least else None, end=float(starts[last]) if over else None
         )
 
     def seen_until(self, side: int, at: float) -> float:

@@ -97,7 +97,6 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         return FINE_S * (number + 1) if number >= 0 else None
 
     def gaps(self, interval_s: float) -> "Gaps":
-        """Compare the GPUs with the busiest of them."""
         gpus = self._gpus
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
@@ -250,12 +249,7 @@ class Gaps:
 
     @classmethod
     def of(
-        cls,
-        numbers: Sequence[int],
-        points: FloatArray,
-        sums: FloatArray,
-        noise: tuple[float, float],
-        fine: FineMeans,
+        cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray, noise: tuple[float, float], fine: FineMeans
     ) -> "Gaps":
         """Take points and sums of blocks, float64[B, N]; ``noise`` is a side's variance, and the interval, s."""
         variance, interval_s = noise

@@ -4,15 +4,17 @@ Source: NVIDIA, DCGM's documentation of profiling metrics (SM activity below 50 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.state.sample_window import ACTIVE_PERCENT
@@ -58,30 +60,7 @@ class BusyMinutes(msgspec.Struct, array_like=True):
 
     @property
     def draws_little(self) -> bool:
-        """Whether the GPU draws little power, or an unknown amount."""
         return self.power < (LITTLE_SHARE * self.limit if self.limit else LITTLE_WATTS)
-
-
-@dataclass(frozen=True, slots=True)
-class LowActivity:
-    """A GPU that was busy for long and used little of itself: 95th percentile of activity, mean utilization.
-
-    Both are of the newest ``minutes`` (60 at most) minutes of work, all low, from ``start`` to ``end``, epoch seconds.
-    ``power`` is of the minute that began at ``newest``, watts; 0 where unknown.
-    """
-
-    gpu: str
-    p95: float
-    busy: float
-    minutes: int
-    since: float
-    start: float
-    newest: float
-    end: float
-    lost_min: float
-    measure: str
-    threshold: float
-    power: float
 
 
 def fold_activity(
@@ -105,7 +84,9 @@ def fold_activity(
         held = minutes.setdefault(gpu, BusyMinutes(measure=measure))
         if held.measure != measure:
             held = minutes[gpu] = BusyMinutes(measure=measure)
-        _note_power(held, gpu, minute)
+        power, limit = minute.devices.of(names.POWER).get(gpu), minute.devices.of(names.POWER_LIMIT).get(gpu)
+        held.power = 0.0 if power is None else round(power.mean, 1)
+        held.limit = held.limit if limit is None else round(limit.last, 1)
         held.activity = [*held.activity, round(10.0 * activity)][-MOST_MINUTES:]
         held.utilization = [*held.utilization, round(busy)][-MOST_MINUTES:]
         held.begun = [*held.begun, int(minute.snapshots.times[0])][-MOST_MINUTES:]
@@ -121,7 +102,6 @@ def fold_activity(
 
 
 def threshold_of(measure: str, threshold_sm: float) -> float:
-    """Return the activity, percent, below which a busy GPU has low activity."""
     least = {TENSOR: UNUSED_PERCENT, MEMORY: UNTOUCHED_PERCENT}.get(measure, threshold_sm)
     return min(least, threshold_sm)
 
@@ -158,36 +138,20 @@ def _sampled(values: FloatArray, minute: NodeMinute, gpu: str) -> FloatArray:
     return sampled
 
 
-def _note_power(held: BusyMinutes, gpu: str, minute: NodeMinute) -> None:
-    power, limit = minute.devices.of(names.POWER).get(gpu), minute.devices.of(names.POWER_LIMIT).get(gpu)
-    held.power = 0.0 if power is None else round(power.mean, 1)
-    held.limit = held.limit if limit is None else round(limit.last, 1)
+def low_activity_gpus(minutes: Mapping[str, BusyMinutes], lasting_s: float) -> list[tuple[str, BusyMinutes, float]]:
+    """Return the GPUs that were low in every minute of work for ``lasting_s`` seconds, the least active first.
 
-
-def low_activity_gpus(minutes: Mapping[str, BusyMinutes], lasting_s: float, threshold_sm: float) -> list[LowActivity]:
-    """Return the GPUs that were low in every minute of work for ``lasting_s`` seconds, the least active first."""
+    Beside each is the 95th percentile of its activity over the newest minutes of work, percent.
+    """
     needed = min(math.ceil(lasting_s / MINUTE_S), MOST_MINUTES)
-    found = []
-    for gpu, held in minutes.items():
-        if held.low_sm >= needed and held.since is not None:
-            newest = np.array(held.activity[-held.low_sm :], dtype=np.float64) / 10.0
-            found.append(
-                LowActivity(
-                    gpu=gpu,
-                    p95=float(np.quantile(newest, 0.95)),
-                    busy=sum(held.utilization[-held.low_sm :]) / newest.size,
-                    minutes=newest.size,
-                    since=held.since,
-                    start=float(held.begun[-newest.size]),
-                    newest=float(held.begun[-1]),
-                    end=held.until,
-                    lost_min=held.lost,
-                    measure=held.measure,
-                    threshold=threshold_of(held.measure, threshold_sm),
-                    power=held.power,
-                )
-            )
-    return sorted(found, key=lambda each: (each.p95, len(each.gpu), each.gpu))
+    low = [(gpu, held) for gpu, held in minutes.items() if held.low_sm >= needed and held.since is not None]
+    found = [(gpu, held, p95_of(held.activity[-held.low_sm :])) for gpu, held in low]
+    return sorted(found, key=lambda each: (each[2], len(each[0]), each[0]))
+
+
+def p95_of(tenths: Sequence[int]) -> float:
+    """Return the 95th percentile of activity in tenths of a percent, in percent."""
+    return float(np.quantile(np.array(tenths, dtype=np.float64) / 10.0, 0.95))
 
 
 class GpuSigns(msgspec.Struct, array_like=True):
@@ -205,7 +169,6 @@ class GpuSigns(msgspec.Struct, array_like=True):
     busy: int = 0
 
     def add(self, power: float | None, activity: float | None, *, active: bool) -> None:
-        """Take in the means of one minute."""
         if active:
             self.power = self.activity = 0.0
             self.idle = self.measured = 0
@@ -224,7 +187,6 @@ def _mean(mean: float, count: int, value: float) -> tuple[float, int]:
 
 
 def fold_signs(signs: dict[str, GpuSigns], minute: NodeMinute) -> None:
-    """Add the minute of each GPU of which power or SM activity is collected."""
     power, activity = minute.devices.of(names.POWER), minute.devices.of(names.SM_ACTIVITY)
     if not len(minute.snapshots) or not (power or activity):
         return
@@ -238,28 +200,24 @@ def fold_signs(signs: dict[str, GpuSigns], minute: NodeMinute) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """The evidence that a GPU works: SM activity, percent, or power beside that at work, watts."""
+def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView, since: float) -> tuple[Fact, ...]:
+    """Return the evidence that a GPU of a node without active GPUs works; none where there is none.
 
-    gpu: str
-    activity: float | None = None
-    power: float | None = None
-    power_at_work: float | None = None
-
-
-def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView) -> Sign | None:
-    """Return the evidence that a GPU of a node without active GPUs works; None without any."""
+    It is SM activity, percent, or power beside that at work, watts, ``since`` the node is idle, epoch seconds.
+    """
     for gpu in view.gpu_names:
-        each = signs.get(gpu)
+        each, where = signs.get(gpu), {"device": gpu, "start": since, "end": view.watermark_s}
         if each is None:
             continue
         if each.measured >= LEAST_MINUTES and each.activity >= QUIET_PERCENT:
-            return Sign(gpu, activity=each.activity)
+            return (of_node(view, "mean_sm_activity", each.activity, "%", series=names.SM_ACTIVITY, **where),)
         known = min(each.idle, each.busy) >= LEAST_MINUTES and view.idle_time.run_mean >= LEAST_PERCENT
         if known and each.at_work >= LITTLE_WATTS and each.power >= WORK_SHARE * each.at_work:
-            return Sign(gpu, power=each.power, power_at_work=each.at_work)
-    return None
+            return (
+                of_node(view, "power", each.power, "W", series=names.POWER, **where),
+                of_node(view, "power_at_work", each.at_work, "W", series=names.POWER, device=gpu),
+            )
+    return ()
 
 
 HELD_S = 900.0
@@ -326,20 +284,18 @@ def _since(before: int | None, begun: int) -> int:
 
 
 def memory_of(held: Mapping[str, HeldMemory], view: NodeView) -> Memory:
-    """Return what is known of the memory of an idle node's GPUs."""
     if held_memory(held, view) is not None:
         return "held"
     return "free" if is_known(held, view) else "not collected"
 
 
 def is_known(held: Mapping[str, HeldMemory], view: NodeView) -> bool:
-    """Tell whether memory in use is known now."""
     return any(_is_fresh(each, view) for each in held.values())
 
 
 def held_memory(held: Mapping[str, HeldMemory], view: NodeView) -> Held | None:
     """Return the GPUs that have held memory for HELD_S; None where none has."""
-    gpus = [gpu for gpu, each in held.items() if _lasts(each.since, HELD_S, each, view)]
+    gpus = [gpu for gpu, each in held.items() if _lasted_s(each.since, each, view) >= HELD_S]
     return _sum(held, gpus) if gpus else None
 
 
@@ -348,10 +304,10 @@ def held_while_idle(
 ) -> tuple[Held, float] | None:
     """Return what a GPU holds that has idled for ``least_s`` seconds or more, and for how long; None without any."""
     each = held.get(gpu)
-    if each is None or not _lasts(each.since, HELD_S, each, view):
+    if each is None or _lasted_s(each.since, each, view) < HELD_S:
         return None
     idle_s = _lasted_s(each.idle_since, each, view)
-    return None if idle_s is None or idle_s < least_s else (_sum(held, [gpu]), idle_s)
+    return None if idle_s < least_s else (_sum(held, [gpu]), idle_s)
 
 
 def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held:
@@ -361,14 +317,10 @@ def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held:
     return Held(tuple(ordered), _MEGA * sum(each.used for each in holding), _MEGA * total)
 
 
-def _lasts(since: int | None, least_s: float, each: HeldMemory, view: NodeView) -> bool:
-    lasted_s = _lasted_s(since, each, view)
-    return lasted_s is not None and lasted_s >= least_s
-
-
-def _lasted_s(since: int | None, each: HeldMemory, view: NodeView) -> float | None:
+def _lasted_s(since: int | None, each: HeldMemory, view: NodeView) -> float:
+    """Return for how many seconds it has lasted up to now; -inf where it does not, or nothing new is known."""
     if since is None or view.watermark_s is None or not _is_fresh(each, view):
-        return None
+        return -math.inf
     return view.watermark_s + view.interval_s - since
 
 

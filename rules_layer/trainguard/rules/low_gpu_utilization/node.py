@@ -10,7 +10,7 @@ import numpy as np
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
-from trainguard.rules.low_gpu_utilization.devices import Held, HeldMemory, Sign, held_memory, memory_of
+from trainguard.rules.low_gpu_utilization.devices import Held, HeldMemory, held_memory, memory_of
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
@@ -171,12 +171,10 @@ class RegularBreaks:
 
     @property
     def share(self) -> float:
-        """Share of a period in which the GPUs pause, 0 to 1."""
         return self.length_s / self.period_s
 
     @property
     def is_costly(self) -> bool:
-        """Whether they go on and take so much of the time that they are a finding."""
         return self.go_on and self.share >= COSTLY_SHARE
 
 
@@ -232,71 +230,46 @@ def _newest_use(view: NodeView, parts: Sequence[Part], idle_since: float) -> Mea
 
 
 def judge_weak(
-    view: NodeView, idleness: Idleness, sign: Sign | None, parts: Sequence[Part], common: Finding
+    view: NodeView, idleness: Idleness, sign: tuple[Fact, ...], parts: Sequence[Part], common: Finding
 ) -> RuleResult:
     """Report that a node without an active GPU works a little; ``sign`` is the evidence beside utilization."""
     use = _newest_use(view, parts, idleness.since)
     mean = use.means[use.busiest]
-    return RuleResult.of(
-        text,
-        Status.FIRED,
-        Kind.HARDLY_USED,
-        (*_idle_facts(view, idleness, use, ACTIVE_PERCENT), *_sign_facts(view, sign, idleness)),
-        measured=mean,
-        threshold=ACTIVE_PERCENT,
-        measure=WEAK_MEAN,
-        affected_share=share_of_paid(view, idleness.seconds),
-        wasted_share=share_of_paid(view, (1.0 - mean / 100.0) * idleness.seconds),
-        onset=idleness.since,
-        gpus=view.gpu_names,
-        **noted(common, finding=NAMES[Kind.HARDLY_USED]),
-    )
+    facts = (*_idle_facts(view, idleness, use, ACTIVE_PERCENT), *sign)
+    wasted = share_of_paid(view, (1.0 - mean / 100.0) * idleness.seconds)
+    number = {"measured": mean, "threshold": ACTIVE_PERCENT, "measure": WEAK_MEAN, "wasted_share": wasted}
+    said = noted(common, finding=NAMES[Kind.HARDLY_USED])
+    affected = share_of_paid(view, idleness.seconds)
+    return _of_whole_node(view, Kind.HARDLY_USED, facts, affected, idleness.since, {**said, **number})
 
 
-def _sign_facts(view: NodeView, sign: Sign | None, idleness: Idleness) -> tuple[Fact, ...]:
-    if sign is None:
-        return ()
-    where = {"device": sign.gpu, "start": idleness.since, "end": view.watermark_s}
-    if sign.activity is not None:
-        activity = of_node(view, "mean_sm_activity", sign.activity, "%", series=names.SM_ACTIVITY, **where)
-        return (activity,)
-    power = of_node(view, "power", sign.power or 0.0, "W", series=names.POWER, **where)
-    at_work = of_node(view, "power_at_work", sign.power_at_work or 0.0, "W", series=names.POWER, device=sign.gpu)
-    return power, at_work
+def _of_whole_node(
+    view: NodeView, kind: Kind, facts: tuple[Fact, ...], lost: float | None, onset: float, more: Finding
+) -> RuleResult:
+    """Return a finding on all GPUs of a node since ``onset``; ``lost`` is its share of the paid time."""
+    fields = {"affected_share": lost, "wasted_share": lost, "onset": onset, "gpus": view.gpu_names, **more}
+    return RuleResult.of(text, Status.FIRED, kind, facts, **fields)
 
 
 def judge_idle(
     view: NodeView, idleness: Idleness, held: Mapping[str, HeldMemory], parts: Sequence[Part], common: Finding
 ) -> RuleResult:
-    """Report that a node idles, and the memory that its GPUs hold, where known."""
-    idle_share = share_of_paid(view, idleness.seconds)
     holding, look = held_memory(held, view), _LOOKS[idleness.look]
     use = _newest_use(view, parts, 0.0) if look is Kind.NEARLY_IDLE else None
     facts = _idle_facts(view, idleness, use, QUIET_PERCENT)
-    kind, by_mean, measure = look, look is Kind.NEARLY_IDLE and holding is None, IDLE_TIME
+    number = {"measured": idleness.seconds / 60.0, "threshold": IDLE_FINDING_S / 60.0, "measure": IDLE_TIME}
+    kind, suffix = look, ""
     if holding is not None:
-        kind, measure = Kind.HOLDS_MEMORY, HELD_TIME
+        kind, suffix, number["measure"] = Kind.HOLDS_MEMORY, HOLDING_SUFFIX, HELD_TIME
         facts = (*facts, of_node(view, "idle_as", look.value), *memory_facts(view, holding))
-    suffix = "" if holding is None else HOLDING_SUFFIX
-    return RuleResult.of(
-        text,
-        Status.FIRED,
-        kind,
-        facts,
-        measured=view.idle_time.highest_mean if by_mean else idleness.seconds / 60.0,
-        threshold=QUIET_PERCENT if by_mean else IDLE_FINDING_S / 60.0,
-        measure=QUIET_MEAN if by_mean else measure,
-        affected_share=idle_share,
-        wasted_share=idle_share,
-        idle_node=idleness.kind,
-        onset=idleness.since,
-        gpus=view.gpu_names,
-        **noted(common, finding=f"{NAMES[look]}{suffix}", memory=memory_of(held, view)),
-    )
+    elif look is Kind.NEARLY_IDLE:
+        number = {"measured": view.idle_time.highest_mean, "threshold": QUIET_PERCENT, "measure": QUIET_MEAN}
+    said = noted(common, finding=f"{NAMES[look]}{suffix}", memory=memory_of(held, view))
+    lost, more = share_of_paid(view, idleness.seconds), {**said, **number, "idle_node": idleness.kind}
+    return _of_whole_node(view, kind, facts, lost, idleness.since, more)
 
 
 def memory_facts(view: NodeView, held: Held, device: str | None = None) -> tuple[Fact, ...]:
-    """Return what memory GPUs hold."""
     used = of_node(view, "memory_in_use", held.used, "B", series=names.MEMORY_USED, device=device)
     total = (of_node(view, "memory_total", held.total, "B", series=names.MEMORY_TOTAL, device=device),)
     return used, *(total if held.total else ()), of_node(view, "gpus_holding", len(held.gpus), "GPUs")
@@ -320,42 +293,17 @@ def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[Part], common
         of_node(view, "gpus", len(view.gpu_names), "GPUs"),
         *stream_end(view),
     )
-    return RuleResult.of(
-        text,
-        Status.FIRED,
-        Kind.IDLE_IN_PART,
-        facts,
-        measured=100.0 * share,
-        threshold=100.0 * IN_PART_SHARE,
-        measure=IDLE_SHARE,
-        affected_share=lost,
-        wasted_share=lost,
-        onset=in_part.onset,
-        gpus=view.gpu_names,
-        **common,
-    )
+    number = {"measured": 100.0 * share, "threshold": 100.0 * IN_PART_SHARE, "measure": IDLE_SHARE}
+    return _of_whole_node(view, Kind.IDLE_IN_PART, facts, lost, in_part.onset, {**common, **number})
 
 
 def judge_breaks(view: NodeView, breaks: RegularBreaks, common: Finding) -> RuleResult:
-    """Say that all GPUs pause regularly, and for too much of their time."""
-    return RuleResult.of(
-        text,
-        Status.FIRED,
-        Kind.PAUSES,
-        (*break_facts(view, breaks), *stream_end(view)),
-        measured=100.0 * breaks.share,
-        threshold=100.0 * COSTLY_SHARE,
-        measure=PAUSED,
-        affected_share=breaks.of_paid,
-        wasted_share=breaks.of_paid,
-        onset=breaks.since,
-        gpus=view.gpu_names,
-        **common,
-    )
+    facts = (*break_facts(view, breaks), *stream_end(view))
+    number = {"measured": 100.0 * breaks.share, "threshold": 100.0 * COSTLY_SHARE, "measure": PAUSED}
+    return _of_whole_node(view, Kind.PAUSES, facts, breaks.of_paid, breaks.since, {**common, **number})
 
 
 def break_facts(view: NodeView, breaks: RegularBreaks) -> tuple[Fact, ...]:
-    """Return how the GPUs of a node pause."""
     newest = {"series": UTILIZATION, "start": breaks.since, "end": breaks.until}
     return (
         of_node(view, "pause_length", breaks.length_s, "s", **newest),

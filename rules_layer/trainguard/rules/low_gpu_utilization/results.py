@@ -1,27 +1,38 @@
-"""Findings on single GPUs: too little work, unsteady work, work that uses little of them, or memory held."""
+"""The rule's state, and findings on single GPUs and instances (MIG): too little or unsteady work, or memory held.
 
+Low use of instances is seen by SM activity. Source: NVIDIA, NVML API, "GPM Functions".
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact
+from trainguard.core.finding import MOST_FACTS, Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import (
+    EFFECTIVE_PERCENT,
     MEMORY,
+    MINUTE_S,
+    MOST_GPUS,
+    MOST_MINUTES,
     SM,
     BusyMinutes,
+    GpuSigns,
     Held,
     HeldMemory,
-    LowActivity,
     held_while_idle,
     low_activity_gpus,
+    p95_of,
+    threshold_of,
 )
-from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.node import (
     HELD_TIME,
     IDLE_FINDING_S,
+    InPart,
     break_facts,
     memory_facts,
     regular_breaks,
@@ -36,6 +47,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
     TENSOR_P95,
     UTILIZATION,
     Kind,
+    Part,
     Streak,
     Usage,
     mean_facts,
@@ -43,8 +55,137 @@ from trainguard.rules.low_gpu_utilization.usage import (
     of_node,
     stream_end,
 )
-from trainguard.rules.rule_inputs import NodeView, share_of_paid
+from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import RuleResult
+
+USED_PERCENT = 1.0
+"""An instance that is less active in each of its minutes was never used: no kernel of the job ran on it."""
+
+
+class InstanceMinutes(msgspec.Struct, array_like=True):
+    """Mean SM activity of an instance's newest minutes, tenths of a percent each.
+
+    ``low`` of the newest in a row were low, since epoch seconds ``since``; ``lost`` is in minutes of the instance.
+    ``begun`` are the minutes' starts, epoch seconds.
+    """
+
+    activity: list[int] = msgspec.field(default_factory=list)
+    low: int = 0
+    since: float | None = None
+    lost: float = 0.0
+    used: bool = False
+    begun: list[int] = msgspec.field(default_factory=list)
+
+
+def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, threshold_sm: float) -> None:
+    """Add the minute of each instance that has SM activity; one below ``threshold_sm`` percent is low."""
+    for name, series in minute.devices.of(names.SM_ACTIVITY).items():
+        if name not in minute.view.mig_names or (name not in instances and len(instances) >= MOST_GPUS):
+            continue
+        held = instances.setdefault(name, InstanceMinutes())
+        held.activity = [*held.activity, round(10.0 * series.mean)][-MOST_MINUTES:]
+        held.begun = [*held.begun, int(series.times[0])][-MOST_MINUTES:]
+        if series.mean >= USED_PERCENT and not held.used:
+            held.used, held.low, held.since, held.lost = True, 0, None, 0.0
+        if series.mean >= threshold_sm:
+            held.low, held.since, held.lost = 0, None, 0.0
+            continue
+        held.low += 1
+        held.since = float(series.times[0]) if held.since is None else held.since
+        held.lost += 1.0 - min(series.mean / EFFECTIVE_PERCENT, 1.0)
+
+
+def judge_instances(
+    instances: dict[str, InstanceMinutes], view: NodeView, threshold_sm: float, lasting_s: float
+) -> RuleResult:
+    """Judge used instances, or all where none was; they fire after ``lasting_s`` seconds, unused ones after 20 min."""
+    if not instances:
+        facts = (of_node(view, "instances", len(view.mig_names), "instances"),)
+        return RuleResult.of(text, Status.NOT_APPLICABLE, Kind.INSTANCES_UNKNOWN, facts)
+    used = {name: held for name, held in instances.items() if held.used}
+    judged = used or instances
+    needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
+    seen = max(len(held.activity) for held in judged.values())
+    streak = max(held.low for held in judged.values())
+    progress = Progress(seen=seen, needed=needed, counts="minutes", streak=streak)
+    if seen < needed:
+        facts = (of_node(view, "minutes_measured", seen, "minutes", threshold=float(needed)),)
+        more = {"data_points": seen, "progress": progress}
+        return RuleResult.of(text, Status.WARMING_UP, Kind.INSTANCES_WARMING_UP, facts, **more)
+    lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
+    p95 = {name: p95_of(held.activity[-max(needed, held.low) :]) for name, held in judged.items()}
+    low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
+    worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
+    return RuleResult.of(
+        text,
+        Status.FIRED if low else Status.OK,
+        Kind.INSTANCES_FINE if not low else Kind.INSTANCES_LOW if used else Kind.INSTANCES_UNUSED,
+        _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
+        measured=p95[worst],
+        threshold=threshold_sm,
+        measure=SM_P95,
+        worst=worst,
+        data_points=seen,
+        progress=progress,
+        affected_share=share_of_paid(view, MINUTE_S * judged[worst].low) if low else None,
+        wasted_share=share_of_paid(view, lost_s) if low else None,
+        onset=min(judged[name].since or 0.0 for name in low) if low else None,
+        gpus=tuple(low),
+    )
+
+
+def _facts(
+    worst: str, judged: Mapping[str, InstanceMinutes], minutes: int, low: list[str], view: NodeView, threshold: float
+) -> tuple[Fact, ...]:
+    held = judged[worst]
+    newest = held.activity[-minutes:]
+    times = {
+        "series": names.SM_ACTIVITY,
+        "start": float(held.begun[-len(newest)]) if held.begun else view.first_sample_at,
+    }
+    highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
+    facts = (
+        of_node(view, "p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
+        of_node(view, "instances", len(judged), "instances"),
+    )
+    if not low:
+        return facts
+    return (
+        *facts,
+        of_node(view, "highest_sm_activity", highest, "%", threshold=USED_PERCENT, **times),
+        of_node(view, "low_time", MINUTE_S * min(held.low, MOST_MINUTES), "s", device=worst, **times),
+        of_node(view, "gpus_affected", len(low), "instances"),
+        *stream_end(view),
+    )
+
+
+class LowGPUUtilizationState(msgspec.Struct, array_like=True):
+    """One streak for each GPU that is of some kind now, in the GPUs' order.
+
+    ``judged`` and ``low`` count kept points at evaluations that judged a GPU, and found one. ``wasted`` is each GPU's
+    loss at those, in points; ``found`` the loss of all GPUs in streaks that were a finding. ``parts`` sum up all
+    samples of the newest hour, ``in_part`` says whether the node idled in it.
+    """
+
+    streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
+    judged: int = 0
+    low: int = 0
+    wasted: dict[str, float] = msgspec.field(default_factory=dict)
+    activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
+    held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
+    signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
+    instances: dict[str, InstanceMinutes] = msgspec.field(default_factory=dict)
+    found: float = 0.0
+    parts: list[Part] = msgspec.field(default_factory=list)
+    in_part: InPart = msgspec.field(default_factory=InPart)
+
+    def uncounted(self, gpu: str) -> float:
+        return max(self.wasted.get(gpu, 0.0) - self.streaks[gpu].counted, 0.0)
+
+    def lost_share(self, view: NodeView, points: float) -> float | None:
+        """Return the loss of GPUs, in points, as a share, 0 to 1, of the paid time of all that were ever active."""
+        return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
+
 
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
@@ -69,20 +210,23 @@ def judge_usages(
     streak, fluctuating = state.streaks.get(worst.gpu), worst.kind == "fluctuating"
     holding = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if fired else None
     onsets = [state.streaks[usage.gpu].onset for usage in fired]
+    uncounted = sum(state.uncounted(usage.gpu) for usage in fired)
     kind = Kind.FINE
     if streak is not None and fired:
         kind = Kind.FLUCTUATES if fluctuating else Kind.UNDER_USED
     elif streak is not None:
         kind = Kind.SMALL_DIPS if worst in lasted and fluctuating else Kind.LOW_FOR_SHORT
     affected = (of_node(view, "gpus_affected", len(fired), "GPUs"),) if fired else ()
+    counts = (of_node(view, "gpus_judged", len(judged), "GPUs"), of_node(view, "gpus", len(view.gpu_names), "GPUs"))
     facts = (
         *_usage_facts(worst, view, limits),
-        *(_fine_facts(view, judged) if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
+        *(counts if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
         *stream_end(view),
     )
     if holding is not None:
-        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *affected)
-        facts = (*facts, *stream_end(view))
+        kind = Kind.GPU_HOLDS_MEMORY
+        facts = (*_held_facts(*holding, worst.gpu, view), *affected, *stream_end(view))
+        common = noted(common, finding=f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}", memory="held")
     else:
         facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
         room = activity_facts(state.activity, worst.gpu, view)
@@ -97,18 +241,11 @@ def judge_usages(
         measure=P5 if fluctuating else P95,
         worst=worst.gpu,
         affected_share=state.low / state.judged if state.judged else None,
-        wasted_share=state.wasted_share(view, fired),
+        wasted_share=state.lost_share(view, state.found + uncounted) if fired else None,
         onset=min((onset for onset in onsets if onset is not None), default=None),
         gpus=tuple(usage.gpu for usage in fired),
-        **(
-            common
-            if holding is None
-            else noted(common, finding=f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}", memory="held")
-        ),
+        **common,
     )
-
-
-MOST_FACTS = 12
 
 
 def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ...]:
@@ -120,11 +257,6 @@ def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ..
         of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=thresholds[1], **of_window),
         of_node(view, "samples_at_work", len(times), "samples", **of_window),
     )
-
-
-def _fine_facts(view: NodeView, judged: Sequence[Usage]) -> tuple[Fact, ...]:
-    seen = of_node(view, "gpus_judged", len(judged), "GPUs")
-    return seen, of_node(view, "gpus", len(view.gpu_names), "GPUs")
 
 
 def _streak_facts(worst: Usage, streak: Streak, needed: int, view: NodeView) -> tuple[Fact, ...]:
@@ -182,7 +314,6 @@ def pause_facts(view: NodeView) -> tuple[Fact, ...]:
 
 
 def activity_facts(minutes: Mapping[str, BusyMinutes], gpu: str, view: NodeView) -> tuple[Fact, ...]:
-    """Return how active a GPU was in the newest minutes of work in which that was measured."""
     known = minutes.get(gpu)
     if known is None or not known.activity:
         return ()
@@ -206,47 +337,38 @@ def judge_low_activity(
     minutes: Mapping[str, BusyMinutes], view: NodeView, lasting_s: float, threshold_sm: float, common: Mapping[str, Any]
 ) -> RuleResult | None:
     """Say that GPUs look busy and use little of themselves; None where none does."""
-    low_sm = low_activity_gpus(minutes, lasting_s, threshold_sm)
-    if not low_sm:
+    low = low_activity_gpus(minutes, lasting_s)
+    if not low:
         return None
-    worst = low_sm[0]
-    lost_s = 60.0 * sum(each.lost_min for each in low_sm) / max(int(np.count_nonzero(view.ever_active)), 1)
-    onset = min(each.since for each in low_sm)
+    gpu, worst, p95 = low[0]
+    lost_s = 60.0 * sum(held.lost for _, held, _ in low) / max(int(np.count_nonzero(view.ever_active)), 1)
+    onset = min(held.since for _, held, _ in low if held.since is not None)
+    threshold = threshold_of(worst.measure, threshold_sm)
+    affected = of_node(view, "gpus_affected", len(low), "GPUs")
     return RuleResult.of(
         text,
         Status.FIRED,
         Kind.LOW_ACTIVITY,
-        (*_low_activity_facts(view, worst), of_node(view, "gpus_affected", len(low_sm), "GPUs"), *stream_end(view)),
-        measured=worst.p95,
-        threshold=worst.threshold,
+        (*_low_activity_facts(view, gpu, worst, p95, threshold), affected, *stream_end(view)),
+        measured=p95,
+        threshold=threshold,
         measure={SM: SM_P95, MEMORY: MEMORY_P95}.get(worst.measure, TENSOR_P95),
-        worst=worst.gpu,
+        worst=gpu,
         affected_share=None if view.watermark_s is None else share_of_paid(view, view.watermark_s - onset),
         # Memory and power alone do not tell how much of the GPU was not used.
         wasted_share=None if worst.measure == MEMORY else share_of_paid(view, lost_s),
         onset=onset,
-        gpus=tuple(each.gpu for each in low_sm),
+        gpus=tuple(name for name, _, _ in low),
         **noted(common, measure=worst.measure),
     )
 
 
-def _low_activity_facts(view: NodeView, worst: LowActivity) -> tuple[Fact, ...]:
-    times = {"device": worst.gpu, "start": worst.start, "end": worst.end}
-    begun = [worst.start] * worst.minutes
-    facts = (
-        *_of_minutes(
-            view,
-            worst.gpu,
-            worst.measure,
-            "p95_activity_at_work",
-            worst.p95,
-            begun,
-            worst.end,
-            threshold=worst.threshold,
-        ),
-        of_node(view, "mean_utilization_at_work", worst.busy, "%", series=UTILIZATION, **times),
-    )
-    if worst.measure == SM or not worst.power:
-        return facts
-    newest = {**times, "start": worst.newest}
-    return (*facts, of_node(view, "power", worst.power, "W", series=names.POWER, **newest))
+def _low_activity_facts(view: NodeView, gpu: str, held: BusyMinutes, p95: float, threshold: float) -> tuple[Fact, ...]:
+    begun, busy = held.begun[-held.low_sm :], held.utilization[-held.low_sm :]
+    times = {"device": gpu, "start": float(begun[0]), "end": held.until}
+    activity = _of_minutes(view, gpu, held.measure, "p95_activity_at_work", p95, begun, held.until, threshold=threshold)
+    utilization = of_node(view, "mean_utilization_at_work", sum(busy) / len(busy), "%", series=UTILIZATION, **times)
+    if held.measure == SM or not held.power:
+        return *activity, utilization
+    newest = {**times, "start": float(begun[-1])}
+    return *activity, utilization, of_node(view, "power", held.power, "W", series=names.POWER, **newest)

@@ -13,14 +13,15 @@ import numpy as np
 from trainguard.core.finding import Progress
 from trainguard.core.records import Status
 from trainguard.rules.low_gpu_utilization import node as on_node
-from trainguard.rules.low_gpu_utilization.devices import (
-    fold_activity,
-    fold_held,
-    fold_signs,
-    sign_of_work,
+from trainguard.rules.low_gpu_utilization.devices import fold_activity, fold_held, fold_signs, sign_of_work
+from trainguard.rules.low_gpu_utilization.results import (
+    LowGPUUtilizationState,
+    fold_instances,
+    judge_instances,
+    judge_low_activity,
+    judge_taken,
+    judge_usages,
 )
-from trainguard.rules.low_gpu_utilization.instances import LowGPUUtilizationState, fold_instances, judge_instances
-from trainguard.rules.low_gpu_utilization.results import judge_low_activity, judge_taken, judge_usages
 from trainguard.rules.low_gpu_utilization.text import text
 from trainguard.rules.low_gpu_utilization.usage import (
     CLAIMS,
@@ -144,7 +145,11 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             for usage in usages
             if usage.kind is not None
         }
-        self._count(state, view, parameters)
+        needed = self.lasting_points(parameters, view.interval_s)
+        for gpu, streak in state.streaks.items():
+            if streak.is_costly and streak.lasting(view) >= needed:
+                state.found += state.uncounted(gpu)
+                streak.counted = state.wasted.get(gpu, 0.0)
         state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
         state.low += minute.fresh if state.streaks else 0
 
@@ -179,7 +184,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     def judge_samples(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
-        """Say FIRED for a streak over two windows that costs enough, or for a node idle for 20 minutes."""
         instances = judge_instances(state.instances, view, parameters.threshold_sm, self._lasting_s(parameters, view))
         if not view.gpu_names:
             return instances
@@ -188,74 +192,59 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         return instances if view.mig_names and fires_alone else found
 
     def unfit(self, view: NodeView) -> Any:
-        """Say that there is neither a GPU nor an instance of one."""
         return None if view.mig_names else super().unfit(view)
 
     def _judge_gpus(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
         usages = self._usages(state, view, parameters)
-        common: dict[str, Any] = {
-            "data_points": view.kept_total,
-            "details": details_of(view, usages) if view.detailed else {},
-            "progress": self._progress(state, view, usages, parameters),
-        }
+        needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
+        times = view.kept_times[-window:]
+        progress = Progress(
+            seen=max((usage.points for usage in usages), default=0),
+            needed=parameters.patience_points(view.interval_s),
+            streak=max((streak.lasting(view) for streak in state.streaks.values()), default=0),
+            window_points=len(times),
+            window_start=float(times[0]) if len(times) else None,
+            window_end=float(times[-1]) if len(times) else None,
+        )
+        details: Any = details_of(view, usages) if view.detailed else {}
+        common: dict[str, Any] = {"data_points": view.kept_total, "details": details, "progress": progress}
         idleness = on_node.idleness_of(view)
         if idleness is not None:
             points = round(idleness.seconds / view.interval_s)
-            common["progress"] = msgspec.structs.replace(common["progress"], streak=points)
-            sign = sign_of_work(state.signs, view)
-            if sign is not None or idleness.look == "weak":
+            common["progress"] = msgspec.structs.replace(progress, streak=points)
+            sign = sign_of_work(state.signs, view, idleness.since)
+            if sign or idleness.look == "weak":
                 weak = replace(idleness, look="weak")
                 return on_node.judge_weak(view, weak, sign, state.parts, common)
             return on_node.judge_idle(view, idleness, state.held, state.parts, common)
         whole = on_node.judge_in_part(view, state.in_part, state.parts, common)
-        breaks, fired = on_node.regular_breaks(view), self._fired(state, view, usages, parameters)
+        breaks, fired = on_node.regular_breaks(view), self._fired(state, view, usages, needed)
         if whole is None and breaks is not None and breaks.is_costly and not fired:
             whole = on_node.judge_breaks(view, breaks, common)
         if whole is not None:
             return whole
         if not any(usage.judged for usage in usages):
-            patience = parameters.patience_points(view.interval_s)
-            said = warming_up(common["progress"].seen, patience, view, common["details"])
-            return replace(said, progress=common["progress"])
+            return warming_up(progress.seen, progress.needed, view, details, progress)
         lasting_s = self._lasting_s(parameters, view)
         found = None if fired else judge_taken(state.held, view, common)
         if not fired and found is None:
             found = judge_low_activity(state.activity, view, lasting_s, parameters.threshold_sm, common)
         if found is not None:
             return found
-        needed, window = (each(parameters, view.interval_s) for each in (self.lasting_points, self.window_points))
         limits = needed, window, (parameters.threshold_p95, parameters.threshold_p5)
         return judge_usages(state, view, [usage for usage in usages if usage.judged], fired, limits, common)
 
-    def _fired(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-    ) -> list[Usage]:
-        needed = self.lasting_points(parameters, view.interval_s)
-        fired = [
-            usage
-            for usage in usages
-            if usage.judged
-            and (streak := state.streaks.get(usage.gpu)) is not None
-            and streak.lasting(view) >= needed
-            and streak.is_costly
-        ]
-        if view.closed and (state.wasted_by(view, fired) or 0.0) < COSTLY_SHARE:
+    def _fired(self, state: LowGPUUtilizationState, view: NodeView, usages: list[Usage], needed: int) -> list[Usage]:
+        judged = ((usage, state.streaks.get(usage.gpu)) for usage in usages if usage.judged)
+        lasted = ((usage, streak) for usage, streak in judged if streak is not None and streak.lasting(view) >= needed)
+        fired = [usage for usage, streak in lasted if streak.is_costly]
+        wasted = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+        if fired and view.closed and (state.lost_share(view, wasted) or 0.0) < COSTLY_SHARE:
             # What the job's end has cut off before it lasted is no finding where it has cost little.
             return [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
         return fired
-
-    def _count(self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters) -> None:
-        needed = self.lasting_points(parameters, view.interval_s)
-        for gpu, streak in state.streaks.items():
-            if streak.is_costly and streak.lasting(view) >= needed:
-                state.found += state.uncounted(gpu)
-                streak.counted = state.wasted.get(gpu, 0.0)
 
     def _usages(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
@@ -263,6 +252,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         if not view.gpu_names:
             return []
         patience = parameters.patience_points(view.interval_s)
+        lasting = self.lasting_points(parameters, view.interval_s)
         values = view.kept_gpu_utilization[-self.window_points(parameters, view.interval_s) :]
         sampled = sampled_enough(values).tolist()
         points = view.gpu_histogram.sum(axis=1).tolist()
@@ -272,7 +262,9 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             gpu, p95, p5 = view.gpu_names[index], highs[index], lows[index]
             judged = points[index] > patience and sampled[index]
             # A finding ends beyond a margin: what varies about a threshold is one finding and not many.
-            found = self._found_kind(state.streaks.get(gpu), view, parameters)
+            streak, found = state.streaks.get(gpu), None
+            if streak is not None and view.kept_total - streak.since >= lasting and streak.is_costly:
+                found = streak.kind
             kind: GpuKind | None = None
             if judged and p95 < parameters.threshold_p95 + (MARGIN if found == "under" else 0.0):
                 kind = "under"
@@ -282,34 +274,10 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             usages.append(Usage(gpu, points[index], judged, p95, p5, kind))
         return usages
 
-    def _found_kind(
-        self, streak: Streak | None, view: NodeView, parameters: LowGPUUtilizationParameters
-    ) -> GpuKind | None:
-        if streak is None or view.kept_total - streak.since < self.lasting_points(parameters, view.interval_s):
-            return None
-        return streak.kind if streak.is_costly else None
-
     def _lasting_s(self, parameters: LowGPUUtilizationParameters, view: NodeView) -> float:
         """Return for how many seconds a busy GPU must be low: the window, and while it moves on by twice that."""
         window_s = self.window_points(parameters, view.interval_s) * view.interval_s
         return window_s + self.lasting_points(parameters, view.interval_s) * view.interval_s
-
-    def _progress(
-        self,
-        state: LowGPUUtilizationState,
-        view: NodeView,
-        usages: list[Usage],
-        parameters: LowGPUUtilizationParameters,
-    ) -> Progress:
-        times = view.kept_times[-self.window_points(parameters, view.interval_s) :]
-        return Progress(
-            seen=max((usage.points for usage in usages), default=0),
-            needed=parameters.patience_points(view.interval_s),
-            streak=max((streak.lasting(view) for streak in state.streaks.values()), default=0),
-            window_points=len(times),
-            window_start=float(times[0]) if len(times) else None,
-            window_end=float(times[-1]) if len(times) else None,
-        )
 
 
 LOW_GPU = LowGPUUtilization.spec

@@ -27,23 +27,23 @@ LEGEND = (
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = nodes_of(entry, LowGpuDetails)
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     limits = [*limit_of(entry, "threshold_p5", "p5"), *limit_of(entry, "threshold_p95", "p95")]
     columns = [
         Column("GPU"),
         plot_column("Utilization", PERCENT, " %", limits),
-        Column("Median", "number"),
-        Column("Newest p95", "number"),
-        Column("Newest p5", "number"),
+        *(Column(what, "number") for what in ("Median", "Newest p95", "Newest p5")),
         Column("Newest window"),
     ]
     rows = [_row(node, gpu, usage, picked, limits) for node, held in picked.full for gpu, usage in held.gpus.items()]
     shown: list[Block] = []
     if rows:
         shown.append(Table("Utilization of each GPU, start-up and pauses left out", columns, rows, LEGEND))
-    shown.extend(_never_used(picked))
+    for node, held in picked.full:
+        if held.never_active:
+            gpus = ", ".join(shown_name(gpu, 24) for gpu in held.never_active[:16])
+            shown.append(Note(f"Never used on {shown_name(node)}: {gpus}."))
     shown.extend(
         Note(f"{shown_name(node)}: {MEMORY[held.memory]}") for node, held in picked.full if held.memory in MEMORY
     )
@@ -63,15 +63,6 @@ def _row(
     drawn = strips.box(box, PERCENT, alt=said, tone="hot" if usage.kind else "plain", limits=limits)
     kind = "not judged" if usage.gpu_95 is None else KINDS.get(usage.kind, shown_name(str(usage.kind)))
     return shown, drawn, percent(usage.p50), percent(usage.gpu_95), percent(usage.gpu_5), kind
-
-
-def _never_used(picked: Picked[LowGpuDetails]) -> list[Note]:
-    notes = []
-    for node, held in picked.full:
-        if held.never_active:
-            gpus = ", ".join(shown_name(gpu, 24) for gpu in held.never_active[:16])
-            notes.append(Note(f"Never used on {shown_name(node)}: {gpus}."))
-    return notes
 
 
 def _least_busy(held: LowGpuDetails) -> float | None:

@@ -34,7 +34,6 @@ HOLDING_SUFFIX = ", memory held"
 
 
 def text(sheet: FactSheet) -> Words:
-    """Make the words of a judgement."""
     words = _WORDS.get(sheet.kind)
     if words is not None:
         return words(sheet)
@@ -108,7 +107,7 @@ def _sign(sheet: FactSheet) -> str:
 
 
 def _holding(sheet: FactSheet) -> str:
-    gpus, holding = int(sheet.number("gpus")), int(sheet.number("gpus_holding"))
+    gpus, holding = sheet.count("gpus"), sheet.count("gpus_holding")
     if gpus == 1:
         return f"its GPU {'held' if is_past(sheet) else 'holds'}"
     hold = "held" if is_past(sheet) else "holds" if holding == 1 else "hold"

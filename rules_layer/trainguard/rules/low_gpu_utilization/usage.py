@@ -37,8 +37,6 @@ MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 
 class LowGPUUtilizationKind(StrEnum):
-    """Findings of the rule on a node, or why there is none."""
-
     NEVER_USED = "never_used"
     STOPPED = "stopped"
     NEARLY_IDLE = "nearly_idle"
@@ -65,7 +63,6 @@ Kind = LowGPUUtilizationKind
 NODE_IDLES = frozenset({Kind.NEVER_USED, Kind.STOPPED, Kind.NEARLY_IDLE, Kind.HOLDS_MEMORY})
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
-_LOW = LOST_AT_WORK
 
 CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
@@ -78,8 +75,8 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.INSTANCES_UNUSED: _IDLE,
     Kind.PAUSES: LOST_AT_WORK,
     Kind.HARDLY_USED: _NEVER_ACTIVE,
-    Kind.UNDER_USED: _LOW,
-    Kind.FLUCTUATES: _LOW,
+    Kind.UNDER_USED: LOST_AT_WORK,
+    Kind.FLUCTUATES: LOST_AT_WORK,
     Kind.LOW_ACTIVITY: (),
     Kind.INSTANCES_LOW: (),
 }
@@ -126,17 +123,14 @@ class MeanUse:
 
     @property
     def busiest(self) -> str:
-        """The GPU with the highest mean, the first of several."""
         return max(self.means, key=lambda gpu: self.means[gpu])
 
     @property
     def mean(self) -> float:
-        """Mean of the GPUs' means, percent."""
         return sum(self.means.values()) / len(self.means)
 
 
 def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
-    """Return ``parts`` with all samples of a minute, pauses included; with the first work a part begins."""
     sampled = ~np.isnan(minute.snapshots.gpu_utilization)
     seen = np.flatnonzero(np.logical_or.reduce(sampled, axis=1))
     worked = minute.view.first_active_at
@@ -165,7 +159,6 @@ def parts_since(parts: Sequence[Part], time_s: float | None) -> list[Part]:
 
 
 def mean_use(chosen: Sequence[Part], view: NodeView) -> MeanUse | None:
-    """Return the use over parts; None without a sample."""
     sums, counts = np.zeros(len(view.gpu_names)), np.zeros(len(view.gpu_names))
     for each in chosen:
         sums[: len(each.sums)] += np.array(each.sums) / 10.0
@@ -290,18 +283,17 @@ class LowGpuDetails(Details, frozen=True, kw_only=True):
 def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
     """Return quantiles of the newest window, and the box of all kept points, of each GPU that has some."""
     boxes = dict(zip(view.gpu_names, counted_boxes(view.gpu_histogram), strict=True))
-    gpus = {}
-    for usage in usages:
-        if not usage.points:
-            continue
-        box = boxes[usage.gpu]
-        gpus[usage.gpu] = GpuUsage(
-            gpu_max=box.largest,
+    gpus = {
+        usage.gpu: GpuUsage(
+            gpu_max=boxes[usage.gpu].largest,
             gpu_95=usage.p95 if usage.judged else None,
             gpu_5=usage.p5 if usage.judged else None,
             kind=usage.kind,
-            **box.shown,
+            **boxes[usage.gpu].shown,
         )
+        for usage in usages
+        if usage.points
+    }
     active = {usage.gpu for usage in usages}
     return LowGpuDetails(
         gpus=gpus,
@@ -317,14 +309,12 @@ def of_node(view: NodeView, name: str, value: float | str, unit: str = "", **mor
 
 
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
-    """Return when the stream ended, of one that has."""
     if not view.closed or view.watermark_s is None:
         return ()
     return (of_node(view, "stream_end", view.watermark_s, "time"),)
 
 
 def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, ...]:
-    """Return a GPU's mean over all samples of the newest hour, where it is known."""
     use = mean_use(parts_since(parts, view.first_active_at), view)
     if use is None or gpu not in use.means:
         return ()
@@ -333,7 +323,6 @@ def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, .
 
 
 def noted(common: Mapping[str, Any], **more: str) -> Mapping[str, Any]:
-    """Return fields of a result, with details that say more of what was found."""
     details = common["details"]
     if not isinstance(details, LowGpuDetails):
         return common

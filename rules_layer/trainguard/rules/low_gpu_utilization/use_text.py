@@ -9,32 +9,26 @@ from trainguard.rules.rule_result import FactSheet, Words
 
 
 def is_past(sheet: FactSheet) -> bool:
-    """Whether what is said is over, or its stream has ended."""
     return sheet.past or sheet.get("stream_end") is not None
 
 
 def time_of(fact: Fact) -> str:
-    """Say how long a fact is."""
     return show_duration(float(fact.value))
 
 
 def limit_of(fact: Fact) -> str:
-    """Say a percentage with its threshold."""
     return f"{percent_of(fact)} (threshold {show_percent(fact.threshold or 0.0)})"
 
 
 def percent_of(fact: Fact) -> str:
-    """Say a percentage."""
     return show_percent(float(fact.value))
 
 
 def share_of(fact: Fact) -> str:
-    """Say a share as a percentage."""
     return show_percent(100.0 * float(fact.value))
 
 
 def span_of(fact: Fact) -> str:
-    """Say how long a fact's time was."""
     return show_duration((fact.end or 0.0) - (fact.start or 0.0))
 
 
@@ -42,13 +36,11 @@ _UNMEASURED = "; utilization is not measured, since its GPUs are partitioned (MI
 
 
 def _instances_low(sheet: FactSheet) -> Words:
-    high, minutes = sheet["p95_sm_activity"], show_duration(sheet.number("low_time"))
-    affected = int(sheet.number("gpus_affected"))
-    more = f"; {affected} instances of {high.node} {'were' if is_past(sheet) else 'are'} low" if affected > 1 else ""
+    high, minutes = sheet["p95_sm_activity"], sheet.duration("low_time")
     leave, have = ("left", "had") if is_past(sheet) else ("leave", "have")
     return Words(
         f"{high.device} on {high.node}: for {minutes} 95 % of its minutes {have} an SM activity of at most "
-        f"{limit_of(high)}{more}{_UNMEASURED}.",
+        f"{limit_of(high)}{how_many(sheet, 'instances')}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
         f"than {high.device} on {high.node}: its kernels {leave} {show_percent(100.0 - float(high.value))} of its "
         "multiprocessors unused.",
@@ -73,7 +65,7 @@ def _instances_unused(sheet: FactSheet) -> Words:
 def _instances_fine(sheet: FactSheet) -> Words:
     high = sheet["p95_sm_activity"]
     return Words(
-        f"{high.device} on {high.node}, the least active of {counted(int(sheet.number('instances')), 'instance')}: the "
+        f"{high.device} on {high.node}, the least active of {counted(sheet.count('instances'), 'instance')}: the "
         f"95th percentile of its SM activity is {limit_of(high)}"
         f"{_UNMEASURED}."
     )
@@ -168,7 +160,7 @@ def _fluctuates(sheet: FactSheet) -> Words:
 
 def _low(sheet: FactSheet) -> str:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    points = counted(int(sheet.number("samples_at_work")), "sample")
+    points = counted(sheet.count("samples_at_work"), "sample")
     span = f"its last {points} outside pauses"
     unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
     have = "had" if is_past(sheet) else "have"
@@ -185,7 +177,7 @@ def _low_found(sheet: FactSheet) -> str:
 
 
 def _low_since(sheet: FactSheet) -> str:
-    return f"{_low(sheet)}, and so for {show_duration(sheet.number('low_time'))}"
+    return f"{_low(sheet)}, and so for {sheet.duration('low_time')}"
 
 
 def _low_for_short(sheet: FactSheet) -> Words:
@@ -206,7 +198,7 @@ def _small_dips(sheet: FactSheet) -> Words:
 
 def _fine(sheet: FactSheet) -> Words:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    worked, gpus = int(sheet.number("gpus_judged")), int(sheet.number("gpus"))
+    worked, gpus = sheet.count("gpus_judged"), sheet.count("gpus")
     which = "" if worked == 1 else f", the lowest of the {worked} GPUs judged"
     others = (
         "" if gpus == worked else f" {counted(gpus - worked, 'GPU')} of {high.node} had too little work to be judged."
@@ -217,12 +209,12 @@ def _fine(sheet: FactSheet) -> Words:
     )
 
 
-def how_many(sheet: FactSheet) -> str:
+def how_many(sheet: FactSheet, what: str = "GPUs", now: str = "are low", past: str = "were low") -> str:
     """Say on how many GPUs of the node it is so; nothing of one."""
     affected = sheet.get("gpus_affected")
     if affected is None or affected.value == 1:
         return ""
-    return f"; {affected.value} GPUs of {affected.node} {'were' if is_past(sheet) else 'are'} low"
+    return f"; {affected.value} {what} of {affected.node} {past if is_past(sheet) else now}"
 
 
 def _notes(sheet: FactSheet) -> str:
@@ -239,7 +231,7 @@ def _notes(sheet: FactSheet) -> str:
     active = sheet.get("mean_activity_at_work")
     if active is not None:
         what = sheet.name("activity")
-        measured = f"over the last {counted(int(sheet.number('minutes_at_work')), 'minute')} of work"
+        measured = f"over the last {counted(sheet.count('minutes_at_work'), 'minute')} of work"
         said += (
             f" {what[:1].upper()}{what[1:]} of {active.device} was {percent_of(active)} on average {measured} in which "
             "it was measured."
@@ -249,10 +241,9 @@ def _notes(sheet: FactSheet) -> str:
 
 def _low_activity(sheet: FactSheet) -> Words:
     high, busy, what = sheet["p95_activity_at_work"], sheet["mean_utilization_at_work"], sheet.name("activity")
-    node, power, minutes = high.node, sheet.get("power"), counted(int(sheet.number("minutes_at_work")), "minute")
+    node, power, minutes = high.node, sheet.get("power"), counted(sheet.count("minutes_at_work"), "minute")
     drawn = "" if power is None else f", at {show_number(float(power.value))} W"
-    affected = int(sheet.number("gpus_affected"))
-    more = f"; {affected} GPUs of {node} {'did' if is_past(sheet) else 'do'} so" if affected > 1 else ""
+    more = how_many(sheet, "GPUs", "do so", "did so")
     unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"
     looks, leave, have = ("looked", "left", "had") if is_past(sheet) else ("looks", "leave", "have")
     if what == "memory activity":

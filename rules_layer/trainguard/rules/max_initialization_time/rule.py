@@ -3,8 +3,9 @@
 Source: AWS documentation of MaxInitializationTime. What is lost is the time beyond the threshold.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
@@ -19,8 +20,6 @@ from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, Para
 
 
 class MaxInitializationKind(StrEnum):
-    """Findings on a job's start."""
-
     LATE = "late_first_step"
     NO_STEP = "no_step"
     """No step was seen for so long that the first one must begin too late."""
@@ -49,14 +48,13 @@ _FIXED = {
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of a job's start into words."""
     kind = MaxInitializationKind(sheet.kind)
     if kind in _FIXED:
         return Words(_FIXED[kind])
     if kind is MaxInitializationKind.WITHOUT_STEPS:
         return Words(
             "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
-            f"{show_duration(sheet.number('time_at_work'))} without one, so its first step is unknown."
+            f"{sheet.duration('time_at_work')} without one, so its first step is unknown."
         )
     if kind in {MaxInitializationKind.LATE, MaxInitializationKind.IN_TIME}:
         return _of_first_step(sheet, late=kind is MaxInitializationKind.LATE)
@@ -80,12 +78,12 @@ def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
         after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
         return Words(f"The job ended {after} without a step ({_allowed(waited)}).")
     if kind is MaxInitializationKind.WARMING_UP:
-        grace = show_duration(sheet.number("grace"))
+        grace = sheet.duration("grace")
         return Words(f"{seen}; a step may still arrive for {grace} after the threshold.")
     clause = f"no training step was seen in the {show_duration(float(waited.value))} since the {_start(sheet)}"
     if kind is MaxInitializationKind.NO_STEP:
         return Words(f"{seen}.", _advice(sheet), clause)
-    worked = show_duration(sheet.number("time_at_work"))
+    worked = sheet.duration("time_at_work")
     return Words(
         f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
         f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
@@ -96,7 +94,7 @@ def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
 
 def _advice(sheet: FactSheet) -> str:
     return (
-        f"Shorten what comes before the first step by at least {show_duration(sheet.number('time_over'))}: stream the "
+        f"Shorten what comes before the first step by at least {sheet.duration('time_over')}: stream the "
         "data set (FastFile or Pipe mode) instead of copying it, build dependencies into the image, compile or cache "
         "models ahead."
     )
@@ -158,7 +156,6 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     )
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
-        """Compare each start's first step, or the watermark while no step was seen, with that start."""
         if not (view.framework_expected or view.framework_seen):
             return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:
@@ -168,17 +165,13 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
-                return _without_steps(trained_s)
+                trained = (Fact(name="time_at_work", value=trained_s, unit="s"),)
+                return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, trained)
         started_at = view.started_at
         elapsed_s = (view.system_through or started_at) - started_at
-        starts = _starts(view, started_at)
-        judged = (_since(_judge_start(start, view, elapsed_s, parameters), start) for start in starts)
-        return max(judged, key=_gravity)
-
-
-def _without_steps(trained_s: float) -> RuleResult:
-    trained = Fact(name="time_at_work", value=trained_s, unit="s")
-    return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, (trained,))
+        judged = [_judge_start(start, view, elapsed_s, parameters) for start in _starts(view, started_at)]
+        fired, waits = Status.FIRED, Status.WARMING_UP
+        return max(judged, key=lambda each: (each.status is fired, each.status is waits, each.measured or 0.0))
 
 
 def _worked_s(facts: NodeFacts) -> float:
@@ -224,16 +217,6 @@ def _judge_start(
     return _judge_absence(start, end, view, parameters, worked_s if at_work else 0.0)
 
 
-def _since(result: RuleResult, start: _Start) -> RuleResult:
-    if result.status is not Status.FIRED:
-        return result
-    return replace(result, onset=start.at, until=start.step_at)
-
-
-def _gravity(result: RuleResult) -> tuple[bool, bool, float]:
-    return result.status is Status.FIRED, result.status is Status.WARMING_UP, result.measured or 0.0
-
-
 def _judge_first_step(
     start: _Start, step_at: float, elapsed_s: float, parameters: MaxInitializationTimeParameters
 ) -> RuleResult:
@@ -247,12 +230,12 @@ def _judge_first_step(
         Status.FIRED if late else Status.OK,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
         _facts(start, step_at, parameters),
-        measured=after_s / 60.0,
-        threshold=parameters.threshold,
+        **_took(after_s, parameters),
         data_points=1,
-        progress=_progress(after_s, parameters),
         affected_share=lost,
         wasted_share=lost,
+        onset=start.at if late else None,
+        until=start.step_at if late else None,
         details=Initialization(after_s, step_seen=True),
     )
 
@@ -283,30 +266,25 @@ def _judge_absence(
         status,
         kind,
         facts,
-        measured=waited_s / 60.0,
-        threshold=parameters.threshold,
-        progress=_progress(waited_s, parameters),
+        **_took(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
+        onset=start.at if late else None,
         near_threshold=status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )
 
 
-def _progress(waited_s: float, parameters: MaxInitializationTimeParameters) -> Progress:
-    return Progress(seen=int(waited_s), needed=round(parameters.threshold * 60.0), counts="seconds")
+def _took(seconds: float, parameters: MaxInitializationTimeParameters) -> dict[str, Any]:
+    """Return the numbers of a judgement of a start that took, or has taken, so many seconds."""
+    progress = Progress(seen=int(seconds), needed=round(parameters.threshold * 60.0), counts="seconds")
+    return {"measured": seconds / 60.0, "threshold": parameters.threshold, "progress": progress}
 
 
 def _facts(start: _Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
     limit = parameters.threshold * 60.0
-    waited = Fact(
-        name="time_to_first_step" if start.step_at is not None else "time_without_step",
-        value=end - start.at,
-        unit="s",
-        start=start.at,
-        end=end,
-        threshold=limit,
-    )
+    name = "time_to_first_step" if start.step_at is not None else "time_without_step"
+    waited = Fact(name=name, value=end - start.at, unit="s", start=start.at, end=end, threshold=limit)
     began = Fact(name="restarted_at" if start.is_restart else "started_at", value=start.at, unit="time")
     over = Fact(name="time_over", value=max(end - start.at - limit, 0.0), unit="s")
     return waited, began, over

@@ -10,7 +10,6 @@ from trainguard.rules.max_initialization_time.rule import Initialization
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plot."""
     if not entry.details:
         return []
     held = Initialization.read(entry.details)

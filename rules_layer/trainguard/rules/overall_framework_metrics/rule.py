@@ -4,16 +4,14 @@ Source: AWS documentation of OverallFrameworkMetrics. An operator's time is its 
 each process's loop, from its first step's start to its last one's end, less the union of its steps.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import show_duration, show_percent
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.render.details import Details
+from trainguard.render.details import Details, NodeDetails
 from trainguard.rules.dataloader.series import WORKER_PHASE
 from trainguard.rules.framework_events import (
     BY_NAME,
@@ -21,9 +19,9 @@ from trainguard.rules.framework_events import (
     MinuteProfile,
     ProcessLoop,
     TimeTable,
+    admitted,
     classes_of,
     fold_minutes,
-    loop_of,
     percentages,
     sum_by,
 )
@@ -45,10 +43,6 @@ class FrameworkTimeState(msgspec.Struct, array_like=True):
     loops: list[ProcessLoop] = msgspec.field(default_factory=list)
     minutes: list[MinuteProfile] = msgspec.field(default_factory=list)
 
-    def table(self, of: EventClass) -> TimeTable:
-        """Return the times of a class."""
-        return self.classes[of]
-
 
 class TimeDetails(Details, frozen=True, kw_only=True):
     """Shares in percent under the managed rule's names; ``phase_time`` and totals in microseconds of all processes."""
@@ -68,21 +62,14 @@ class TimeDetails(Details, frozen=True, kw_only=True):
 
 
 def details_of(state: FrameworkTimeState) -> TimeDetails:
-    """Return the numbers of a node."""
-    steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
+    steps = state.classes[EventClass.STEP].top(TOP_OPERATORS)
     others_us = _others_us(state)
     phases = {**steps, "others": others_us} if steps or others_us else {}
     of_cpu, of_gpu, general, horovod, smdataparallel = (
-        state.table(of).top(TOP_OPERATORS)
-        for of in (
-            EventClass.CPU,
-            EventClass.GPU,
-            EventClass.GENERAL,
-            EventClass.HOROVOD,
-            EventClass.SMDATAPARALLEL,
-        )
+        state.classes[of].top(TOP_OPERATORS)
+        for of in (EventClass.CPU, EventClass.GPU, EventClass.GENERAL, EventClass.HOROVOD, EventClass.SMDATAPARALLEL)
     )
-    forward, backward = (state.table(of).total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
+    forward, backward = (state.classes[of].total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
     passes = {"Forward pass": forward, "Backward pass": backward} if forward and backward else {}
     return TimeDetails(
         processes=max(_loops(state), 1),
@@ -109,7 +96,6 @@ def _others_us(state: FrameworkTimeState) -> int:
 
 
 def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple[Fact, ...]]:
-    """Return where the time of a node's processes went."""
     where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
     wall_us = sum(loop.wall_us for loop in state.loops)
     if not wall_us:
@@ -124,7 +110,7 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
         Fact(name="time_between_steps", value=between, unit="share", **where),
     ]
     for of, name in ((EventClass.CPU, "cpu_operator"), (EventClass.GPU, "gpu_operator")):
-        for operator, share in percentages(state.table(of).top(1)).items():
+        for operator, share in percentages(state.classes[of].top(1)).items():
             facts += [
                 Fact(name=name, value=operator, **where),
                 Fact(name=f"{name}_time", value=share, unit="%", **where),
@@ -133,22 +119,20 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
 
 
 def text(sheet: FactSheet) -> Words:
-    """Say where the time of a node's processes went."""
     node = sheet.facts[0].node
     if sheet.kind == NO_EVENTS:
         return Words(f"no framework event of {node} was written.")
     if sheet.kind == NO_STEP:
-        return Words(f"{node} wrote {int(sheet.number('events')):,} framework events and no training step.")
-    loops = int(sheet.number("processes"))
+        return Words(f"{node} wrote {sheet.count('events'):,} framework events and no training step.")
+    loops = sheet.count("processes")
     spent = f"{loops} processes of {node} spent, on average," if loops > 1 else f"1 process of {node} spent"
-    steps, between = (show_percent(100.0 * sheet.number(f"time_{where}_steps")) for where in ("in", "between"))
+    steps, between = (sheet.share(f"time_{where}_steps") for where in ("in", "between"))
     sentence = (
-        f"{spent} {steps} of the {show_duration(sheet.number('loop_time'))} of training loop in steps and {between} "
-        "between them"
+        f"{spent} {steps} of the {sheet.duration('loop_time')} of training loop in steps and {between} between them"
     )
     for name, what in (("cpu_operator", "CPU"), ("gpu_operator", "GPU")):
         if sheet.get(name) is not None:
-            share = show_percent(sheet.number(f"{name}_time"))
+            share = sheet.percent(f"{name}_time")
             sentence += f"; of the time of {what} operators {sheet.name(name)} took the most, {share}"
     return Words(f"{sentence}.")
 
@@ -178,12 +162,8 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
     )
 
     def observe(
-        self,
-        state: FrameworkTimeState,
-        events: FrameworkEvents,
-        parameters: OverallFrameworkMetricsParameters,
+        self, state: FrameworkTimeState, events: FrameworkEvents, parameters: OverallFrameworkMetricsParameters
     ) -> None:
-        """Add the events of one object."""
         del parameters
         table = events.table
         if not len(table):
@@ -194,29 +174,25 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
             rows = classes == of
             if rows.any():
                 names, index = (table.names, table.name_index) if of in BY_NAME else (table.phases, table.phase_index)
-                state.table(of).add(*sum_by(names, index[rows], table.self_us[rows]), limit=KEPT_NAMES)
+                state.classes[of].add(*sum_by(names, index[rows], table.self_us[rows]), limit=KEPT_NAMES)
         on_device = classes <= EventClass.GPU
         state.devices.add(
             *sum_by(table.phases, table.phase_index[on_device], table.self_us[on_device]), limit=TOP_OPERATORS
         )
         if len(table.rows_in([WORKER_PHASE])) == len(table):
             return  # a worker of a loader, which works beside the training processes
-        loop = loop_of(state.loops, table.process)
+        loop = admitted(state.loops, table.process, ProcessLoop)
         if loop is not None:
             loop.fold(events.steps)
         state.minutes = fold_minutes(state.minutes, loop, table, classes)
 
     def judge(
-        self,
-        state: FrameworkTimeState,
-        view: FrameworkView,
-        parameters: OverallFrameworkMetricsParameters,
+        self, state: FrameworkTimeState, view: FrameworkView, parameters: OverallFrameworkMetricsParameters
     ) -> RuleResult:
-        """Say where the time went; never FIRED."""
         del parameters
         if not state.events:
             none = (Fact(name="events", value=0, node=view.node),)
             return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)
         kind, facts = facts_of(state, view)
-        result = RuleResult.of(text, Status.OK, kind, facts, data_points=state.events)
-        return replace(result, details=details_of(state)) if view.detailed else result
+        details: NodeDetails = details_of(state) if view.detailed else {}
+        return RuleResult.of(text, Status.OK, kind, facts, data_points=state.events, details=details)

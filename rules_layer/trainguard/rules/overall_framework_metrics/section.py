@@ -16,7 +16,6 @@ OTHERS = "others"
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots: the first node in full, some more folded, a line of each other."""
     nodes = {node: held for node, held in nodes_of(entry, TimeDetails).items() if held.ratio or held.phase}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: held.phase.get(OTHERS, 0.0))
     if not nodes:

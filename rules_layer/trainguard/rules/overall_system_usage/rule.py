@@ -56,8 +56,6 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class UsageDetails(SeriesDetails, frozen=True):
-    """The metrics of a node that had samples."""
-
     series: dict[str, Percentiles]
 
 
@@ -88,12 +86,10 @@ def is_oversized(usage: Mapping[str, Percentiles]) -> bool:
 
 
 def says_enough(snapshots: int, interval_s: float) -> bool:
-    """Tell whether so many snapshots are enough to say what a job is like: a start-up says nothing of it."""
     return snapshots >= max(MIN_SAID_POINTS, points_in(MIN_SAID_S, interval_s))
 
 
 def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) -> tuple[str, tuple[Fact, ...]]:
-    """Return medians of every percentage, and of GPUs and CPU the 95th percentiles where they are ``enough``."""
     shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
     if not shown:
         kind = NETWORK_ALONE if NETWORK in usage else NOTHING
@@ -114,7 +110,6 @@ def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    """Say how much of a node was used."""
     node = sheet.facts[0].node
     if sheet.kind == NETWORK_ALONE:
         return Words(f"{node} has samples of its network alone.")
@@ -155,7 +150,6 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
     clear_s = 0.0
 
     def observe(self, state: UsageState, minute: NodeMinute, parameters: OverallSystemUsageParameters) -> None:
-        """Count the node's mean of every metric in each snapshot."""
         del parameters
         snapshots = minute.snapshots
         state.snapshots += len(snapshots)
@@ -166,7 +160,6 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
         state.traffic.add(snapshots.network)
 
     def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> RuleResult:
-        """Say OK, with a sentence on the node's use."""
         del parameters
         if not state.snapshots:
             return waiting(view)

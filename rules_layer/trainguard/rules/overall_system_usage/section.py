@@ -17,16 +17,11 @@ NAMES = {
     "CPU memory": "host memory",
     NETWORK: "network",
 }
-LEGEND = (
-    Key("box", "least to 95th percentile"),
-    Key("median", "median"),
-    Key("whisker", "up to the largest"),
-)
+LEGEND = (Key("box", "least to 95th percentile"), Key("median", "median"), Key("whisker", "up to the largest"))
 Metrics = dict[str, Percentiles]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = {node: dict(held.series) for node, held in nodes_of(entry, UsageDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=lambda metrics: -(_of(metrics, "GPU") or 0.0))
     known = [*NAMES, *sorted({metric for metrics in nodes.values() for metric in metrics} - set(NAMES))]

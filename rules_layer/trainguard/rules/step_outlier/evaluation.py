@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +12,7 @@ from trainguard.core.finding import Fact
 from trainguard.render.details import Details, Durations
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.rule_inputs import NodeFacts
-from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepOverlap, StepSeries, StepsState
+from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepSeries, StepsState
 from trainguard.rules.windows.rule import normal_tail, poisson_quantile
 
 SLOW_MEDIANS = 2.0
@@ -59,7 +60,6 @@ class EvaluatedSeries:
 
     @property
     def node(self) -> str:
-        """The node's name."""
         return self.facts.node
 
     @cached_property
@@ -80,12 +80,10 @@ class EvaluatedSeries:
 
     @property
     def fired(self) -> bool:
-        """Whether the GPUs waited for slow steps."""
         return self.is_slow and self.is_lost
 
     @property
     def label(self) -> str:
-        """Process and mode, for people."""
         return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
 
 
@@ -136,16 +134,9 @@ def least_busy(facts: NodeFacts, series: StepSeries) -> Fact | None:
     if np.isnan(means).all():
         return None
     place = int(np.nanargmin(means))
-    return Fact(
-        name="mean_utilization",
-        value=float(means[place]),
-        unit="%",
-        series="GPUUtilization",
-        node=facts.node,
-        device=facts.system.gpu_names[place],
-        start=use.start,
-        end=use.end,
-    )
+    gpu, mean = facts.system.gpu_names[place], float(means[place])
+    where: dict[str, Any] = {"node": facts.node, "device": gpu, "start": use.start, "end": use.end}
+    return Fact(name="mean_utilization", value=mean, unit="%", series="GPUUtilization", **where)
 
 
 def _elapsed_us(facts: NodeFacts) -> float:
@@ -229,7 +220,11 @@ def details_of(ranked: Sequence[EvaluatedSeries], state: StepsState) -> StepDeta
     return StepDetails(
         series=[_series(verdict) for verdict in ranked[:REPORTED_SERIES]],
         slow_steps=_slow_steps(state),
-        framework=_compared(state.overlap),
+        framework=ComparedSteps(
+            slow_steps_s=state.overlap.slow_step_us / 1e6,
+            ordinary_steps_s=state.overlap.ordinary_step_us / 1e6,
+            events=[StepEvent(*row) for row in state.overlap.compared()],
+        ),
         series_judged=len(ranked),
         series_not_judged=len(state.refused),
         steps_not_judged=state.steps_not_judged,
@@ -269,11 +264,3 @@ def _slow_steps(state: StepsState) -> list[ShownStep]:
         ShownStep(series.process, series.mode, step.number, start_us / 1e6, step.duration_us / 1e6)
         for start_us, series, step in newest
     ]
-
-
-def _compared(overlap: StepOverlap) -> ComparedSteps:
-    return ComparedSteps(
-        slow_steps_s=overlap.slow_step_us / 1e6,
-        ordinary_steps_s=overlap.ordinary_step_us / 1e6,
-        events=[StepEvent(*row) for row in overlap.compared()],
-    )

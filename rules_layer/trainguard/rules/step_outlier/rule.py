@@ -4,6 +4,7 @@ Source: AWS documentation of StepOutlier. Their time counts too, as by Cantelli'
 beyond five deviations; a host that only hands out work loses nothing by long steps.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -28,8 +29,6 @@ from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, Ste
 
 
 class StepOutlierKind(StrEnum):
-    """Findings on a job's steps."""
-
     TOO_MANY = "too_many"
 
     TOO_SLOW = "too_slow"
@@ -46,7 +45,6 @@ class StepOutlierKind(StrEnum):
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of steps into words."""
     kind = StepOutlierKind(sheet.kind)
     if kind is StepOutlierKind.NO_FRAMEWORK_METRICS:
         return Words("This job has written no framework metrics, which the rule needs.")
@@ -119,7 +117,7 @@ def _clause(sheet: FactSheet) -> str:
     waited = "there were" if sheet.get("mean_utilization") is None else "the GPUs waited in"
     if sheet.kind == StepOutlierKind.TOO_MANY:
         return f"{waited} {slow.value:,} slow steps of {sheet['steps'].value:,}"
-    share = show_percent(100.0 * sheet.number("slow_time_share"))
+    share = sheet.share("slow_time_share")
     return f"{waited} slow steps, which took {share} of the time in steps beyond their median"
 
 
@@ -141,7 +139,7 @@ def _advice(sheet: FactSheet) -> str:
         )
     name = str(event.value)
     remedy = next((said for parts, said in _REMEDIES if any(part in name.lower() for part in parts)), "Look at it")
-    shares = (show_percent(100.0 * sheet.number(of)) for of in ("event_in_slow_steps", "event_in_other_steps"))
+    shares = (sheet.share(of) for of in ("event_in_slow_steps", "event_in_other_steps"))
     slow, others = shares
     return f"{remedy}: {name} takes {slow} of the slow steps' time and {others} of that of the others.{apart}"
 
@@ -210,13 +208,11 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
     """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
 
     def observe(self, state: StepsState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
-        """Count the steps of one object where their mode is wanted."""
         for batch in events.steps:
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
                 state.fold(batch, parameters.stddev, events.table)
 
     def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
-        """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
         states = {node: state for node, state in view.collected(self.name, StepsState).items() if state.series}
         if not states:
             return _without_steps(view, parameters)
@@ -255,20 +251,15 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
 
 
 def _ranked(facts: NodeFacts, state: StepsState, parameters: StepOutlierParameters) -> list[EvaluatedSeries]:
-    steps_us = _time_in_steps(state)
+    steps_us: Counter[str] = Counter()
+    for series in state.series:
+        steps_us[series.process] += series.total_us
     verdicts = [
         evaluated(facts, series, max(steps_us[series.process], 1), parameters)
         for series in state.series
         if series.seen > MIN_STEPS
     ]
     return sorted(verdicts, key=_order(parameters))
-
-
-def _time_in_steps(state: StepsState) -> dict[str, int]:
-    times: dict[str, int] = {}
-    for series in state.series:
-        times[series.process] = times.get(series.process, 0) + series.total_us
-    return times
 
 
 def _order(parameters: StepOutlierParameters) -> Callable[[EvaluatedSeries], tuple[bool, bool, float]]:

@@ -16,15 +16,10 @@ PREFIX = "Step:ModeKeys."
 SERIES_IN_FULL = 16
 CHARTS = 8
 SLOW_SHOWN = 8
-SPREAD = (
-    Key("box", "shortest to 95th percentile"),
-    Key("median", "median"),
-    Key("whisker", "up to the longest"),
-)
+SPREAD = (Key("box", "shortest to 95th percentile"), Key("median", "median"), Key("whisker", "up to the longest"))
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return the section's plots."""
     nodes = {node: held for node, held in nodes_of(entry, StepDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     series = sorted((each for _, held in picked.full for each in held.series), key=lambda each: not each.fired)
@@ -44,7 +39,6 @@ def blocks(entry: RuleEntry) -> list[Block]:
 
 
 def mode(text: str) -> str:
-    """Return a mode without what all modes begin with."""
     return shown_name(text.removeprefix(PREFIX), 40)
 
 
@@ -119,15 +113,11 @@ def _what_goes_with_them(node: str, held: StepDetails) -> list[Block]:
     columns = [
         Column("Event"),
         plot_column("Share of the steps' time", scale, " %"),
-        Column("Slow steps", "number"),
-        Column("Other steps", "number"),
+        *(Column(what, "number") for what in ("Slow steps", "Other steps")),
     ]
     legend = (Key("bar hot", "slow steps"), Key("bar plain", "other steps"))
-    return [
-        Table(
-            f"What runs in slow steps on {shown_name(node)}", columns, [_event(each, scale) for each in events], legend
-        )
-    ]
+    rows = [_event(each, scale) for each in events]
+    return [Table(f"What runs in slow steps on {shown_name(node)}", columns, rows, legend)]
 
 
 def _event(event: StepEvent, scale: Scale) -> tuple[str, ...]:
@@ -140,11 +130,8 @@ def _slow_steps(node: str, steps: list[ShownStep]) -> list[Block]:
     if not steps:
         return []
     columns = [
-        Column("Start (UTC)"),
-        Column("Process"),
-        Column("Mode"),
-        Column("Step", "number"),
-        Column("Duration", "number"),
+        *(Column(what) for what in ("Start (UTC)", "Process", "Mode")),
+        *(Column(what, "number") for what in ("Step", "Duration")),
     ]
     longest = sorted(steps, key=lambda step: -step.duration)
     rows = [

@@ -230,7 +230,9 @@ class StepsState(msgspec.Struct, array_like=True):
             )
             for index in slow[-KEPT_SLOW_STEPS:].tolist()
         ]
-        self._trim_slow_steps()
+        ranked = sorted((step, rank) for rank, each in enumerate(self.series) for step in each.slow)
+        for rank, each in enumerate(self.series):
+            each.slow = [step for step, owner in ranked[-KEPT_SLOW_STEPS:] if owner == rank]
 
     def _series_of(self, batch: StepBatch) -> StepSeries | None:
         for series in self.series:
@@ -258,8 +260,3 @@ class StepsState(msgspec.Struct, array_like=True):
 
     def _bins_of_a_series(self) -> int:
         return min(MAX_BINS_OF_A_SERIES, MAX_BINS // len(self.series))
-
-    def _trim_slow_steps(self) -> None:
-        ranked = sorted((step, rank) for rank, series in enumerate(self.series) for step in series.slow)
-        for rank, series in enumerate(self.series):
-            series.slow = [step for step, owner in ranked[-KEPT_SLOW_STEPS:] if owner == rank]

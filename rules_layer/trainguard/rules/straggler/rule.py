@@ -3,15 +3,16 @@
 In synchronous training all ranks have steps of the same length: only the step without waiting shows the slow one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import Fact, Progress, clock
+from trainguard.core.finding import MOST_FACTS, Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_duration, show_percent, show_step
+from trainguard.core.units import counted, show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.ledger.bucket import Bucket
@@ -24,8 +25,6 @@ from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PaceState, Process
 
 
 class StragglerKind(StrEnum):
-    """Findings on a job's ranks."""
-
     SLOW = "slow"
     FINE = "fine"
     WARMING_UP = "warming_up"
@@ -34,17 +33,16 @@ class StragglerKind(StrEnum):
 
 
 def text(sheet: FactSheet) -> Words:
-    """Put a judgement of ranks into words."""
     kind = StragglerKind(sheet.kind)
     if kind is StragglerKind.NO_FRAMEWORK_METRICS:
         return Words("This job has written no framework metrics, which the rule needs.")
     if kind is StragglerKind.NO_PEERS:
         return Words("The steps of fewer than two ranks have forward passes: there are no peers to compare.")
-    ranks = int(sheet.number("ranks"))
+    ranks = sheet.count("ranks")
     if kind is StragglerKind.WARMING_UP:
         blocks = sheet["blocks"]
         known = f"{blocks.value} of the {counted(int(blocks.threshold or 0), 'block')}"
-        length = show_duration(sheet.number("block_length"))
+        length = sheet.duration("block_length")
         return Words(f"{ranks} ranks have {known} of {length} that a verdict takes.")
     rank = sheet["rank"]
     when = clock(rank.start, rank.end)
@@ -54,7 +52,7 @@ def text(sheet: FactSheet) -> Words:
             f"No rank of {ranks} is slower than its peers: from {when} {rank.value} had most work of its own in a "
             f"step, {own}, of which the peers had {peers}."
         )
-    waiting = int(sheet.number("ranks_waiting"))
+    waiting = sheet.count("ranks_waiting")
     why = ", most of it in waits for data" if sheet.get("longer_by_waits") is not None else ""
     longer = sheet["longer_than_peers"]
     reason = (
@@ -77,7 +75,7 @@ def _others(sheet: FactSheet) -> str:
     named = [str(each.value) for each in sheet.all("slow_rank")]
     if not named:
         return ""
-    more = int(sheet.number("ranks_affected")) - len(named)
+    more = sheet.count("ranks_affected") - len(named)
     verb = "were" if sheet.past else "are"
     return f"; slow {verb} {', '.join(named)}{f', and {more} more' if more else ''}"
 
@@ -105,7 +103,7 @@ COSTLY_SHARE = 0.1
 """What a rank takes longer must be this share of the step: else nobody waits for it for long."""
 WAITS_SHARE = 0.5
 """A rank is slow by its data where this share of what it takes longer is waiting for data."""
-NAMED, MOST_SHOWN, MOST_FACTS = 4, 256, 12
+NAMED, MOST_SHOWN = 4, 256
 
 
 class StragglerParameters(RuleParameters, frozen=True, kw_only=True):
@@ -131,8 +129,6 @@ class RankPace(msgspec.Struct, frozen=True):
 
 
 class StragglerDetails(Details, frozen=True):
-    """The job's processes by name."""
-
     processes: dict[str, RankPace]
 
 
@@ -165,13 +161,11 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     """30 min: a block is five minutes."""
 
     def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
-        """Add the steps of one object."""
         del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
-        """Compare the own work of all ranks, block by block."""
-        ranks = _ranks(view)
+        ranks, nodes = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
             return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
         if len(ranks) < 2:
@@ -182,13 +176,12 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         blocks = _common_blocks(ranks)[-needed:]
         progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
         if len(blocks) < needed:
-            return RuleResult.of(
-                text,
-                Status.WARMING_UP,
-                StragglerKind.WARMING_UP,
-                _waiting(ranks, len(blocks), needed),
-                progress=progress,
+            waiting = (
+                Fact(name="ranks", value=len(ranks), unit="ranks"),
+                Fact(name="blocks", value=len(blocks), unit="blocks", threshold=float(needed)),
+                Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
             )
+            return RuleResult.of(text, Status.WARMING_UP, StragglerKind.WARMING_UP, waiting, progress=progress)
         compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
         order = sorted(compared, key=lambda name: -compared[name].excess)
         details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
@@ -199,11 +192,11 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
             text,
             Status.FIRED if slow else Status.OK,
             StragglerKind.SLOW if slow else StragglerKind.FINE,
-            _facts(worst, compared[worst], slow, ranks, judged, by_waits=worst in by_waits),
+            _facts(worst, compared[worst], slow, nodes, judged, by_waits=worst in by_waits),
             measured=100.0 * compared[worst].excess,
             threshold=parameters.slower,
-            worst=_place(worst, ranks),
-            data_points=sum(each.pace.whole.steps for each in ranks.values()),
+            worst=f"{nodes[worst]}/{worst.removeprefix(f'{nodes[worst]}-')}",
+            data_points=sum(pace.whole.steps for pace in ranks.values()),
             progress=progress,
             wasted_share=_wasted_share(slow, ranks, view) if slow else None,
             onset=_onset(worst, ranks, parameters.slower, view) if slow else None,
@@ -211,24 +204,21 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    node: str
-    pace: ProcessPace
+Ranks = Mapping[str, ProcessPace]
+"""All training processes of the job by name, in order."""
 
 
-def _ranks(view: JobView) -> dict[str, _Rank]:
+def _ranks(view: JobView) -> tuple[Ranks, dict[str, str]]:
+    """Return the job's processes, and the node of each."""
     states = view.collected(Straggler.spec.name, PaceState)
-    found = {name: _Rank(node, pace) for node, state in states.items() for name, pace in state.processes.items()}
-    return dict(sorted(found.items()))
+    nodes = {name: node for node, state in states.items() for name in state.processes}
+    return {name: states[nodes[name]].processes[name] for name in sorted(nodes)}, nodes
 
 
-def _common_blocks(ranks: dict[str, _Rank]) -> list[int]:
+def _common_blocks(ranks: Ranks) -> list[int]:
     """Return the blocks in which every process has steps enough, without the newest, which may go on."""
-    newest = max(max(rank.pace.blocks) for rank in ranks.values())
-    known = [
-        {block for block, pace in rank.pace.blocks.items() if pace.steps >= LEAST_STEPS} for rank in ranks.values()
-    ]
+    newest = max(max(pace.blocks) for pace in ranks.values())
+    known = [{block for block, each in pace.blocks.items() if each.steps >= LEAST_STEPS} for pace in ranks.values()]
     return sorted(set.intersection(*known) - {newest})
 
 
@@ -236,18 +226,17 @@ def _common_blocks(ranks: dict[str, _Rank]) -> list[int]:
 class _Table:
     """R processes in B blocks: steps, and in a step own work, waits and all time in microseconds, float64[R, B]."""
 
-    names: list[str]
     steps: FloatArray
     own: FloatArray
     waits: FloatArray
     totals: FloatArray
 
     @classmethod
-    def of(cls, ranks: dict[str, _Rank], blocks: list[int]) -> "_Table":
-        paces = [[rank.pace.blocks[block] for block in blocks] for rank in ranks.values()]
+    def of(cls, ranks: Ranks, blocks: list[int]) -> "_Table":
+        paces = [[pace.blocks[block] for block in blocks] for pace in ranks.values()]
         sums = np.array([[(each.steps, each.own_us, each.wait_us, each.total_us) for each in row] for row in paces])
         steps = sums[:, :, 0].astype(np.float64)
-        return cls(list(ranks), steps, *(sums[:, :, column] / steps for column in (1, 2, 3)))
+        return cls(steps, *(sums[:, :, column] / steps for column in (1, 2, 3)))
 
     def is_slow(self, slower: float) -> BoolArray:
         others = np.stack([median_of_others(column) for column in self.own.T], axis=1)
@@ -255,7 +244,7 @@ class _Table:
         slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
         return slow
 
-    def compared(self, ranks: dict[str, _Rank], slower: float) -> tuple[dict[str, RankPace], set[str]]:
+    def compared(self, ranks: Ranks, slower: float) -> tuple[dict[str, RankPace], set[str]]:
         """Return each process beside its peers, and those of which waits for data are most of what they take longer."""
         own, waits, totals = (
             (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
@@ -263,10 +252,11 @@ class _Table:
         peers, peers_wait = median_of_others(own), median_of_others(waits)
         by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
         slow = np.asarray(self.is_slow(slower).all(axis=1)).tolist()
-        steps = [ranks[name].pace.whole.steps for name in self.names]
+        steps = [pace.whole.steps for pace in ranks.values()]
         rows = zip(own.tolist(), peers.tolist(), totals.tolist(), steps, slow, strict=True)
-        paces = dict(zip(self.names, (RankPace(*row) for row in rows), strict=True))
-        return paces, {self.names[place] for place in by_waits}
+        paces = dict(zip(ranks, (RankPace(*row) for row in rows), strict=True))
+        names = list(ranks)
+        return paces, {names[place] for place in by_waits}
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
@@ -276,7 +266,6 @@ def median_of_others(values: FloatArray) -> FloatArray:
     count = values.size - 1
 
     def kept(index: int) -> FloatArray:
-        """Return what stands at an index once each value is taken out."""
         found: FloatArray = np.where(place <= index, order[index + 1], order[index])
         return found
 
@@ -284,24 +273,24 @@ def median_of_others(values: FloatArray) -> FloatArray:
     return middle
 
 
-def _wasted_share(slow: list[str], ranks: dict[str, _Rank], view: JobView) -> float | None:
+def _wasted_share(slow: list[str], ranks: Ranks, view: JobView) -> float | None:
     """Return for which share of the paid time the others waited for the slowest process over the whole job."""
-    paid_s = _paid_s(view)
-    if paid_s <= 0.0:
+    marks = [facts.framework.watermark_s for facts in view.nodes.values() if facts.framework is not None]
+    through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
+    if through is None or view.started_at is None or through <= view.started_at:
         return None
-    names = list(ranks)
-    whole = [ranks[name].pace.whole for name in names]
+    names, whole = list(ranks), [pace.whole for pace in ranks.values()]
     own = np.array([pace.own_us / pace.steps for pace in whole])
     steps = np.array([pace.steps for pace in whole])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
-    return min(max(float(lost[names.index(name)]) for name in slow) / paid_s, 1.0)
+    return min(max(float(lost[names.index(name)]) for name in slow) / (through - view.started_at), 1.0)
 
 
-def _onset(name: str, ranks: dict[str, _Rank], slower: float, view: JobView) -> float | None:
+def _onset(name: str, ranks: Ranks, slower: float, view: JobView) -> float | None:
     """Return when the newest run of slow blocks began, epoch seconds: none begins before the job."""
     blocks = _common_blocks(ranks)
     table = _Table.of(ranks, blocks)
-    slow = table.is_slow(slower)[table.names.index(name)].tolist()
+    slow = table.is_slow(slower)[list(ranks).index(name)].tolist()
     begun = None
     for block, is_slow in zip(reversed(blocks), reversed(slow), strict=True):
         if not is_slow:
@@ -310,31 +299,12 @@ def _onset(name: str, ranks: dict[str, _Rank], slower: float, view: JobView) -> 
     return begun
 
 
-def _paid_s(view: JobView) -> float:
-    marks = [facts.framework.watermark_s for facts in view.nodes.values() if facts.framework is not None]
-    through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
-    return 0.0 if through is None or view.started_at is None else through - view.started_at
-
-
-def _place(name: str, ranks: dict[str, _Rank]) -> str:
-    node = ranks[name].node
-    return f"{node}/{name.removeprefix(f'{node}-')}"
-
-
-def _slow_node(slow: list[str], ranks: dict[str, _Rank]) -> str | None:
-    nodes = {ranks[name].node for name in slow}
+def _slow_node(slow: list[str], node_of: Mapping[str, str]) -> str | None:
+    nodes = {node_of[name] for name in slow}
     if len(nodes) != 1 or len(slow) < 2:
         return None
     node = nodes.pop()
-    return node if len(slow) == sum(rank.node == node for rank in ranks.values()) < len(ranks) else None
-
-
-def _waiting(ranks: dict[str, _Rank], blocks: int, needed: int) -> tuple[Fact, ...]:
-    return (
-        Fact(name="ranks", value=len(ranks), unit="ranks"),
-        Fact(name="blocks", value=blocks, unit="blocks", threshold=float(needed)),
-        Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
-    )
+    return node if len(slow) == sum(each == node for each in node_of.values()) < len(node_of) else None
 
 
 def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
@@ -346,12 +316,12 @@ def _facts(
     worst: str,
     pace: RankPace,
     slow: list[str],
-    ranks: dict[str, _Rank],
+    node_of: Mapping[str, str],
     judged: tuple[tuple[float, float], float],
     *,
     by_waits: bool,
 ) -> tuple[Fact, ...]:
-    node, ((start, end), slower) = ranks[worst].node, judged
+    node, ((start, end), slower) = node_of[worst], judged
 
     def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
         return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
@@ -362,15 +332,15 @@ def _facts(
         fact("own_work_of_peers", pace.peers_us / 1e6, "s"),
         fact("longer_than_peers", 100.0 * pace.excess, "%", slower),
         fact("mean_step", pace.step_us / 1e6, "s"),
-        Fact(name="ranks", value=len(ranks), unit="ranks"),
+        Fact(name="ranks", value=len(node_of), unit="ranks"),
         Fact(name="ranks_affected", value=len(slow), unit="ranks"),
-        Fact(name="ranks_waiting", value=len(ranks) - len(slow), unit="ranks"),
+        Fact(name="ranks_waiting", value=len(node_of) - len(slow), unit="ranks"),
     ]
-    whole_node = _slow_node(slow, ranks)
+    whole_node = _slow_node(slow, node_of)
     if whole_node is not None:
         facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
     if by_waits:
         facts.append(fact("longer_by_waits", 1))
     if whole_node is None and len(slow) > 1:
-        facts += [Fact(name="slow_rank", value=name, node=ranks[name].node) for name in slow[:NAMED]]
+        facts += [Fact(name="slow_rank", value=name, node=node_of[name]) for name in slow[:NAMED]]
     return tuple(facts[:MOST_FACTS])

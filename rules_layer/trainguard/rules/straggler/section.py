@@ -9,7 +9,6 @@ from trainguard.rules.straggler.rule import StragglerDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
-    """Return each rank's own work in a step beside its peers'."""
     if not entry.details:
         return []
     rows = [
@@ -25,10 +24,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     ]
     columns = [
         Column("Process"),
-        Column("Own work", "number"),
-        Column("Its peers'", "number"),
-        Column("Step", "number"),
-        Column("Steps", "number"),
+        *(Column(what, "number") for what in ("Own work", "Its peers'", "Step", "Steps")),
         Column("Judged as"),
     ]
     return table_of("Own work of each rank in a step", columns, rows)

@@ -80,7 +80,6 @@ class PatienceParameters(RuleParameters, frozen=True, kw_only=True):
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return values by name, with the seconds that hold where neither points nor seconds were given."""
         for span, default_s in cls._default_spans().items():
             if values[span] is None and values[f"{span}_s"] is None:
                 values[f"{span}_s"] = default_s
@@ -122,7 +121,6 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
     """A rule over the samples of a node's GPUs: it judges once there are samples, of GPUs that it can judge."""
 
     def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
-        """Say what is missing, or what the samples mean."""
         if view.watermark_s is None:
             return waiting(view)
         unfit = self.unfit(view)
@@ -131,7 +129,6 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
         return unfit if isinstance(unfit, RuleResult) else RuleResult(Status.NOT_APPLICABLE, unfit)
 
     def unfit(self, view: NodeView) -> RuleResult | str | None:
-        """Say why the rule cannot judge the node's GPUs; None where it can."""
         return None if view.gpu_names else lacks_utilization(view)
 
     @abstractmethod
@@ -158,13 +155,7 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
         return points_in(LASTING_WINDOWS * parameters.window_duration_s(interval_s), interval_s)
 
     def clear_after_s(self, parameters: W, interval_s: float) -> float:
-        """Three windows."""
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
-
-
-def no_utilization(view: NodeView) -> str:
-    """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
-    return lacks_utilization(view).reason
 
 
 def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:
@@ -217,17 +208,14 @@ class Box:
 
     @property
     def shown(self) -> dict[str, float]:
-        """What details say about it, by their names."""
         return {name: getattr(self, name) for name in ("p25", "p50", "p75", "p95", "upper", "lower")}
 
     @property
     def upper(self) -> float:
-        """Upper whisker."""
         return min(self.p75 + WHISKER_IQRS * (self.p75 - self.p25), self.largest)
 
     @property
     def lower(self) -> float:
-        """Lower whisker."""
         return max(self.p25 - WHISKER_IQRS * (self.p75 - self.p25), self.smallest)
 
 

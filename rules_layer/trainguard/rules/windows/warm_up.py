@@ -7,8 +7,8 @@ from typing import Any
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_duration
-from trainguard.render.details import Details
+from trainguard.core.units import counted
+from trainguard.render.details import NodeDetails
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
@@ -38,38 +38,55 @@ class WarmUpKind(StrEnum):
     PARTITIONED = "partitioned"
 
 
-def waiting(view: NodeView, details: Details | Mapping[str, Any] | None = None) -> RuleResult:
-    """Return the judgement of a node without a sample."""
-    return _result(
-        Status.WAITING_FOR_DATA, WarmUpKind.WAITING, (sampled_fact("samples", 0, view),), details=details or {}
-    )
+def waiting(view: NodeView) -> RuleResult:
+    none = (sampled_fact("samples", 0, view),)
+    return RuleResult.of(undecided_text, Status.WAITING_FOR_DATA, WarmUpKind.WAITING, none)
 
 
 def warming_up(
-    points: int, needed: int, view: NodeView, details: Details | Mapping[str, Any], reason: str | None = None
+    points: int, needed: int, view: NodeView, details: NodeDetails, progress: Progress | None = None
 ) -> RuleResult:
-    """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
-    kind, facts = _warm_up(points, needed, view)
-    more: dict[str, Any] = {"data_points": points, "progress": Progress(seen=points, needed=needed), "details": details}
-    if reason is not None:
-        return RuleResult(Status.WARMING_UP, reason, kind=kind, facts=facts, **more)
-    return _result(Status.WARMING_UP, kind, facts, **more)
+    """Return the judgement of a node with ``points`` of the ``needed`` ones."""
+    if view.first_active_at is None:
+        kind, facts = never_active(view)
+    else:
+        kind = WarmUpKind.TOO_FEW_SAMPLES
+        facts = (
+            node_fact("points", points, view, threshold=float(needed)),
+            sampled_fact("sampling_interval", view.interval_s, view, unit="s"),
+            sampled_fact("patience", needed * view.interval_s, view, unit="s"),
+            *stream_end(view),
+        )
+        if points <= needed and view.closed:
+            kind = WarmUpKind.TOO_SHORT
+        elif points <= needed:
+            kind, left_s = WarmUpKind.WARMING_UP, (needed + 1 - points) * view.interval_s
+            facts = (*facts, sampled_fact("time_left", left_s, view, unit="s"))
+    return RuleResult.of(
+        undecided_text,
+        Status.WARMING_UP,
+        kind,
+        facts,
+        data_points=points,
+        progress=progress or Progress(seen=points, needed=needed),
+        details=details,
+    )
 
 
 def never_collected(series: str, view: NodeView) -> RuleResult:
-    """Say that the rule cannot judge a node of which a series, by its recorded name, has no sample."""
     facts = (sampled_fact("samples", 0, view, series=series),)
-    return _result(Status.NOT_APPLICABLE, WarmUpKind.NEVER_COLLECTED, facts, data_points=view.kept_total)
+    kind = WarmUpKind.NEVER_COLLECTED
+    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, data_points=view.kept_total)
 
 
-def lacks_utilization(view: NodeView, details: Details | Mapping[str, Any] | None = None) -> RuleResult:
+def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> RuleResult:
     """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
     kind = WarmUpKind.PARTITIONED if view.mig_names else WarmUpKind.NO_UTILIZATION
     facts = (
         sampled_fact("gpus", 0, view, series="GPUUtilization"),
         sampled_fact("instances", len(view.mig_names), view),
     )
-    return _result(Status.NOT_APPLICABLE, kind, facts, details=details or {})
+    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, details=details or {})
 
 
 def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
@@ -80,12 +97,6 @@ def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
     kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
     since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
     return kind, (sampled_fact("idle_time", since_first_s, view, unit="s", series="GPUUtilization"), *ended)
-
-
-def never_active_reason(view: NodeView) -> str:
-    """Why there is no verdict on a node that had not worked before its watermark, or before its stream ended."""
-    kind, facts = never_active(view)
-    return undecided_text(FactSheet(Status.WARMING_UP, kind, facts)).reason
 
 
 def or_undecided(text: Text) -> Text:
@@ -99,7 +110,6 @@ def or_undecided(text: Text) -> Text:
 
 
 def undecided_text(sheet: FactSheet) -> Words:
-    """Say why there is no verdict."""
     node = sheet.facts[0].node or ""
     return Words(_REASONS[WarmUpKind(sheet.kind)](sheet, node))
 
@@ -110,17 +120,11 @@ def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) 
     return Fact(name=name, value=value, node=view.node, **({"start": start, "end": view.watermark_s} | more))
 
 
-def _result(status: Status, kind: WarmUpKind, facts: tuple[Fact, ...], **more: Any) -> RuleResult:
-    return RuleResult.of(undecided_text, status, kind, facts, **more)
-
-
 def sampled_fact(name: str, value: float | int, view: NodeView, **more: Any) -> Fact:
-    """Return a fact of a node over all of its samples."""
     return Fact(name=name, value=value, node=view.node, start=view.first_sample_at, end=view.watermark_s, **more)
 
 
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
-    """Return when the stream ended; nothing while it goes on."""
     if not view.closed or view.watermark_s is None:
         return ()
     return (Fact(name="stream_end", value=view.watermark_s, unit="time", node=view.node),)
@@ -132,37 +136,20 @@ def _lacks_utilization(view: NodeView) -> bool:
     return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
 
 
-def _warm_up(points: int, patience: int, view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
-    if view.first_active_at is None:
-        return never_active(view)
-    facts = (
-        node_fact("points", points, view, threshold=float(patience)),
-        sampled_fact("sampling_interval", view.interval_s, view, unit="s"),
-        sampled_fact("patience", patience * view.interval_s, view, unit="s"),
-        *stream_end(view),
-    )
-    if points > patience:
-        return WarmUpKind.TOO_FEW_SAMPLES, facts
-    if view.closed:
-        return WarmUpKind.TOO_SHORT, facts
-    left = sampled_fact("time_left", (patience + 1 - points) * view.interval_s, view, unit="s")
-    return WarmUpKind.WARMING_UP, (*facts, left)
-
-
 def _of_patience(sheet: FactSheet, node: str) -> str:
     patience = int(sheet["points"].threshold or 0)
     if not patience:
         return f"{node} has no point that can be judged"
-    return f"{node} has {int(sheet.number('points')):,} of the {counted(patience, 'point')} of patience"
+    return f"{node} has {sheet.count('points'):,} of the {counted(patience, 'point')} of patience"
 
 
 def _warming_up_words(sheet: FactSheet, node: str) -> str:
-    reason = f"{_of_patience(sheet, node)}, about {show_duration(sheet.number('time_left'))} left"
+    reason = f"{_of_patience(sheet, node)}, about {sheet.duration('time_left')} left"
     if sheet.number("patience") <= LONG_PATIENCE_S:
         return f"{reason}."
     points = counted(int(sheet["points"].threshold or 0), "point")
     return (
-        f"{reason} ({points} are {show_duration(sheet.number('patience'))} at a sampling interval of "
+        f"{reason} ({points} are {sheet.duration('patience')} at a sampling interval of "
         f"{sheet.number('sampling_interval'):g} s: better give patience_s, and window_s where the rule has one, in "
         "seconds)."
     )
@@ -180,7 +167,7 @@ def _start_up_words(sheet: FactSheet, node: str) -> str:
 
 
 def _never_active_words(sheet: FactSheet, node: str) -> str:
-    idle = show_duration(sheet.number("idle_time"))
+    idle = sheet.duration("idle_time")
     if sheet.get("stream_end") is not None:
         return f"no GPU of {node} was active in the {idle} until its stream ended."
     return f"no GPU of {node} has been active yet, {idle} after its first sample."

@@ -1,10 +1,10 @@
-"""Whether a node's GPUs have stopped working, by power and activity, sample by sample.
+"""State of HungJob: the newest step of each training process, and whether a node's GPUs have stopped working.
 
-Kernels of NCCL poll while they wait for a peer: a GPU in a collective that never ends is 100 % utilized, moves no
-memory, and draws little more power than an idle one.
+Work is seen by power and activity, sample by sample. Kernels of NCCL poll while they wait for a peer: a GPU in a
+collective that never ends is 100 % utilized, moves no memory, and draws little more power than an idle one.
 """
 
-import math
+import re
 from collections.abc import Mapping, Set
 from statistics import median
 
@@ -12,8 +12,104 @@ import msgspec
 import numpy as np
 
 from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, DeviceSeries, FloatArray
 from trainguard.rules.rule_inputs import NodeMinute
+
+MOST_PROCESSES = 256
+LONGEST_NUMBER = 20
+PACE_STEPS = 64
+CUT_SLACK_S = 5.0
+"""A process ends so long before the last sample, at most."""
+UNWRITTEN_US, UNWRITTEN_ELSEWHERE_US = 10_000, 60_000_000
+"""What a process that hangs may not have written yet: of TrainGuard's recorder, and of other writers, whose files take
+events once a minute."""
+_RECORDED = re.compile(r"-rank\d+\Z")
+
+
+class ProcessProgress(msgspec.Struct, array_like=True):
+    """The newest step of a process: when it ended, epoch microseconds, its number, and how many there were.
+
+    ``pace_us`` is from one step's end to the next's, 0 where unknown. ``begun_us`` is when the newest step began, and
+    ``before_us`` when the one before it ended.
+    """
+
+    end_us: int
+    number: str
+    steps: int
+    pace_us: int = 0
+    mode: str = ""
+    begun_us: int = 0
+    before_us: int = 0
+
+    def ended_by(self, since: float, through: float) -> float:
+        """Return when its last step ended, epoch seconds, where its GPU spun from ``since`` to ``through``.
+
+        A step that lasted all that time, up to the process's own end, did not end: the step before it was the last.
+        """
+        is_cut = self.before_us and self.begun_us <= 1e6 * since and self.end_us >= 1e6 * (through - CUT_SLACK_S)
+        return (self.before_us if is_cut else self.end_us) / 1e6
+
+    @property
+    def reached(self) -> int | None:
+        """The number as one that can be compared."""
+        return int(self.number) if self.number.isdecimal() and self.number.isascii() else None
+
+
+class ProgressState(msgspec.Struct, array_like=True):
+    """Processes by name; of more than there is room for, the first by name."""
+
+    processes: dict[str, ProcessProgress] = msgspec.field(default_factory=dict)
+
+    def fold(self, events: FrameworkEvents) -> None:
+        for batch in events.steps:
+            if not batch.numbers:
+                continue
+            ends = batch.starts_us + batch.durations_us
+            newest = int(ends.argmax())
+            was = self.processes.get(batch.process)
+            steps = len(batch.numbers) + (was.steps if was else 0)
+            if was is not None and was.end_us > int(ends[newest]):
+                was.steps, was.before_us = steps, max(was.before_us, int(ends[newest]))
+                continue
+            number = batch.numbers[newest][:LONGEST_NUMBER]
+            paces = np.diff(np.sort(ends)[-PACE_STEPS:])
+            pace_us = int(np.median(paces)) if paces.size else 0
+            pace_us = pace_us or (was.pace_us if was is not None and was.mode == batch.mode else 0)
+            before_us = max(int(np.delete(ends, newest).max(initial=0)), 0 if was is None else was.end_us)
+            self.processes[batch.process] = ProcessProgress(
+                int(ends[newest]), number, steps, pace_us, batch.mode, int(batch.starts_us[newest]), before_us
+            )
+        if len(self.processes) > MOST_PROCESSES:
+            self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
+
+
+def behind(processes: dict[str, ProcessProgress]) -> list[str]:
+    """Return the processes that are certainly not as far as the furthest, the least far first.
+
+    Only steps of one mode compare, and the lead must exceed the steps that a hanging process may not have written yet.
+    """
+    if len(processes) < 2 or len({each.mode for each in processes.values()}) > 1:
+        return []
+    reached = {name: each.reached for name, each in processes.items()}
+    numbers = [number for number in reached.values() if number is not None]
+    if len(numbers) != len(reached):
+        return []
+    furthest = max(numbers)
+    late = [
+        (number, name)
+        for name, number in reached.items()
+        if number is not None and furthest - number > _unwritten(name, processes[name], furthest)
+    ]
+    return [name for _, name in sorted(late)]
+
+
+def _unwritten(name: str, progress: ProcessProgress, most: int) -> int:
+    if progress.pace_us <= 0:
+        return most
+    unwritten_us = UNWRITTEN_US if _RECORDED.search(name) else UNWRITTEN_ELSEWHERE_US
+    return unwritten_us // progress.pace_us
+
 
 SPINS_PERCENT, STILL_PERCENT = 99.0, 1.0
 """Utilization of a GPU whose kernel does not end, at least; below the second its memory, or its SMs, do nothing."""
@@ -123,7 +219,6 @@ class WatchState(msgspec.Struct, array_like=True):
 
     @property
     def spins(self) -> bool:
-        """Whether all GPUs spin now, or did until the end of their process."""
         return self.spinning_through is not None and self.through - self.spinning_through <= TAIL_S
 
     @property
@@ -143,12 +238,10 @@ class WatchState(msgspec.Struct, array_like=True):
 
     @property
     def quiet_s(self) -> float:
-        """For how long the node has been quiet, seconds."""
         return 0.0 if self.quiet_since is None else self.through - self.quiet_since
 
     @property
     def paused_s(self) -> float:
-        """For how long no GPU has worked, whatever the host did, seconds."""
         return 0.0 if self.paused_since is None else self.through - self.paused_since
 
     def fold(self, minute: NodeMinute, near_idle: float) -> None:
@@ -171,26 +264,27 @@ class WatchState(msgspec.Struct, array_like=True):
                 self._go_on()
             self._note_work(minute, known.keys() | spins.keys())
             return
-        if self.paused_since is not None and look.worked_until > self.paused_since:
+        worked = look[0]
+        if self.paused_since is not None and worked and max(worked) > self.paused_since:
             if known:
-                self.longest_s = max(self.longest_s, look.worked_from - self.paused_since)
+                self.longest_s = max(self.longest_s, min(worked) - self.paused_since)
             self._go_on()
-        if look.is_quiet:
+        if not worked or max(worked) < self.at:
             self._stand_still(minute, look, spins)
         if self.paused_since is None:
             self._note_work(minute, spins.keys())
 
-    def _stand_still(self, minute: NodeMinute, look: "_Look", spins: Mapping[str, Spin]) -> None:
+    def _stand_still(self, minute: NodeMinute, look: "Look", spins: Mapping[str, Spin]) -> None:
         first, at = float(minute.snapshots.times[0]), float(minute.snapshots.times[-1])
-        begin = look.worked_until if math.isfinite(look.worked_until) else first
+        worked, self.waiting, self.idle, self.drawn = look
+        begin = max(worked, default=first)
         self.paused_since = begin if self.paused_since is None else self.paused_since
         self.quiet_since = begin if self.quiet_since is None else self.quiet_since
-        self.waiting, self.idle, self.drawn = look.waiting, look.idle, look.drawn
-        is_calm = _is_calm(minute, len(look.waiting))
+        is_calm = _is_calm(minute, len(self.waiting))
         # Beside GPUs that never worked, those at work before the first step may wait for one that loads data.
-        if not is_calm and (look.idle or (not self.known and len(look.drawn) < len(minute.snapshots.gpu_names))):
+        if not is_calm and (self.idle or (not self.known and len(self.drawn) < len(minute.snapshots.gpu_names))):
             self.quiet_since = at
-        if not is_calm or spins.keys() < look.drawn.keys():
+        if not is_calm or spins.keys() < self.drawn.keys():
             self.spinning_since = self.spinning_through = None
             return
         since = max(since for since, _ in spins.values())
@@ -198,7 +292,6 @@ class WatchState(msgspec.Struct, array_like=True):
         self.spinning_through = min(through for _, through in spins.values())
 
     def _wavers(self, gpu: str, power: Mapping[str, DeviceSeries]) -> bool:
-        """Tell whether a GPU's power has changed since the minute before, in which it spun."""
         before = self.drawn.get(gpu) if self.spinning_since is not None else None
         return before is not None and abs(power[gpu].last - before) > FLAT * before
 
@@ -226,18 +319,11 @@ class WatchState(msgspec.Struct, array_like=True):
                 self.power[gpu] = newest[-WORK_MINUTES:]
 
 
-class _Look(msgspec.Struct, frozen=True):
-    """A minute: from when until when a GPU worked, epoch seconds; infinite where none did."""
-
-    worked_from: float
-    worked_until: float
-    is_quiet: bool
-    waiting: list[str]
-    idle: list[str]
-    drawn: dict[str, float]
+Look = tuple[list[float], list[str], list[str], dict[str, float]]
+"""A minute: when GPUs worked, epoch seconds; which wait, and which are idle; what each draws, watts."""
 
 
-def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> _Look | None:
+def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> Look | None:
     """Look for work in a minute; None where a GPU that has worked is not known well enough, or has no samples."""
     snapshots, power = minute.snapshots, minute.devices.of(names.POWER)
     worked: list[float] = []
@@ -258,10 +344,7 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spin
         is_idle = gpu not in spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
         (idle if is_idle else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
-    if not drawn:
-        return None
-    until = max(worked, default=-math.inf)
-    return _Look(min(worked, default=math.inf), until, until < float(snapshots.times[-1]), waiting, idle, drawn)
+    return (worked, waiting, idle, drawn) if drawn else None
 
 
 def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float) -> list[float]:
