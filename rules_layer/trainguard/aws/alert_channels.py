@@ -31,7 +31,6 @@ class AlertChannels:
     chat: str
 
     def send(self, channel: Channel, alert: Alert) -> None:
-        """Send an alert in the channel's form; raises PortUnavailableError where it is not accepted."""
         if channel is Channel.BUS:
             self._put(alert)
             return

@@ -36,7 +36,6 @@ class LogsClient(Protocol):
 
     def filter_log_events(self, **request: object) -> dict[str, Any]:
         """Return a page of lines."""
-        ...
 
 
 class SecretsClient(Protocol):
@@ -44,7 +43,6 @@ class SecretsClient(Protocol):
 
     def get_secret_value(self, **request: object) -> dict[str, Any]:
         """Return a secret."""
-        ...
 
 
 class Clients:
@@ -149,7 +147,6 @@ class Clients:
 
     @property
     def session(self) -> Session:
-        """Where credentials and endpoints come from."""
         return self._session
 
     def _create(self, service: str, own: Config | None = None) -> object:

@@ -17,11 +17,9 @@ class BatchClient(Protocol):
 
     def describe_jobs(self, *, jobs: Sequence[str]) -> Mapping[str, Any]:
         """Return descriptions of jobs; of an unknown one there is none."""
-        ...
 
     def terminate_job(self, *, jobId: str, reason: str) -> object:  # noqa: N803  # AWS's name.
         """Terminate a job."""
-        ...
 
 
 class InstancesClient(Protocol):
@@ -29,11 +27,9 @@ class InstancesClient(Protocol):
 
     def describe_instances(self, *, InstanceIds: Sequence[str]) -> Mapping[str, Any]:  # noqa: N803  # AWS's name.
         """Return descriptions of instances; raises ClientError where one is not known."""
-        ...
 
     def stop_instances(self, *, InstanceIds: Sequence[str]) -> object:  # noqa: N803  # AWS's name.
         """Stop instances, all of them or none."""
-        ...
 
 
 def batch_jobs(client: BatchClient, identities: Sequence[str]) -> list[ResourceState]:

@@ -27,7 +27,6 @@ class LambdaSourcePolls:
         self._function = function
 
     def ask(self, job: str, at: float) -> None:
-        """Ask for a poll; raises PortUnavailableError when Lambda does not accept it."""
         payload = json.dumps({"job": job, "at": at}).encode()
         with translated("Lambda", "Invoke"):
             self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload)
@@ -47,7 +46,6 @@ class LambdaReconcileRequests:
         self._function = function
 
     def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Ask for every look, many at once; return, by job, why one was not accepted."""
         with ThreadPoolExecutor(MOST_INVOKED_AT_ONCE) as senders:
             reasons = zip(looks, senders.map(self._ask, looks), strict=True)
             return {look.job: reason for look, reason in reasons if reason is not None}
@@ -62,7 +60,6 @@ class LambdaReconcileRequests:
 
 
 def payload_of(look: ReconcileRequest) -> bytes:
-    """Return the event that asks for a look."""
     return json.dumps({"job": look.job, "at": look.at, "stale_every": look.stale_every}).encode()
 
 

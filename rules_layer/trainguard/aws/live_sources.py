@@ -112,7 +112,6 @@ class Logs(Protocol):
 
     def lines(self, group: str, stream: str, start: float, end: float) -> Iterable[LogLine]:
         """Return lines of streams with the prefix ``stream``; raises as `LiveSources.read` does."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,6 @@ class ServiceSources:
     _definitions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def read(self, asked: Asked) -> Answered:
-        """Return the source's data."""
         server = self._server(asked.source)
         if asked.source.kind == "logs":
             return self._logs(asked, server)
@@ -195,5 +193,4 @@ def _shown(listed: Sequence[str]) -> str:
 
 
 def tokens_of(document: Mapping[str, object]) -> Mapping[str, str]:
-    """Return the texts of a secret: tokens by host."""
     return {host: token for host, token in document.items() if isinstance(token, str)}

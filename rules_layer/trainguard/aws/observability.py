@@ -119,7 +119,6 @@ class PowertoolsJournal:
             self._logger.warning("lines_withheld", extra={**where, **sums})
 
     def measure(self, what: str, seconds: float) -> None:
-        """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Seconds, value=seconds)
 
     def _count_of_rule(self, what: str, amount: int, rule: str) -> None:

@@ -17,7 +17,6 @@ class PricingClient(Protocol):
 
     def get_products(self, **request: Any) -> Mapping[str, Any]:
         """Return a page of products."""
-        ...
 
 
 def endpoint_region(region: str) -> str:
@@ -30,7 +29,6 @@ def endpoint_region(region: str) -> str:
 
 
 def currency_of(region: str) -> str:
-    """Return the currency in which a Region is priced."""
     return "CNY" if region.startswith("cn-") else "USD"
 
 

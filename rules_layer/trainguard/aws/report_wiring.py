@@ -18,7 +18,6 @@ class OverStores(Protocol[T_co]):
 
     def __call__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> T_co:
         """Return it."""
-        ...
 
 
 def over_stores(make: OverStores[T_co], environment: Environment) -> T_co:
@@ -32,5 +31,4 @@ def over_stores(make: OverStores[T_co], environment: Environment) -> T_co:
 
 
 def profile_objects() -> ReportObjects:
-    """Return the profile's objects alone."""
     return S3ProfileObjects(client=Clients().s3)

@@ -25,16 +25,13 @@ class SsmSettingDocuments:
 
     @property
     def default(self) -> str:
-        """Name of the document that holds for every job."""
         return self._default
 
     @property
     def path(self) -> str:
-        """Beginning of the names of the documents that a job may name, slash included."""
         return self._path
 
     def read(self, name: str) -> str | None:
-        """Return a document, or None when there is none; PortUnavailableError when it cannot be read now."""
         with translated("ssm", "GetParameter"):
             try:
                 return self._client().get_parameter(Name=name)["Parameter"]["Value"]

@@ -24,7 +24,6 @@ class StepFunctionsExecutions:
         self._state_machine_arn = state_machine_arn
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
-        """Start an execution; False when one of that name exists already, which is success too."""
         document = execution_input(payload)
         with translated("StepFunctions", "StartExecution"):
             try:
@@ -44,7 +43,6 @@ class StepFunctionsRecords:
         self._state_machine_arn = state_machine_arn
 
     def find(self, name: str) -> ExecutionRecord | None:
-        """Return an execution by its name, or None."""
         arn = f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
         with translated("StepFunctions", "DescribeExecution"):
             try:
@@ -65,7 +63,6 @@ class StepFunctionsRecords:
         )
 
     def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
-        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
         for status in _ENDED_BADLY:
             for name in self._ended(status, since):
                 if (record := self.find(name)) is not None:

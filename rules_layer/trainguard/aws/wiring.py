@@ -26,7 +26,6 @@ class RarelyAskedTrainingJobs:
         self._clients = clients
 
     def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return the job with its tags, or None when SageMaker does not know it."""
         return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
 
 
@@ -57,7 +56,6 @@ def evaluation_services(
 
 
 def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> Lifecycle:
-    """Return what follows training jobs."""
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
     training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
     return Lifecycle(

@@ -29,7 +29,6 @@ class RuleConfigError(TrainGuardError):
         super().__init__(f"{rule}: parameter {field} is {value!r}{given}, expected {expected}")
 
     def given_by(self, source: str | None) -> "RuleConfigError":
-        """Return the error with its source."""
         return RuleConfigError(self.rule, self.field, self.value, self.expected, source)
 
 

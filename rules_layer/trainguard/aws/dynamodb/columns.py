@@ -274,12 +274,10 @@ def written(record: object, layout: Layout, names: Mapping[str, str] = _SAME) ->
 
 
 def fields_of(columns: Columns, layout: Layout, names: Mapping[str, str] = _SAME) -> dict[str, Any]:
-    """Read the fields of a record."""
     return {field: kind.read(columns, names.get(field, name)) for field, (name, kind) in layout.items()}
 
 
 def flag(value: bool) -> "AttributeValue":  # A value to be written.
-    """Write a truth value."""
     return {"BOOL": value}
 
 

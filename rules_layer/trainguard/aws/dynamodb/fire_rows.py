@@ -32,7 +32,6 @@ class DynamoFireRows:
         self._table = Table(client=client, name=table)
 
     def mark(self, fire: Fire) -> None:
-        """Mark the rule as fired, and name the fire; only name it in a row evaluated further."""
         named: dict[str, AttributeValue | None] = {
             "FireId": text(fire.fire_id),
             "FireEpisode": integer(fire.episode),
@@ -55,7 +54,6 @@ class DynamoFireRows:
             self._table.update(_key(fire), assignments(named), new)
 
     def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
-        """Keep the decision, unless its stop was made or the row is of another fire."""
         columns = {**_decided(fire, decision, now), "StopMade": None}
         not_made = Expression(
             " AND (attribute_not_exists(#made) OR #made <> :true OR #stopped <> :fire)",
@@ -69,12 +67,10 @@ class DynamoFireRows:
         return Recorded.MADE_BEFORE if is_own and row.get("StopMade") == {"BOOL": True} else Recorded.OVERTAKEN
 
     def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
-        """Keep decision and outcome."""
         outcome: AttributeValue = {"NULL": True} if made is None else {"BOOL": made}
         self._write(fire, {**_decided(fire, decision, now), "StopMade": outcome})
 
     def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
-        """Keep the action; of a fire also the id of its alert, null where none was sent."""
         columns: dict[str, AttributeValue | None] = {
             "Action": text(action),
             "ActionAt": text(iso_from_epoch(now)),
@@ -84,7 +80,6 @@ class DynamoFireRows:
         self._write(fire, columns)
 
     def record_report(self, fire: Fire, place: str) -> None:
-        """Keep where the report lies."""
         self._write(fire, {"ReportUri": text(place)})
 
     def _write(self, fire: Fire, columns: "dict[str, AttributeValue | None]") -> None:

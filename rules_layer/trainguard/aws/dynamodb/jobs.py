@@ -71,12 +71,10 @@ class DynamoJobs:
         self._tuning_jobs = DynamoTuningJobs(self._table)
 
     def load(self, job: str) -> JobRecord | None:
-        """Return the job's item (strongly consistent), or None."""
         item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
         return None if item is None else _record(item)
 
     def register(self, record: JobRecord) -> JobRecord:
-        """Create the item if there is none; return the stored one either way."""
         created = stored_job(record)
         if self._table.put(_item(created), Expression("attribute_not_exists(#job)", _NAME)):
             return created
@@ -122,7 +120,6 @@ class DynamoJobs:
             self._table.update(_key(record.job), assignments(later_columns), later)
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
-        """Record that SageMaker is asked about the job; False within ``every_s`` of the last time."""
         times = {":at": text(iso_from_epoch(at)), ":before": text(iso_from_epoch(at - every_s))}
         return self._table.update(
             _key(job),
@@ -131,7 +128,6 @@ class DynamoJobs:
         )
 
     def touch(self, job: str, last_object_at: float) -> None:
-        """Move LastObjectAt forward; never back."""
         at = text(iso_from_epoch(last_object_at))
         self._table.update(
             _key(job),
@@ -140,7 +136,6 @@ class DynamoJobs:
         )
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
-        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
         unseen = " OR attribute_not_exists(#episodes.#rule)" if seen == 0 else ""
         still = Expression(f"{_EXISTS} AND (#episodes.#rule = :seen{unseen})", _NAME, {":seen": integer(seen)})
         same = Expression(" AND attribute_not_exists(#generation)", {"#generation": "Generation"})
@@ -169,7 +164,6 @@ class DynamoJobs:
         return not self._table.update(_key(job), left_out, full)
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
-        """Set the number of streams to ``actual`` if it is still ``seen``."""
         self._table.update(
             _key(job),
             Expression("SET #streams = :actual", _STREAMS, {":actual": integer(actual)}),
@@ -177,7 +171,6 @@ class DynamoJobs:
         )
 
     def meet(self, at: float, most: int) -> bool:
-        """Count one more name in the hour of ``at``, epoch seconds; False when there are ``most``."""
         return self._table.update(
             _key(MET_JOBS + datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
             Expression(
@@ -193,15 +186,12 @@ class DynamoJobs:
         return sorted([*self.polled_slowly(), *self.polled_fast()])
 
     def polled_fast(self) -> list[str]:
-        """Return those that are evaluated each minute, in order."""
         return self._indexed(_FAST)
 
     def polled_slowly(self) -> list[str]:
-        """Return the other ones, in order."""
         return self._indexed(_SLOW)
 
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
-        """Poll an active job fast or slowly; one that is closing is always polled fast."""
         values = {":value": text(_FAST if polled_fast else _SLOW)}
         self._table.update(
             _key(job),
@@ -218,16 +208,13 @@ class DynamoJobs:
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order."""
         items = self._table.items()
         return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
-        """Write one job of a tuning job into the tuning job's item, and let that live as long."""
         self._tuning_jobs.upsert(name, job, tuned, expires_at)
 
     def tuning_job(self, name: str) -> TuningJobRecord | None:
-        """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
         return self._tuning_jobs.load(name)
 
     def _stored(self, job: str) -> JobRecord:

@@ -52,12 +52,10 @@ class DynamoNodeStates:
         self._table = Table(client=client, name=table)
 
     def load(self, key: StreamKey) -> NodeRecord | None:
-        """Return the item as last written (strongly consistent), or None."""
         item = self._table.get(_key(key))
         return None if item is None else _record(key.job, item)
 
     def save(self, record: NodeRecord) -> NodeRecord:
-        """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
         written = replace(stored_node(record), version=record.version + 1)
         names = {"#version": "Version"}
         if record.version == 0:
@@ -69,7 +67,6 @@ class DynamoNodeStates:
         return written
 
     def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
-        """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         for alert_id in alert_ids:
             names = {"#outbox": "Outbox", "#entry": alert_id, "#sent": "Sent"}
             self._table.update(
@@ -79,7 +76,6 @@ class DynamoNodeStates:
             )
 
     def of_job(self, job: str) -> list[NodeRecord]:
-        """Return all items of a job, ordered by sort key (strongly consistent)."""
         return [_record(job, item) for item in self._table.partition("TrainingJobName", job)]
 
 

@@ -89,11 +89,9 @@ class DynamoRuleStates:
                 self._table.update(key, assignments(dict.fromkeys(gone)), _is_still(row))
 
     def of_job(self, job: str) -> list[RuleRow]:
-        """Return all rows of a job, ordered by sort key (strongly consistent)."""
         return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
-        """Return a job's rows of no node, by sort key (strongly consistent), without reading those of nodes."""
         rows = []
         after = _BEFORE_ALL
         while item := self._table.first_after("TrainingJobName", job, "RuleTarget", after):
@@ -104,7 +102,6 @@ class DynamoRuleStates:
         return rows
 
     def load(self, job: str, target: str) -> RuleRow | None:
-        """Return one row (strongly consistent), or None."""
         item = self._table.get(_key(job, target))
         return None if item is None else _row(job, item)
 

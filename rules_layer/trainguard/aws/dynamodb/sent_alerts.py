@@ -32,7 +32,6 @@ class DynamoSentAlerts:
         self._lease_s = lease_s
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
-        """Claim the channel unless the alert was sent on it or another invocation holds it."""
         claimed, sent = _columns(channel)
         update = assignments({claimed: integer(int(now) + self._lease_s), "ExpiresAt": integer(int(now) + KEPT_S)})
         free = Expression(
@@ -45,7 +44,6 @@ class DynamoSentAlerts:
         return Claim.SENT if sent in (self._table.get(_key(alert_id)) or {}) else Claim.BUSY
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
-        """Release the claim: the alert was sent at ``sent_at``, epoch seconds, or was not."""
         claimed, sent = _columns(channel)
         columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
         if sent_at is not None:

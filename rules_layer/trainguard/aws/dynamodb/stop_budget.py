@@ -25,7 +25,6 @@ class DynamoStopBudget:
         self._table = Table(client=client, name=table)
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
-        """Take one of ``limit`` stops within the hour before ``now``; raise StateConflictError after four conflicts."""
         version = 0
         for _ in range(ATTEMPTS):
             version, stops = self._load()

@@ -72,12 +72,10 @@ def stored_finding(finding: Finding) -> Finding:
 
 
 def facts_value(facts: Sequence[Fact]) -> "AttributeValue | None":
-    """Write facts as a list of maps; None where there is none."""
     return maps(map(_fact_value, facts)) if facts else None
 
 
 def facts_of(columns: Columns, name: str) -> tuple[Fact, ...]:
-    """Read facts; a missing column has none."""
     return tuple(
         Fact(
             value=_measured(each, "Value"),
@@ -212,12 +210,10 @@ def _short_name(name: str | None) -> str | None:
 
 
 def finding_columns(finding: Finding, names: Mapping[str, str]) -> "dict[str, AttributeValue | None]":
-    """Write a finding, without its rule and node; ``names`` are other column names, by field."""
     return written(finding, _FINDING, names)
 
 
 def finding_of_columns(columns: Columns, *, rule: str, node: str | None, names: Mapping[str, str]) -> Finding:
-    """Read a finding of ``rule`` on ``node``."""
     return Finding(rule=rule, node=node, **fields_of(columns, _FINDING, names))
 
 
@@ -257,7 +253,6 @@ Value = TypeVar("Value")
 
 
 def frozen_mapping(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
-    """Return a read-only copy."""
     return MappingProxyType(dict(mapping))
 
 

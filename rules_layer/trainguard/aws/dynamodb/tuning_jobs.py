@@ -43,7 +43,6 @@ class DynamoTuningJobs:
         self._table = table
 
     def load(self, name: str) -> TuningJobRecord | None:
-        """Return a tuning job's item (strongly consistent), or None."""
         item = self._table.get(_key(name))
         if item is None:
             return None

@@ -38,7 +38,6 @@ class Channels(Protocol):
 
     def send(self, channel: Channel, alert: Alert) -> None:
         """Send an alert; raises PortUnavailableError where it is not accepted."""
-        ...
 
 
 class SentAlerts(Protocol):
@@ -46,11 +45,9 @@ class SentAlerts(Protocol):
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         """Claim a channel for an alert."""
-        ...
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         """Release it, with the time at which the alert was sent, if it was."""
-        ...
 
 
 class AlertUnsentError(TrainGuardError):

@@ -58,13 +58,11 @@ def permitted(
 
 
 def over_stop_rate(limit: int) -> StopDecision:
-    """Return the refusal of a stop for which the hour has no room."""
     why = f"this deployment makes at most {limit} stops an hour, and the last hour has had them"
     return StopDecision(False, "refused", why, opted_in=True)
 
 
 def unwarned() -> StopDecision:
-    """Return the refusal of a stop that could not be announced."""
     return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
 
 

@@ -102,7 +102,6 @@ def _in_order(identities: Sequence[str], found: Sequence[ResourceState]) -> list
 
 
 def _objection_of(case: StopCase, resource: ResourceState | str, known: StopPreconditions) -> str | None:
-    """Return the objection of a resource or its tags to a stop."""
     if isinstance(resource, str):
         return f"there is no {resource} in this account and Region"
     name = f"{resource.kind} {resource.identity}"

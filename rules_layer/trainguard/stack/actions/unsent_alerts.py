@@ -30,7 +30,6 @@ def resend_name(origin: str, attempt: int) -> str:
 def resend_payload(
     payload: Mapping[str, object], *, origin: str, attempt: int, decision: StopDecision, stop: StopResult
 ) -> dict[str, object]:
-    """Return the input of that execution; ``payload`` is that of ``origin``."""
     outcome = {
         "decision": msgspec.to_builtins(decision),
         "stop": {"made": stop.made, "error": stop.error},
@@ -82,7 +81,6 @@ class UnsentAlert:
 
     @property
     def resend(self) -> tuple[str, dict[str, object]]:
-        """Name and input of the execution that sends it."""
         payload = resend_payload(
             self.payload,
             origin=self.origin,

@@ -21,7 +21,6 @@ _UNKNOWN = "unknown"
 
 
 def headline(request: AlertRequest) -> str:
-    """Return what the alert says in one sentence."""
     entry, finding = request.fire.entry, request.fire.entry.finding
     job, stop_at = f"training job {request.fire.job}", request.decision.stop_at
     return {
@@ -173,7 +172,6 @@ _SIGNS = {
 
 
 def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
-    """Return the notification; ``done`` is the sentence on what was done."""
     fire, entry, finding = request.fire, request.fire.entry, request.fire.entry.finding
     rows = (("Severity", finding.severity), ("Lost", finding.cost), ("Action", done))
     paragraphs = [*map(_plain, reasons(entry)), *(f"*{name}:* {_plain(value)}" for name, value in rows if value)]

@@ -68,7 +68,6 @@ class CanaryVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the fault was found, alerted and reported."""
         return not self.missing
 
 

@@ -36,7 +36,6 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> ProfileRoot:
-        """Where the job's objects lie."""
         return ProfileRoot.of_job(self.prefix, self.job)
 
 

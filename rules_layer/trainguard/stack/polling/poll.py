@@ -67,7 +67,6 @@ class LiveSources(Protocol):
 
     def read(self, asked: Asked) -> Answered:
         """Return a source's data; raises ProfileSourceError where not permitted or refused, PortUnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class RunFileKey:
 
 
 def run_file_key(key: str) -> RunFileKey | None:
-    """Read a key; None for that of any other object."""
     if len(key) > MAX_KEY_LENGTH or not is_plain(key) or RESULTS_FOLDER in key.split("/"):
         return None
     match = _KEY.fullmatch(key)

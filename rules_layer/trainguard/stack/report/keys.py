@@ -102,12 +102,10 @@ class DayLists:
 
 
 def encode_keys(keys: Sequence[str]) -> bytes:
-    """Return keys, in order, as bytes."""
     return zlib.compress(msgspec.msgpack.encode(keys))
 
 
 def decode_keys(name: str, body: bytes) -> list[str]:
-    """Read keys back; raises ReportPartError."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(body, MAX_LIST_BYTES)

@@ -128,7 +128,6 @@ class Faults:
             self._last_call = len(self._calls) + calls
 
     def clear(self) -> None:
-        """Forget all orders that are not met."""
         with self._lock:
             self._orders.clear()
             self._last_call = None

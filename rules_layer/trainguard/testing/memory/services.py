@@ -34,7 +34,6 @@ class MemoryByteStream:
         self._faults = faults
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most ``size``; empty at the end."""
         with self._faults.call("ByteStream.read"):
             taken, self._rest = self._rest[:size], self._rest[size:]
             return bytes(taken)
@@ -60,18 +59,15 @@ class MemoryProfileObjects:
         self._content_types: dict[tuple[str, str], str] = {}
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return the object's bytes, at most ``max_bytes + 1`` of them."""
         with self._faults.call("ProfileObjects.get"):
             return self._body(bucket, key)[: max_bytes + 1]
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         with self._faults.call("ProfileObjects.get_range"):
             return self._body(bucket, key)[start : start + length]
 
     def open_stream(self, bucket: str, key: str) -> "MemoryByteStream":
-        """Open an object to be read from the front."""
         with self._faults.call("ProfileObjects.open_stream"):
             return MemoryByteStream(self._body(bucket, key), self._faults)
 
@@ -89,7 +85,6 @@ class MemoryProfileObjects:
             start_after = page[-1].key
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Write an object whole, at ``now``."""
         with self._faults.call("ProfileObjects.put"), self._lock:
             etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
             entry = ListedObject(key, self.now, len(body), etag)
@@ -97,14 +92,12 @@ class MemoryProfileObjects:
             self._content_types[bucket, key] = content_type
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
-        """Iterate over the names of the folders directly under ``prefix``."""
         with self._faults.call("ReportObjects.folders"), self._lock:
             below = (key.removeprefix(prefix) for key in self._buckets.get(bucket, {}) if key.startswith(prefix))
             found = sorted({name.partition("/")[0] for name in below if "/" in name})
         yield from found
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        """Delete objects, a thousand in a request."""
         for start in range(0, len(keys), DELETE_BATCH_SIZE):
             with self._faults.call("ReportObjects.delete"), self._lock:
                 for key in keys[start : start + DELETE_BATCH_SIZE]:
@@ -143,7 +136,6 @@ class MemoryExecutions:
         self._ended: dict[str, ExecutionRecord] = {}
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
-        """Start an execution; False when one of that name exists already."""
         document = execution_input(payload)
         with self._faults.call("Executions.start"), self._lock:
             if not _EXECUTION_NAME.fullmatch(name):
@@ -154,7 +146,6 @@ class MemoryExecutions:
             return True
 
     def find(self, name: str) -> ExecutionRecord | None:
-        """Return an execution by its name, or None."""
         with self._faults.call("ExecutionRecords.find"), self._lock:
             if name not in self._inputs:
                 return None
@@ -162,7 +153,6 @@ class MemoryExecutions:
             return replace(ended, payload=json.loads(self._inputs[name]))
 
     def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
-        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
         with self._faults.call("ExecutionRecords.unsuccessful"), self._lock:
             ended = [each for each in self._ended.values() if each.status != "SUCCEEDED"]
         for each in ended:
@@ -192,7 +182,6 @@ class MemoryTrainingJobs:
         self._descriptions: dict[str, TrainingJobDescription] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return the job with its tags, or None when it is not known."""
         with self._faults.call("TrainingJobs.describe"), self._lock:
             return self._descriptions.get(job)
 
@@ -216,7 +205,6 @@ class MemoryTaskQueue:
         self._tasks: list[NodeTask] = []
 
     def send(self, tasks: Sequence[NodeTask]) -> None:
-        """Enqueue tasks, ten at a time."""
         for start in range(0, len(tasks), TASK_BATCH_SIZE):
             with self._faults.call("TaskQueue.send"), self._lock:
                 self._tasks += tasks[start : start + TASK_BATCH_SIZE]
@@ -238,7 +226,6 @@ class MemoryReconcileRequests:
         self._refused: set[str] = set()
 
     def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Accept every look that no fault refuses; return, by job, why one was not accepted."""
         reasons = {}
         for look in looks:
             try:
@@ -280,12 +267,10 @@ class MemoryJournal:
         self._times: list[tuple[str, float]] = []
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
-        """Remember what happened."""
         with self._lock:
             self._entries.append(JournalEntry(what, amount, MappingProxyType(where)))
 
     def measure(self, what: str, seconds: float) -> None:
-        """Remember a time."""
         with self._lock:
             self._times.append((what, seconds))
 
@@ -326,25 +311,20 @@ class MemorySettingDocuments:
 
     @property
     def default(self) -> str:
-        """Name of the document that holds for every job."""
         return DEFAULT_SETTINGS
 
     @property
     def path(self) -> str:
-        """Beginning of the names of the documents that a job may name, slash included."""
         return SETTINGS_PATH
 
     def read(self, name: str) -> str | None:
-        """Return a document, or None when there is none."""
         with self._faults.call("SettingDocuments.read"), self._lock:
             return self._documents.get(name)
 
     def put(self, name: str, document: str) -> None:
-        """Store the document."""
         with self._lock:
             self._documents[name] = document
 
     def remove(self, name: str) -> None:
-        """Remove the document."""
         with self._lock:
             self._documents.pop(name, None)
