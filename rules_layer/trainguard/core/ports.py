@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
@@ -240,13 +242,12 @@ class TaskQueue(Protocol):
         """Enqueue tasks; raises PortUnavailableError when any of them was not taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileRequest:
+class ReconcileRequest(msgspec.Struct, frozen=True):
     """A request to reconcile a job at ``at``, epoch seconds; SageMaker is asked in one of ``stale_every``."""
 
-    job: str
+    job: Annotated[str, msgspec.Meta(min_length=1)]
     at: float
-    stale_every: int
+    stale_every: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ReconcileRequests(Protocol):

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from trainguard.core.canary_name import CANARY_KIND
-from trainguard.core.command_errors import TrainGuardError
-from trainguard.core.errors import PortUnavailableError
+from trainguard.core.errors import PortUnavailableError, TrainGuardError
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
