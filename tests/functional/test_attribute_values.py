@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functional.strategies import floats, scalars
-from trainguard.aws.dynamodb.columns import NUMBER, SCALARS, Columns, Scalar, number, scalar
+from trainguard.aws.dynamodb.attributes import NUMBER, SCALARS, Columns, Scalar, number, scalar
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, iso_time
 
 _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999999e125")

@@ -84,7 +84,8 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         ),
         profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
         debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
-        tuning_job=_tuning_job(described.get("TuningJobArn", "")),
+        # The ARN ends in ``:hyper-parameter-tuning-job/<name>``.
+        tuning_job=described.get("TuningJobArn", "").rpartition("/")[2] or None,
         run_links=run_pages(tags, described.get("Environment", {}), described.get("HyperParameters", {})),
         metric_definitions=tuple(
             (each["Name"], each["Regex"])
@@ -103,11 +104,6 @@ def _rules(described: "Sequence[_AnyRuleConfiguration]") -> tuple[RuleConfigurat
         )
         for each in described
     )
-
-
-def _tuning_job(arn: str) -> str | None:
-    """Return the name in a tuning job's ARN, which ends in ``:hyper-parameter-tuning-job/<name>``."""
-    return arn.rpartition("/")[2] or None
 
 
 def _instances(resources: "ResourceConfigOutputTypeDef") -> tuple[str | None, int | None]:

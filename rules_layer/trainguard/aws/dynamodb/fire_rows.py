@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import flag, integer, moment, text
+from trainguard.aws.dynamodb.attributes import flag, integer, moment, text
 from trainguard.aws.dynamodb.table import Table
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
@@ -11,7 +11,7 @@ from trainguard.stack.actions.request import StopDecision
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
 
@@ -46,7 +46,11 @@ class DynamoFireRows:
             "Reason": text(fire.reason),
             "FiredAt": text(fire.fired_at),
         }
-        values = {":fire": text(fire.fire_id), ":episode": integer(fire.episode), ":arn": text(fire.job_arn)}
+        values = {
+            ":fire": text(fire.fire_id),
+            ":episode": integer(fire.episode),
+            ":arn": text(fire.job_arn),
+        }
         more = {":at": text(fire.fired_at), ":fired": text("FIRED")}
         if not self._table.update(_key(fire), fired | named, f"{_NEW} AND {_NOT_OVER}", values | more):
             self._table.update(_key(fire), named, _NEW, values)

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.aws.dynamodb.columns import (
-    COUNT,
-    FLAG,
-    INTEGER_OR_NONE,
-    INTEGERS,
-    NAME,
-    NAMES_OR_NONE,
-    NUMBER,
-    SOME_NAMES,
-    SOME_TEXTS,
-    TEXT,
-    TEXT_OR_NONE,
-    TEXTS,
-    TIME_OR_NONE,
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import (
     Columns,
     Kind,
     Layout,
@@ -42,7 +30,7 @@ from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob,
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
@@ -149,7 +137,11 @@ class DynamoJobs:
             _key(MET_JOBS + datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
             "ADD #Met :one SET #ExpiresAt = :expires",
             "attribute_not_exists(#Met) OR #Met < :most",
-            {":one": integer(1), ":expires": integer(int(at) + KEPT_S), ":most": integer(most)},
+            {
+                ":one": integer(1),
+                ":expires": integer(int(at) + KEPT_S),
+                ":most": integer(most),
+            },
         )
 
     def active(self) -> list[str]:
@@ -224,63 +216,63 @@ def _document(kind: type[msgspec.Struct]) -> Kind:
 
 
 _TIMES: Layout = {
-    "created_at": ("CreatedAt", TIME_OR_NONE),
-    "started_at": ("StartedAt", TIME_OR_NONE),
-    "ended_at": ("EndedAt", TIME_OR_NONE),
-    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
+    "created_at": ("CreatedAt", attributes.TIME_OR_NONE),
+    "started_at": ("StartedAt", attributes.TIME_OR_NONE),
+    "ended_at": ("EndedAt", attributes.TIME_OR_NONE),
+    "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
 }
 _ASKS: Layout = {
-    "close_asks": ("CloseAsks", COUNT),
-    "close_asked_at": ("CloseAskedAt", TIME_OR_NONE),
-    "left_at": ("LeftAt", TIME_OR_NONE),
+    "close_asks": ("CloseAsks", attributes.COUNT),
+    "close_asked_at": ("CloseAskedAt", attributes.TIME_OR_NONE),
+    "left_at": ("LeftAt", attributes.TIME_OR_NONE),
 }
 _JOB: Layout = {
-    "arn": ("TrainingJobArn", TEXT),
-    "bucket": ("Bucket", TEXT),
-    "prefix": ("Prefix", TEXT),
+    "arn": ("TrainingJobArn", attributes.TEXT),
+    "bucket": ("Bucket", attributes.TEXT),
+    "prefix": ("Prefix", attributes.TEXT),
     "status": ("Status", member(JobStatus)),
-    "secondary_status": ("SecondaryStatus", TEXT_OR_NONE),
-    "instance_type": ("InstanceType", TEXT_OR_NONE),
-    "instance_count": ("InstanceCount", INTEGER_OR_NONE),
-    "profiling_interval_ms": ("ProfilingIntervalMs", INTEGER_OR_NONE),
-    "framework_expected": ("FrameworkExpected", FLAG),
-    "rule_settings": ("RuleSettings", TEXTS),
-    "stop_allowed": ("StopAllowed", FLAG),
-    "episodes": ("Episodes", INTEGERS),
-    "closing": ("Closing", FLAG),
-    "last_object_at": ("LastObjectAt", TIME_OR_NONE),
-    "tuning_job": ("TuningJob", TEXT_OR_NONE),
-    "file_fault": ("JobFileFault", TEXT_OR_NONE),
-    "generation": ("Generation", COUNT),
-    "asked_at": ("AskedAt", TIME_OR_NONE),
-    "other_streams": ("OtherStreams", COUNT),
-    "training_rules": ("TrainingRules", NAMES_OR_NONE),
-    "setting_sources": ("SettingSources", SOME_TEXTS),
-    "setting_faults": ("ConfigurationFaults", SOME_NAMES),
-    "rules_elsewhere": ("RulesElsewhere", SOME_TEXTS),
-    "rule_places": ("RulePlaces", SOME_TEXTS),
-    "owners": ("Owners", SOME_TEXTS),
-    "run_links": ("RunLinks", SOME_TEXTS),
-    "resources": ("Resources", SOME_NAMES),
+    "secondary_status": ("SecondaryStatus", attributes.TEXT_OR_NONE),
+    "instance_type": ("InstanceType", attributes.TEXT_OR_NONE),
+    "instance_count": ("InstanceCount", attributes.INTEGER_OR_NONE),
+    "profiling_interval_ms": ("ProfilingIntervalMs", attributes.INTEGER_OR_NONE),
+    "framework_expected": ("FrameworkExpected", attributes.FLAG),
+    "rule_settings": ("RuleSettings", attributes.TEXTS),
+    "stop_allowed": ("StopAllowed", attributes.FLAG),
+    "episodes": ("Episodes", attributes.INTEGERS),
+    "closing": ("Closing", attributes.FLAG),
+    "last_object_at": ("LastObjectAt", attributes.TIME_OR_NONE),
+    "tuning_job": ("TuningJob", attributes.TEXT_OR_NONE),
+    "file_fault": ("JobFileFault", attributes.TEXT_OR_NONE),
+    "generation": ("Generation", attributes.COUNT),
+    "asked_at": ("AskedAt", attributes.TIME_OR_NONE),
+    "other_streams": ("OtherStreams", attributes.COUNT),
+    "training_rules": ("TrainingRules", attributes.NAMES_OR_NONE),
+    "setting_sources": ("SettingSources", attributes.SOME_TEXTS),
+    "setting_faults": ("ConfigurationFaults", attributes.SOME_NAMES),
+    "rules_elsewhere": ("RulesElsewhere", attributes.SOME_TEXTS),
+    "rule_places": ("RulePlaces", attributes.SOME_TEXTS),
+    "owners": ("Owners", attributes.SOME_TEXTS),
+    "run_links": ("RunLinks", attributes.SOME_TEXTS),
+    "resources": ("Resources", attributes.SOME_NAMES),
 }
 _POLICY: Layout = {
-    "evaluated": ("Evaluated", FLAG),
-    "why": ("EvaluatedBecause", TEXT),
+    "evaluated": ("Evaluated", attributes.FLAG),
+    "why": ("EvaluatedBecause", attributes.TEXT),
     "alerts": ("Alerts", _document(AlertPolicy)),
     "stops": ("Stops", _document(StopPolicy)),
-    "source": ("Source", NAME),
-    "evaluation_every_s": ("EvaluationEveryS", NUMBER),
+    "source": ("Source", attributes.NAME),
+    "evaluation_every_s": ("EvaluationEveryS", attributes.NUMBER),
 }
 
 
 def _record(item: "Item") -> JobRecord:
     columns = Columns(item)
-    job = columns.get("TrainingJobName", TEXT)
+    job = columns.get("TrainingJobName", attributes.TEXT)
     with decoding(f"Jobs/{job}"):
         return JobRecord(
             job=job,
             active="Active" in columns,
-            polled_fast=columns.get("Active", TEXT_OR_NONE) != _SLOW,
+            polled_fast=columns.get("Active", attributes.TEXT_OR_NONE) != _SLOW,
             # An item of a job that nobody decided about has no policy.
             policy=JobPolicy(**fields_of(columns, _POLICY)) if "Evaluated" in columns else JobPolicy(),
             streams_left_out="StreamsLeftOut" in columns,

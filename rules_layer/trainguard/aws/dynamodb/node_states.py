@@ -4,18 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import (
-    BLOB,
-    COUNT,
-    FLAG,
-    INTEGER,
-    INTEGER_OR_NONE,
-    INTEGERS,
-    NAME,
-    NUMBER,
-    NUMBER_OR_NONE,
-    TEXT,
-    TEXT_OR_NONE,
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import (
     Columns,
     Kind,
     Layout,
@@ -37,7 +27,7 @@ from trainguard.core.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 
 class DynamoNodeStates:
@@ -83,15 +73,15 @@ def _key(key: StreamKey) -> "Item":
 
 
 _ENTRY: Layout = {
-    "fire_id": ("FireId", TEXT),
-    "episode": ("Episode", INTEGER),
-    "enqueued_at": ("EnqueuedAt", NUMBER),
-    "sent": ("Sent", FLAG),
+    "fire_id": ("FireId", attributes.TEXT),
+    "episode": ("Episode", attributes.INTEGER),
+    "enqueued_at": ("EnqueuedAt", attributes.NUMBER),
+    "sent": ("Sent", attributes.FLAG),
     "kind": ("Kind", member(AlertKind)),
-    "previous_severity": ("PreviousSeverity", TEXT_OR_NONE),
-    "lasted_s": ("LastedS", NUMBER_OR_NONE),
+    "previous_severity": ("PreviousSeverity", attributes.TEXT_OR_NONE),
+    "lasted_s": ("LastedS", attributes.NUMBER_OR_NONE),
 }
-_ENTRY_FINDING: Layout = {**FINDING, "finding_kind": ("FindingKind", NAME)}
+_ENTRY_FINDING: Layout = {**FINDING, "finding_kind": ("FindingKind", attributes.NAME)}
 """An entry has a kind of its own, that of the alert."""
 
 
@@ -102,22 +92,22 @@ def _write_entry(entry: OutboxEntry) -> "AttributeValue":
 
 def _read_entry(value: "AttributeValue") -> OutboxEntry:
     columns = inner(value)
-    rule, node = columns.get("Rule", TEXT), columns.get("Node", TEXT)
+    rule, node = columns.get("Rule", attributes.TEXT), columns.get("Node", attributes.TEXT)
     finding = Finding(rule=rule, node=None if node == JOB_NODE else node, **fields_of(columns, _ENTRY_FINDING))
     return OutboxEntry(finding=finding, **fields_of(columns, _ENTRY))
 
 
 _NODE: Layout = {
-    "version": ("Version", INTEGER),
-    "cursors": ("Cursors", INTEGERS),
-    "pending": ("Pending", INTEGERS),
-    "state": ("Window", BLOB),
-    "codec": ("Codec", INTEGER),
-    "counters": ("Counters", INTEGERS),
-    "watermark_s": ("EvaluatedThrough", NUMBER_OR_NONE),
-    "closed": ("Closed", FLAG),
-    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
-    "generation": ("Generation", COUNT),
+    "version": ("Version", attributes.INTEGER),
+    "cursors": ("Cursors", attributes.INTEGERS),
+    "pending": ("Pending", attributes.INTEGERS),
+    "state": ("Window", attributes.BLOB),
+    "codec": ("Codec", attributes.INTEGER),
+    "counters": ("Counters", attributes.INTEGERS),
+    "watermark_s": ("EvaluatedThrough", attributes.NUMBER_OR_NONE),
+    "closed": ("Closed", attributes.FLAG),
+    "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
+    "generation": ("Generation", attributes.COUNT),
     "outbox": ("Outbox", map_of(Kind(_write_entry, _read_entry))),
 }
 
@@ -130,6 +120,6 @@ def _record(job: str, item: "Item") -> NodeRecord:
     columns = Columns(item)
     node_kind = item["NodeKind"]["S"]
     with decoding(_name(job, node_kind)):
-        codec = columns.get("Codec", INTEGER_OR_NONE) or 0
+        codec = columns.get("Codec", attributes.INTEGER_OR_NONE) or 0
     with decoding(_name(job, node_kind), codec):
         return NodeRecord(key=StreamKey.parse(job, node_kind), **fields_of(columns, _NODE))

@@ -3,28 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import (
-    COUNT,
-    FLAG_OR_NONE,
-    INTEGER,
-    INTEGER_OR_NONE,
-    INTEGERS,
-    NAME,
-    NUMBER_OR_NONE,
-    SCALARS,
-    TALLY,
-    TEXT,
-    TEXT_OR_NONE,
-    TIME_OR_NONE,
-    Columns,
-    Layout,
-    fields_of,
-    integer,
-    member,
-    moment,
-    text,
-    written,
-)
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, Layout, fields_of, integer, member, moment, text, written
 from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
 from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.core.finding import Finding, Progress
@@ -33,23 +13,7 @@ from trainguard.core.records import RuleRow, Status, StopRecord
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
-
-_OF_FIRES = (
-    "FireEpisode",
-    "FireId",
-    "FireJobArn",
-    "FiredAt",
-    "Action",
-    "ActionAt",
-    "AlertId",
-    "ReportUri",
-    "StopDecision",
-    "StopWhy",
-    "StopAt",
-    "StopFireId",
-    "StopMade",
-)
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
 """A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
@@ -144,52 +108,55 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
 
 _ROW: Layout = {
     "status": ("Status", member(Status)),
-    "quantity": ("Quantity", TEXT_OR_NONE),
-    "unit": ("Unit", TEXT_OR_NONE),
-    "worst": ("Worst", TEXT_OR_NONE),
-    "data_points": ("DataPoints", TALLY),
-    "affected_percent": ("AffectedPercent", NUMBER_OR_NONE),
-    "wasted_percent": ("WastedPercent", NUMBER_OR_NONE),
-    "violations": ("Violations", TALLY),
-    "times_fired": ("TimesFired", TALLY),
-    "evaluated_through": ("EvaluatedThrough", TIME_OR_NONE),
-    "counters": ("Counters", INTEGERS),
-    "parameters": ("Parameters", SCALARS),
-    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
-    "generation": ("Generation", COUNT),
-    "earlier_episodes": ("EarlierEpisodes", COUNT),
+    "quantity": ("Quantity", attributes.TEXT_OR_NONE),
+    "unit": ("Unit", attributes.TEXT_OR_NONE),
+    "worst": ("Worst", attributes.TEXT_OR_NONE),
+    "data_points": ("DataPoints", attributes.TALLY),
+    "affected_percent": ("AffectedPercent", attributes.NUMBER_OR_NONE),
+    "wasted_percent": ("WastedPercent", attributes.NUMBER_OR_NONE),
+    "violations": ("Violations", attributes.TALLY),
+    "times_fired": ("TimesFired", attributes.TALLY),
+    "evaluated_through": ("EvaluatedThrough", attributes.TIME_OR_NONE),
+    "counters": ("Counters", attributes.INTEGERS),
+    "parameters": ("Parameters", attributes.SCALARS),
+    "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
+    "generation": ("Generation", attributes.COUNT),
+    "earlier_episodes": ("EarlierEpisodes", attributes.COUNT),
 }
-_ROW_FINDING: Layout = {**FINDING, "cost": ("CostLost", TEXT_OR_NONE)}
+_ROW_FINDING: Layout = {**FINDING, "cost": ("CostLost", attributes.TEXT_OR_NONE)}
 _PROGRESS: Layout = {
-    "seen": ("PatienceSeen", INTEGER),
-    "needed": ("PatienceNeeded", INTEGER),
-    "counts": ("PatienceCounts", TEXT),
-    "streak": ("Streak", INTEGER_OR_NONE),
-    "window_points": ("WindowPoints", INTEGER_OR_NONE),
-    "window_start": ("WindowFrom", TIME_OR_NONE),
-    "window_end": ("WindowTo", TIME_OR_NONE),
+    "seen": ("PatienceSeen", attributes.INTEGER),
+    "needed": ("PatienceNeeded", attributes.INTEGER),
+    "counts": ("PatienceCounts", attributes.TEXT),
+    "streak": ("Streak", attributes.INTEGER_OR_NONE),
+    "window_points": ("WindowPoints", attributes.INTEGER_OR_NONE),
+    "window_start": ("WindowFrom", attributes.TIME_OR_NONE),
+    "window_end": ("WindowTo", attributes.TIME_OR_NONE),
 }
 _OF_PROGRESS = tuple(name for name, _ in _PROGRESS.values())
 _FIRE: Layout = {
-    "fired_at": ("FiredAt", TIME_OR_NONE),
-    "fire_id": ("FireId", TEXT_OR_NONE),
-    "action": ("Action", TEXT_OR_NONE),
-    "action_at": ("ActionAt", TIME_OR_NONE),
-    "report_uri": ("ReportUri", TEXT_OR_NONE),
+    "fired_at": ("FiredAt", attributes.TIME_OR_NONE),
+    "fire_id": ("FireId", attributes.TEXT_OR_NONE),
+    "action": ("Action", attributes.TEXT_OR_NONE),
+    "action_at": ("ActionAt", attributes.TIME_OR_NONE),
+    "report_uri": ("ReportUri", attributes.TEXT_OR_NONE),
 }
 _STOP: Layout = {
-    "decision": ("StopDecision", TEXT),
-    "why": ("StopWhy", NAME),
-    "at": ("StopAt", TIME_OR_NONE),
-    "fire_id": ("StopFireId", TEXT_OR_NONE),
-    "made": ("StopMade", FLAG_OR_NONE),
+    "decision": ("StopDecision", attributes.TEXT),
+    "why": ("StopWhy", attributes.NAME),
+    "at": ("StopAt", attributes.TIME_OR_NONE),
+    "fire_id": ("StopFireId", attributes.TEXT_OR_NONE),
+    "made": ("StopMade", attributes.FLAG_OR_NONE),
 }
+
+
+_OF_FIRES = ("FireEpisode", "FireJobArn", "AlertId", *(name for name, _ in (*_FIRE.values(), *_STOP.values())))
 
 
 def _row(job: str, item: "Item") -> RuleRow:
     """Read a row; one that only the fire path has written so far lacks most columns."""
     columns = Columns(item)
-    target = columns.get("RuleTarget", TEXT)
+    target = columns.get("RuleTarget", attributes.TEXT)
     rule, separator, node = target.partition("#")
     with decoding(f"RuleState/{job}/{target}"):
         return RuleRow(
@@ -197,7 +164,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             finding=Finding(rule=rule, node=node if separator else None, **fields_of(columns, _ROW_FINDING)),
             progress=Progress(**fields_of(columns, _PROGRESS)) if "PatienceSeen" in columns else None,
             # NULL says that the alert of this fire failed.
-            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.get("AlertId", TEXT_OR_NONE),
+            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.get("AlertId", attributes.TEXT_OR_NONE),
             stop=StopRecord(**fields_of(columns, _STOP)) if "StopDecision" in columns else None,
             **fields_of(columns, {**_ROW, **_FIRE}),
         )

@@ -6,14 +6,14 @@ repeat sends nothing, and a claim of one that died ends.
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import integer, moment, text
+from trainguard.aws.dynamodb.attributes import integer, moment, text
 from trainguard.aws.dynamodb.table import Table
 from trainguard.stack.actions.send_alert import Channel, Claim
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 ALERTS = "*alerts"
 """A job's name has no asterisk."""
@@ -32,7 +32,10 @@ class DynamoSentAlerts:
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         claimed, sent = _columns(channel)
         free = f"attribute_not_exists(#{sent}) AND (attribute_not_exists(#{claimed}) OR #{claimed} < :now)"
-        columns = {claimed: integer(int(now) + self._lease_s), "ExpiresAt": integer(int(now) + KEPT_S)}
+        columns = {
+            claimed: integer(int(now) + self._lease_s),
+            "ExpiresAt": integer(int(now) + KEPT_S),
+        }
         if self._table.update(_key(alert_id), columns, free, {":now": integer(int(now))}):
             return Claim.TAKEN
         return Claim.SENT if sent in (self._table.get(_key(alert_id)) or {}) else Claim.BUSY

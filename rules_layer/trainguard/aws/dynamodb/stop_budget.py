@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import INTEGER, TEXT, TIME, Columns, map_of, record_of, text
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, map_of, record_of, text
 from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
@@ -10,12 +11,12 @@ from trainguard.stack.actions.stop_rate_limit import Stop, admit
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import Item
 
 ALL_JOBS, STOPS = "*", "stops"
 ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
 ATTEMPTS = 4
-_STOPS = map_of(record_of(Stop, {"job": ("Job", TEXT), "at": ("At", TIME)}))
+_STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
 
 
 class DynamoStopBudget:
@@ -41,7 +42,7 @@ class DynamoStopBudget:
             return 0, {}
         columns = Columns(item)
         with decoding(ITEM):
-            return columns.get("Version", INTEGER), dict(columns.get("Stops", _STOPS))
+            return columns.get("Version", attributes.INTEGER), dict(columns.get("Stops", _STOPS))
 
 
 def region_of(table: str) -> str | None:

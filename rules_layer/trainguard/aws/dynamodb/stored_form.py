@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from trainguard.aws.dynamodb.columns import (
-    NAME,
-    NUMBER_OR_NONE,
-    SCALAR,
-    SOME_NAMES,
-    TEXT,
-    TEXT_OR_NONE,
-    TIME,
-    TIME_OR_NONE,
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import (
     Kind,
     Layout,
     Scalar,
@@ -41,7 +34,7 @@ from trainguard.core.units import show_percent
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from trainguard.aws.dynamodb.columns import AttributeValue
+    from trainguard.aws.dynamodb.attributes import AttributeValue
 
     Record = TypeVar("Record", bound=DataclassInstance)
 
@@ -50,13 +43,13 @@ FACT_COLUMN = "fact."
 """Begins the text columns of facts for people; nothing reads them back."""
 
 _PLACE: Layout = {
-    "name": ("Name", TEXT),
-    "series": ("Series", TEXT_OR_NONE),
-    "node": ("Node", TEXT_OR_NONE),
-    "device": ("Device", TEXT_OR_NONE),
-    "start": ("From", TIME_OR_NONE),
-    "end": ("To", TIME_OR_NONE),
-    "unit": ("Unit", NAME),
+    "name": ("Name", attributes.TEXT),
+    "series": ("Series", attributes.TEXT_OR_NONE),
+    "node": ("Node", attributes.TEXT_OR_NONE),
+    "device": ("Device", attributes.TEXT_OR_NONE),
+    "start": ("From", attributes.TIME_OR_NONE),
+    "end": ("To", attributes.TIME_OR_NONE),
+    "unit": ("Unit", attributes.NAME),
 }
 _TIME, _SHARE, _PERCENT = "time", "share", "%"
 _LONGEST_UNIT = 24
@@ -92,7 +85,7 @@ def _read_fact(value: "AttributeValue") -> Fact:
         found: Scalar = columns.get(name, kind)
         return epoch_from_iso(found) if isinstance(found, str) and place["unit"] == _TIME else found
 
-    measured, threshold = read("Value", SCALAR), read("Threshold", SCALAR.unless(None))
+    measured, threshold = read("Value", attributes.SCALAR), read("Threshold", attributes.SCALAR.unless(None))
     if measured is None:
         raise ValueError("a fact has the Value null, expected a number or a text")
     return Fact(value=measured, threshold=None if threshold is None else float(threshold), **place)
@@ -181,23 +174,23 @@ def _short_name(name: str | None) -> str | None:
 
 
 _EPISODE: Layout = {
-    "start": ("Start", TIME),
-    "end": ("End", TIME_OR_NONE),
-    "nodes": ("Nodes", SOME_NAMES),
-    "gpus": ("Gpus", SOME_NAMES),
-    "measured": ("Measured", NUMBER_OR_NONE),
-    "wasted_s": ("WastedS", NUMBER_OR_NONE),
-    "cost": ("Cost", NUMBER_OR_NONE),
-    "currency": ("Currency", TEXT_OR_NONE),
+    "start": ("Start", attributes.TIME),
+    "end": ("End", attributes.TIME_OR_NONE),
+    "nodes": ("Nodes", attributes.SOME_NAMES),
+    "gpus": ("Gpus", attributes.SOME_NAMES),
+    "measured": ("Measured", attributes.NUMBER_OR_NONE),
+    "wasted_s": ("WastedS", attributes.NUMBER_OR_NONE),
+    "cost": ("Cost", attributes.NUMBER_OR_NONE),
+    "currency": ("Currency", attributes.TEXT_OR_NONE),
 }
 FINDING: Layout = {
-    "finding_kind": ("Kind", NAME),
-    "reason": ("Reason", TEXT),
-    "measured": ("Measured", NUMBER_OR_NONE),
-    "threshold": ("Threshold", NUMBER_OR_NONE),
+    "finding_kind": ("Kind", attributes.NAME),
+    "reason": ("Reason", attributes.TEXT),
+    "measured": ("Measured", attributes.NUMBER_OR_NONE),
+    "threshold": ("Threshold", attributes.NUMBER_OR_NONE),
     "severity": ("Severity", member(Severity).unless(None)),
-    "advice": ("Advice", TEXT_OR_NONE),
-    "cost": ("Cost", TEXT_OR_NONE),
+    "advice": ("Advice", attributes.TEXT_OR_NONE),
+    "cost": ("Cost", attributes.TEXT_OR_NONE),
     "episodes": ("Episodes", list_of(record_of(Episode, _EPISODE)).unless(())),
     "facts": ("Facts", list_of(Kind(_write_fact, _read_fact)).unless(())),
 }

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainguard.aws.aws_errors import translated, unless
-from trainguard.aws.dynamodb.columns import integer
+from trainguard.aws.dynamodb.attributes import integer
 from trainguard.core.errors import StateCodecError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryInputPaginateTypeDef
 
-    from trainguard.aws.dynamodb.columns import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 _SERVICE = "DynamoDB"
 _NAME = re.compile(r"#(\w+)")

@@ -2,26 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import (
-    FLAG,
-    INTEGER,
-    INTEGER_OR_NONE,
-    TEXT_OR_NONE,
-    Columns,
-    fields_of,
-    flag,
-    integer,
-    map_of,
-    member,
-    record_of,
-    text,
-)
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, fields_of, flag, integer, map_of, member, record_of, text
 from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.core.finding import Severity
 from trainguard.core.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import Item
 
 TUNING_JOB = "tuning-job/"
 """Names of training jobs have no slash."""
@@ -33,9 +21,9 @@ _TUNED_JOB = record_of(
     TunedJob,
     {
         "status": ("Status", member(JobStatus)),
-        "finished": ("Finished", FLAG),
-        "findings": ("Findings", INTEGER),
-        "rule": ("Rule", TEXT_OR_NONE),
+        "finished": ("Finished", attributes.FLAG),
+        "findings": ("Findings", attributes.INTEGER),
+        "rule": ("Rule", attributes.TEXT_OR_NONE),
         "severity": ("Severity", member(Severity).unless(None)),
     },
 )
@@ -57,7 +45,11 @@ class DynamoTuningJobs:
                 name=name,
                 more="More" in columns,
                 **fields_of(
-                    columns, {"jobs": ("Jobs", map_of(_TUNED_JOB)), "expires_at": ("ExpiresAt", INTEGER_OR_NONE)}
+                    columns,
+                    {
+                        "jobs": ("Jobs", map_of(_TUNED_JOB)),
+                        "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
+                    },
                 ),
             )
 

@@ -75,9 +75,10 @@ class AlertSender:
             raise msgspec.ValidationError("fire: expected the input of an execution")
         alert, faults = self._composed(call, now)
         wait_until = None if call.get("due") else alert.routing.wait_until
-        channels = (
-            [] if alert.routing.withheld is not None or wait_until is not None else list(_channels_of_people(alert))
-        )
+        channels = []
+        if alert.routing.withheld is None and wait_until is None:
+            # The chats get none of a canary.
+            channels = [Channel.MAIL] if alert.attributes["Kind"] == CANARY_KIND else [Channel.MAIL, Channel.CHAT]
         errors = dict(self._errors(alert, [Channel.BUS, *channels], faults, now=now))
         if call.get("last") and errors:
             raise AlertUnsentError(list(errors.values()))
@@ -119,27 +120,17 @@ class AlertSender:
                 yield channel, f"{channel}: another invocation is sending it"
             if claim is not Claim.TAKEN:
                 continue
-            error = self._send_on(channel, alert)
+            error = None
+            try:
+                self.channels.send(channel, alert)
+            except PortUnavailableError as fault:
+                error = f"{channel}: {fault}"
             try:
                 self.sent.settle(alert.alert_id, channel, sent_at=None if error else now)
             except PortUnavailableError as fault:
                 faults.append(f"{channel}: {fault}")
             if error is not None:
                 yield channel, error
-
-    def _send_on(self, channel: Channel, alert: Alert) -> str | None:
-        try:
-            self.channels.send(channel, alert)
-        except PortUnavailableError as fault:
-            return f"{channel}: {fault}"
-        return None
-
-
-def _channels_of_people(alert: Alert) -> Iterator[Channel]:
-    """Yield the channels by which people get an alert; the chats get none of a canary."""
-    yield Channel.MAIL
-    if alert.attributes["Kind"] != CANARY_KIND:
-        yield Channel.CHAT
 
 
 def _outcome(alert: Alert, call: Mapping[str, Any], mail_error: str | None, *, waits: bool) -> dict[str, Any]:
