@@ -35,7 +35,7 @@ environment = load_environment(
     function="decide_stop",
 )
 clients = Clients()
-training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
+training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
 switch = SsmStopSwitch(
     client=clients.ssm,
     parameter=environment.stop_switch_parameter,

@@ -7,7 +7,8 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.aws.report_wiring import profile_objects
+from trainguard.aws.clients import Clients
+from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.stack.report.digest import DayDigester
 from trainguard.stack.report.parts import DigestItem
 from trainguard.stack.report.run_digest import RunDigester
@@ -15,7 +16,7 @@ from trainguard.stack.report.run_digest import RunDigester
 RESERVE_MS = 60_000
 
 logger = Logger()
-objects = profile_objects()
+objects = S3ProfileObjects(client=Clients().s3)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import load_environment
 from trainguard.aws.job_facts import SageMakerJobFacts
-from trainguard.aws.report_wiring import profile_objects
+from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
 from trainguard.stack.captures.plan import CaptureCall
@@ -20,7 +20,7 @@ logger = Logger()
 environment = load_environment(("task_queue_url",), os.environ, function="join_capture")
 clients = Clients()
 tasks = SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url)
-joiner = CaptureJoiner(objects=profile_objects(), facts=SageMakerJobFacts(client=clients.sagemaker))
+joiner = CaptureJoiner(objects=S3ProfileObjects(client=clients.s3), facts=SageMakerJobFacts(client=clients.sagemaker))
 
 
 @logger.inject_lambda_context(clear_state=True)

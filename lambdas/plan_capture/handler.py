@@ -6,11 +6,12 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.aws.report_wiring import profile_objects
+from trainguard.aws.clients import Clients
+from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.stack.captures.plan import CaptureCall, plan_capture
 
 logger = Logger()
-objects = profile_objects()
+objects = S3ProfileObjects(client=Clients().s3)
 
 
 @logger.inject_lambda_context(clear_state=True)

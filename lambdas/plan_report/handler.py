@@ -8,8 +8,11 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.environment import load_environment
-from trainguard.aws.report_wiring import over_stores
+from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.stack.report.calls import PlanCall
 from trainguard.stack.report.plan import ReportPlanner
 
@@ -17,7 +20,12 @@ RESERVE_MS = 60_000
 
 logger = Logger()
 environment = load_environment(("jobs_table", "node_state_table"), os.environ, function="plan_report")
-planner = over_stores(ReportPlanner, environment)
+clients = Clients()
+planner = ReportPlanner(
+    jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+    nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+    objects=S3ProfileObjects(client=clients.s3),
+)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -54,5 +54,4 @@ def _answer(status: HTTPStatus, document: Any) -> Response[str]:
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer a request."""
     return app.resolve(event, context)

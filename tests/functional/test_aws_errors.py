@@ -20,7 +20,7 @@ from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.aws.ssm import SsmSettingDocuments, SsmStopSwitch
-from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.ports import NodeTask, RuleConfiguration
@@ -67,13 +67,13 @@ def _executions(clients: Clients) -> StepFunctionsExecutions:
     return StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn="arn:machine")
 
 
-def _records(clients: Clients) -> StepFunctionsRecords:
+def _records(clients: Clients) -> StepFunctionsExecutions:
     arn = "arn:aws:states:us-east-1:123456789012:stateMachine:fire"
-    return StepFunctionsRecords(client=clients.stepfunctions, state_machine_arn=arn)
+    return StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=arn)
 
 
 def _training_jobs(clients: Clients) -> SageMakerTrainingJobs:
-    return SageMakerTrainingJobs(client=clients.sagemaker)
+    return SageMakerTrainingJobs(client=lambda: clients.sagemaker)
 
 
 def _tasks(clients: Clients) -> SqsTaskQueue:

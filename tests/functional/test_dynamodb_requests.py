@@ -10,7 +10,7 @@ from tests.functional.worlds import MotoUnderTest
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.dynamodb.stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
-from trainguard.aws.dynamodb.table import Expression, Table, assignments
+from trainguard.aws.dynamodb.table import Table, assignments
 from trainguard.core.errors import StateCodecError
 
 NOW = 1_795_248_000.0
@@ -78,7 +78,7 @@ def test_reads_are_strongly_consistent_except_on_an_index() -> None:
 def test_assigned_columns_without_a_value_are_removed(
     columns: dict[str, Any], text: str, values: dict[str, Any]
 ) -> None:
-    assert assignments(columns) == Expression(text, {"#c0": "A", "#c1": "B"}, values)
+    assert assignments(columns) == (text, {"#c0": "A", "#c1": "B"}, values)
 
 
 def test_version_of_stops_counts_the_writes(moto_world: MotoUnderTest) -> None:

@@ -21,7 +21,7 @@ from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.aws.ssm import SsmSettingDocuments
-from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.ports import (
     ExecutionRecords,
     Executions,
@@ -240,9 +240,9 @@ class MotoUnderTest:
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
         self.objects = S3ProfileObjects(client=clients.s3)
         self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
-        self.records = StepFunctionsRecords(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
+        self.records = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
         self.reports = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.report_machine_arn)
-        self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
+        self.training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
         LAMBDA.clear()
         self.looks = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.core.layout import ProfileRoot
-from trainguard.stack.polling.run_files import MAX_FILE_BYTES, RunFileKey, RunFiles, run_file_key
+from trainguard.stack.polling.run_files import MAX_FILE_BYTES, RunFiles, run_file_key
 from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_800_000_000.0
@@ -95,9 +95,9 @@ def test_missing_run_file_does_nothing() -> None:
 @pytest.mark.parametrize(
     ("key", "named"),
     [
-        (KEY, RunFileKey(ProfileRoot("jobs/", "bert"), "abc123")),
-        ("bert/wandb/run-a1.wandb", RunFileKey(ProfileRoot("", "bert"), "a1")),
-        ("bert/wandb/offline-run-1-a1/run-a1.wandb", RunFileKey(ProfileRoot("", "bert"), "a1")),
+        (KEY, (ProfileRoot("jobs/", "bert"), "abc123")),
+        ("bert/wandb/run-a1.wandb", (ProfileRoot("", "bert"), "a1")),
+        ("bert/wandb/offline-run-1-a1/run-a1.wandb", (ProfileRoot("", "bert"), "a1")),
         ("bert/run-a1.wandb", None),
         ("bert/rule-output/wandb/run-a1.wandb", None),
         ("bert/wandb/run-a/b.wandb", None),
@@ -105,5 +105,5 @@ def test_missing_run_file_does_nothing() -> None:
         ("../wandb/run-a1.wandb", None),
     ],
 )
-def test_given_a_key_when_read_then_it_is_a_run_file_or_none(key: str, named: RunFileKey | None) -> None:
+def test_given_a_key_when_read_then_it_is_a_run_file_or_none(key: str, named: tuple[ProfileRoot, str] | None) -> None:
     assert run_file_key(key) == named

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.paginate import Paginator
 
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster
@@ -123,6 +124,11 @@ class Pages:
     count: int = 3
     code: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
+
+    def get_paginator(self, operation: str) -> Any:
+        keys = {"input_token": "nextToken", "output_token": "nextToken", "result_key": "events"}
+        method, model = cast("Any", getattr(self, operation)), cast("Any", None)
+        return Paginator(method, keys, model)
 
     def filter_log_events(self, **request: object) -> dict[str, Any]:
         self.requests.append(dict(request))

@@ -13,7 +13,7 @@ from tests.functional.strategies import job_records, node_records, rule_rows
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.small_job import uploads
 from trainguard.aws.dynamodb import jobs, node_states, rule_states
-from trainguard.aws.dynamodb.columns import present
+from trainguard.aws.dynamodb.attributes import present
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates

@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger, Metrics
 from tests.support.delivery import Network
 from tests.support.small_job import START
 from trainguard.aws.dynamodb import node_states, rule_states
-from trainguard.aws.dynamodb.columns import present
+from trainguard.aws.dynamodb.attributes import present
 from trainguard.aws.dynamodb.stored_form import stored_row
 from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal

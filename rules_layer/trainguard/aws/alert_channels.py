@@ -31,7 +31,6 @@ class AlertChannels:
     chat: str
 
     def send(self, channel: Channel, alert: Alert) -> None:
-        """Send an alert in the channel's form; raises PortUnavailableError where it is not accepted."""
         if channel is Channel.BUS:
             self._put(alert)
             return
@@ -41,7 +40,7 @@ class AlertChannels:
                     TopicArn=self.alerts,
                     Subject=alert.subject,
                     MessageStructure="json",
-                    Message=_by_protocol(alert),
+                    Message=by_protocol(alert.text, _document(alert)),
                     MessageAttributes=_attributes(alert),
                 )
             else:
@@ -66,9 +65,10 @@ def _document(alert: Alert) -> str:
     return msgspec.json.encode(alert.document).decode()
 
 
-def _by_protocol(alert: Alert) -> str:
-    machines = dict.fromkeys(("sqs", "lambda", "http", "https"), _document(alert))
-    return msgspec.json.encode({"default": alert.text, "email": alert.text, **machines}).decode()
+def by_protocol(text: str, document: str) -> str:
+    """Return a message of SNS: the text for people, the document for machines."""
+    machines = dict.fromkeys(("sqs", "lambda", "http", "https"), document)
+    return msgspec.json.encode({"default": text, "email": text, **machines}).decode()
 
 
 def _attributes(alert: Alert) -> "dict[str, MessageAttributeValueTypeDef]":

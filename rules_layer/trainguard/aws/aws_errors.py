@@ -1,11 +1,14 @@
 """Turns errors of the AWS client library into errors of TrainGuard; no other module knows their shape."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from trainguard.core.errors import PortUnavailableError
+
+Answer = TypeVar("Answer")
 
 
 def error_code(error: ClientError) -> str:
@@ -23,3 +26,13 @@ def translated(service: str, operation: str) -> Iterator[None]:
         raise PortUnavailableError(service, operation, f"{error_code(error)}: {message}") from error
     except BotoCoreError as error:
         raise PortUnavailableError(service, operation, f"{type(error).__name__}: {error}") from error
+
+
+def unless(codes: Collection[str], call: Callable[[], Answer]) -> Answer | None:
+    """Return what a call answers; None where it is refused with one of ``codes``, which are answers, too."""
+    try:
+        return call()
+    except ClientError as error:
+        if error_code(error) in codes:
+            return None
+        raise

@@ -34,7 +34,6 @@ class Environment:
         self.__dict__.update(values)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse."""
         raise AttributeError(f"{name} is given by the environment, and stays")
 
 

@@ -40,11 +40,9 @@ class LateVerdicts:
         self._lags_s: list[float] = []
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
-        """Count ``what``."""
         self._journal.count(what, amount, **where)
 
     def measure(self, what: str, seconds: float) -> None:
-        """Emit a time in seconds."""
         self._journal.measure(what, seconds)
         if what == LAG:
             self._lags_s.append(seconds)

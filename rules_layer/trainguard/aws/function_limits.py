@@ -23,7 +23,6 @@ class RemainingTime(Protocol):
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until the function is stopped."""
-        ...
 
 
 def lambda_timing(context: RemainingTime) -> Timing:

@@ -3,9 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import translated, unless
+from trainguard.aws.sagemaker import UNKNOWN_JOB
 from trainguard.core.text import one_line
 from trainguard.kernels.document import JobEntry
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 MOST_HYPERPARAMETERS = 100
 LONGEST_NAME, LONGEST_VALUE = 100, 200
 HIDDEN = "(hidden)"
-_UNKNOWN = frozenset({"ValidationException", "ResourceNotFound"})
 _SECRET = re.compile(
     r"(?:^|[^a-z])(?:password|passwd|secret|token|api[_-]?key|credentials?)(?:$|[^a-z])", re.IGNORECASE
 )
@@ -32,12 +30,9 @@ class SageMakerJobFacts:
     def __call__(self, job: str) -> JobEntry | None:
         """Return SageMaker's description of a job, None for an unknown one; raises PortUnavailableError."""
         with translated("SageMaker", "DescribeTrainingJob"):
-            try:
-                described = self._client.describe_training_job(TrainingJobName=job)
-            except ClientError as error:
-                if error_code(error) in _UNKNOWN:
-                    return None
-                raise
+            described = unless(UNKNOWN_JOB, lambda: self._client.describe_training_job(TrainingJobName=job))
+        if described is None:
+            return None
         resources = described.get("ResourceConfig", {})
         given = described.get("HyperParameters", {})
         return JobEntry(

@@ -1,57 +1,26 @@
 """The resources of jobs outside SageMaker, as AWS Batch and EC2 describe them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from botocore.exceptions import ClientError
-
-from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import translated, unless
 from trainguard.core.ports import ResourceState
 
 _GROUP_TAG = "aws:autoscaling:groupName"
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
 
 
-class BatchClient(Protocol):
-    """The operations of AWS Batch that are used."""
-
-    def describe_jobs(self, *, jobs: Sequence[str]) -> Mapping[str, Any]:
-        """Return descriptions of jobs; of an unknown one there is none."""
-        ...
-
-    def terminate_job(self, *, jobId: str, reason: str) -> object:  # noqa: N803  # AWS's name.
-        """Terminate a job."""
-        ...
-
-
-class InstancesClient(Protocol):
-    """The operations of EC2 that are used."""
-
-    def describe_instances(self, *, InstanceIds: Sequence[str]) -> Mapping[str, Any]:  # noqa: N803  # AWS's name.
-        """Return descriptions of instances; raises ClientError where one is not known."""
-        ...
-
-    def stop_instances(self, *, InstanceIds: Sequence[str]) -> object:  # noqa: N803  # AWS's name.
-        """Stop instances, all of them or none."""
-        ...
-
-
-def batch_jobs(client: BatchClient, identities: Sequence[str]) -> list[ResourceState]:
+def batch_jobs(client: Any, identities: Sequence[str]) -> list[ResourceState]:
     """Return the known jobs of AWS Batch; raises PortUnavailableError."""
     with translated("AWS Batch", "DescribeJobs"):
         answer = client.describe_jobs(jobs=list(identities))
     return [_batch_job(each) for each in answer.get("jobs", [])]
 
 
-def instances(client: InstancesClient, identities: Sequence[str]) -> list[ResourceState]:
+def instances(client: Any, identities: Sequence[str]) -> list[ResourceState]:
     """Return the instances, none where one is not known; raises PortUnavailableError."""
     with translated("EC2", "DescribeInstances"):
-        try:
-            answer = client.describe_instances(InstanceIds=list(identities))
-        except ClientError as error:
-            if error_code(error) in _GONE:
-                return []
-            raise
+        answer = unless(_GONE, lambda: client.describe_instances(InstanceIds=list(identities))) or {}
     return [_instance(each) for held in answer.get("Reservations", []) for each in held.get("Instances", [])]
 
 
@@ -71,7 +40,7 @@ def _batch_job(described: Mapping[str, Any]) -> ResourceState:
 def _instance(described: Mapping[str, Any]) -> ResourceState:
     status = described.get("State", {}).get("Name", "of unknown status")
     launched = described.get("LaunchTime")
-    tags = dict(_tags(described.get("Tags", [])))
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
     return ResourceState(
         kind="instance",
         identity=described["InstanceId"],
@@ -90,8 +59,3 @@ def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | N
     if described.get("InstanceLifecycle") in {"spot", "capacity-block"}:
         return f"is of the lifecycle {described['InstanceLifecycle']}, which cannot be stopped and started again"
     return None
-
-
-def _tags(described: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    for each in described:
-        yield each["Key"], each["Value"]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,8 +13,6 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ReconcileRequest
 from trainguard.engine.reconcile import STALE_EVERY
 
-if TYPE_CHECKING:
-    from mypy_boto3_lambda import LambdaClient
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
@@ -27,16 +25,9 @@ class LambdaSourcePolls:
         self._function = function
 
     def ask(self, job: str, at: float) -> None:
-        """Ask for a poll; raises PortUnavailableError when Lambda does not accept it."""
         payload = json.dumps({"job": job, "at": at}).encode()
         with translated("Lambda", "Invoke"):
             self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload)
-
-
-class _Payload(msgspec.Struct):
-    job: Annotated[str, msgspec.Meta(min_length=1)]
-    at: float | None = None
-    stale_every: Annotated[int, msgspec.Meta(ge=1)] = STALE_EVERY
 
 
 class LambdaReconcileRequests:
@@ -47,7 +38,6 @@ class LambdaReconcileRequests:
         self._function = function
 
     def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Ask for every look, many at once; return, by job, why one was not accepted."""
         with ThreadPoolExecutor(MOST_INVOKED_AT_ONCE) as senders:
             reasons = zip(looks, senders.map(self._ask, looks), strict=True)
             return {look.job: reason for look, reason in reasons if reason is not None}
@@ -62,11 +52,12 @@ class LambdaReconcileRequests:
 
 
 def payload_of(look: ReconcileRequest) -> bytes:
-    """Return the event that asks for a look."""
-    return json.dumps({"job": look.job, "at": look.at, "stale_every": look.stale_every}).encode()
+    return msgspec.json.encode(look)
 
 
 def look_of(event: object, *, now: float) -> ReconcileRequest:
     """Return the look of an event; a manual one may omit its time. Raises msgspec.ValidationError."""
-    payload = msgspec.convert(event, _Payload)
-    return ReconcileRequest(payload.job, now if payload.at is None else payload.at, payload.stale_every)
+    if isinstance(event, Mapping):
+        at = now if event.get("at") is None else event["at"]
+        event = {"stale_every": STALE_EVERY, **event, "at": at}
+    return msgspec.convert(event, ReconcileRequest)

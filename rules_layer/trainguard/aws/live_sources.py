@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
@@ -22,10 +22,6 @@ from trainguard.formats.runs.prometheus import TimeRange, read_job
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
 from trainguard.stack.polling.poll import Answered, Asked
-
-if TYPE_CHECKING:
-    from trainguard.aws.clients import LogsClient
-
 
 LONGEST_S = 1.0
 
@@ -70,7 +66,7 @@ MOST_PAGES = 200
 class CloudWatchLogs:
     """Reads lines."""
 
-    def __init__(self, *, client: "LogsClient") -> None:
+    def __init__(self, *, client: Any) -> None:
         self._client = client
 
     def lines(self, group: str, stream: str, start: float, end: float) -> Iterator[LogLine]:
@@ -81,22 +77,19 @@ class CloudWatchLogs:
             "startTime": int(start * _MS),
             "endTime": int(end * _MS) - 1,
         }
-        for _ in range(MOST_PAGES):
-            with translated(_SERVICE, "FilterLogEvents"):
-                try:
-                    page = self._client.filter_log_events(**request)
-                except ClientError as fault:
-                    if error_code(fault) in {"ResourceNotFoundException", "AccessDeniedException"}:
-                        raise ProfileSourceError(
-                            group, f"{error_code(fault)}: expected a readable log group"
-                        ) from fault
-                    raise
-            for event in page.get("events", []):
-                yield LogLine(event["timestamp"] / _MS, event["message"])
-            token = page.get("nextToken")
-            if not token:
-                return
-            request["nextToken"] = token
+        with translated(_SERVICE, "FilterLogEvents"):
+            try:
+                for number, page in enumerate(self._client.get_paginator("filter_log_events").paginate(**request)):
+                    if number == MOST_PAGES:
+                        break
+                    for event in page.get("events", []):
+                        yield LogLine(event["timestamp"] / _MS, event["message"])
+                else:
+                    return
+            except ClientError as fault:
+                if error_code(fault) in {"ResourceNotFoundException", "AccessDeniedException"}:
+                    raise ProfileSourceError(group, f"{error_code(fault)}: expected a readable log group") from fault
+                raise
         raise ProfileSourceError(
             group, f"more than {MOST_PAGES} pages of lines in {end - start:.0f} s, expected one job"
         )
@@ -104,43 +97,31 @@ class CloudWatchLogs:
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
 
-_LOG_TOOL = "CloudWatch Logs"
-
 
 class Logs(Protocol):
     """Lines of log groups."""
 
     def lines(self, group: str, stream: str, start: float, end: float) -> Iterable[LogLine]:
         """Return lines of streams with the prefix ``stream``; raises as `LiveSources.read` does."""
-        ...
 
 
-@dataclass(frozen=True, slots=True)
-class PermittedService:
-    """A service that an operator lists, ``<kind>+<server>``."""
-
-    kind: str
-    server: str
-
-
-def permitted_services(text: str) -> tuple[PermittedService, ...]:
-    """Read an operator's list: words such as ``prometheus+https://host:9090``, ``logs+/aws/batch/job``."""
+def permitted_services(text: str) -> tuple[tuple[str, str], ...]:
+    """Read kinds and servers of an operator's list, such as ``prometheus+https://host:9090 logs+/aws/batch/job``."""
     pairs = (word.partition("+") for word in text.split())
-    return tuple(PermittedService(kind, server.rstrip("/")) for kind, _, server in pairs)
+    return tuple((kind, server.rstrip("/")) for kind, _, server in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSources:
     """Reads a job's source from its service, if the operator permits it; ``headers`` are tokens by host."""
 
-    permitted: Sequence[PermittedService]
+    permitted: Sequence[tuple[str, str]]
     logs: Callable[[], Logs]
     training_jobs: TrainingJobs
     headers: Headers = no_headers
     _definitions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def read(self, asked: Asked) -> Answered:
-        """Return the source's data."""
         server = self._server(asked.source)
         if asked.source.kind == "logs":
             return self._logs(asked, server)
@@ -148,7 +129,7 @@ class ServiceSources:
         return Answered(run, asked.counted)
 
     def _server(self, source: NamedSource) -> str:
-        listed = [each.server for each in self.permitted if each.kind == source.kind]
+        listed = [server for kind, server in self.permitted if kind == source.kind]
         if source.server:
             if source.server.rstrip("/") in listed:
                 return source.server.rstrip("/")
@@ -172,7 +153,7 @@ class ServiceSources:
         job = asked.job
         definitions, faults = definitions_of((*asked.source.metrics, *self._defined(job)))
         reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
-        run = SourceRun(job.job, _LOG_TOOL)
+        run = SourceRun(job.job, _SERVICE)
         stream = asked.source.stream or f"{job.root.job}/"
         run.scalars = reader.read(self.logs().lines(group, stream, asked.start, asked.end))
         for why, count in reader.bad.items():
@@ -195,5 +176,4 @@ def _shown(listed: Sequence[str]) -> str:
 
 
 def tokens_of(document: Mapping[str, object]) -> Mapping[str, str]:
-    """Return the texts of a secret: tokens by host."""
     return {host: token for host, token in document.items() if isinstance(token, str)}

@@ -103,7 +103,9 @@ class PowertoolsJournal:
         """Count ``what`` as a ``CamelCase`` metric and log where; the line of a fault has its points."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
         if what in BY_RULE and "rule" in where:
-            self._count_of_rule(BY_RULE[what], amount, str(where["rule"]))
+            service, name = {"service": self._metrics.service or ""}, metric_name(BY_RULE[what])
+            with single_metric(name, MetricUnit.Count, amount, default_dimensions=service) as metric:
+                metric.add_dimension(RULE_DIMENSION, str(where["rule"]))
         if what in QUIET:
             self._logger.debug(what, extra={"amount": amount, **where})
             return
@@ -119,13 +121,7 @@ class PowertoolsJournal:
             self._logger.warning("lines_withheld", extra={**where, **sums})
 
     def measure(self, what: str, seconds: float) -> None:
-        """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Seconds, value=seconds)
-
-    def _count_of_rule(self, what: str, amount: int, rule: str) -> None:
-        service = {"service": self._metrics.service or ""}
-        with single_metric(metric_name(what), MetricUnit.Count, amount, default_dimensions=service) as metric:
-            metric.add_dimension(RULE_DIMENSION, rule)
 
 
 def _points(what: str, amount: int) -> dict[str, int]:

@@ -10,8 +10,8 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.environment import Environment
 from trainguard.aws.live_sources import CloudWatchLogs, ServiceSources, permitted_services, tokens_of
 from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.source_services import Headers, no_headers, tokens_by_host
-from trainguard.aws.wiring import RarelyAskedTrainingJobs
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.ports import Journal
 from trainguard.stack.polling.poll import SourcePoll
@@ -28,7 +28,7 @@ def polls(
     sources = ServiceSources(
         permitted_services(environment.live_sources),
         logs=lambda: CloudWatchLogs(client=clients.logs),
-        training_jobs=RarelyAskedTrainingJobs(clients),
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
         headers=_headers(clients, environ.get(TOKENS_SECRET, "")),
     )
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)

@@ -1,7 +1,7 @@
 """The AWS Price List: the products of an offer in a Region, page by page."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
@@ -10,14 +10,6 @@ from trainguard.pricing.price_list import Offer
 SERVICE, OPERATION = "Pricing", "GetProducts"
 MAX_PAGES = 200
 """A Region has about 1,000 types an offer, and a page 100 of them."""
-
-
-class PricingClient(Protocol):
-    """The one operation that is used; it needs ``pricing:GetProducts``."""
-
-    def get_products(self, **request: Any) -> Mapping[str, Any]:
-        """Return a page of products."""
-        ...
 
 
 def endpoint_region(region: str) -> str:
@@ -30,28 +22,26 @@ def endpoint_region(region: str) -> str:
 
 
 def currency_of(region: str) -> str:
-    """Return the currency in which a Region is priced."""
     return "CNY" if region.startswith("cn-") else "USD"
 
 
-def list_products(client: PricingClient, offer: Offer, region: str) -> Iterator[str]:
-    """Yield the products of an offer in a Region, as JSON documents; raises PortUnavailableError."""
+def list_products(client: Any, offer: Offer, region: str) -> Iterator[str]:
+    """Yield the products of an offer in a Region, as JSON documents; raises PortUnavailableError.
+
+    ``client`` is one of the service Pricing, and needs ``pricing:GetProducts``.
+    """
     filters: Sequence[Mapping[str, str]] = [
         {"Type": "TERM_MATCH", "Field": name, "Value": value}
         for name, value in (*offer.filters, ("regionCode", region))
     ]
-    request: dict[str, Any] = {
-        "ServiceCode": offer.service,
-        "Filters": filters,
-        "FormatVersion": "aws_v1",
-        "MaxResults": 100,
-    }
-    for _ in range(MAX_PAGES):
-        with translated(SERVICE, OPERATION):
-            page = client.get_products(**request)
-        yield from page.get("PriceList", ())
-        token = page.get("NextToken")
-        if not token:
+    with translated(SERVICE, OPERATION):
+        pages = client.get_paginator("get_products").paginate(
+            ServiceCode=offer.service, Filters=filters, FormatVersion="aws_v1", MaxResults=100
+        )
+        for number, page in enumerate(pages):
+            if number == MAX_PAGES:
+                break
+            yield from page.get("PriceList", ())
+        else:
             return
-        request["NextToken"] = token
     raise PortUnavailableError(SERVICE, OPERATION, f"{offer.service} in {region} goes on after {MAX_PAGES} pages")

@@ -31,7 +31,6 @@ class S3ByteStream:
         self._body = body
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most ``size``; empty at the end."""
         with translated(_SERVICE, "GetObject"):
             return self._body.read(size)
 
@@ -70,7 +69,6 @@ class S3ProfileObjects:
                 return body.read(length)
 
     def open_stream(self, bucket: str, key: str) -> "S3ByteStream":
-        """Open an object to be read from the front."""
         with translated(_SERVICE, "GetObject"):
             try:
                 return S3ByteStream(self._client.get_object(Bucket=bucket, Key=key)["Body"])
@@ -79,7 +77,6 @@ class S3ProfileObjects:
                 raise
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page."""
         request: ListObjectsV2RequestPaginateTypeDef = {"Bucket": bucket, "Prefix": prefix}
         if start_after:
             request["StartAfter"] = start_after
@@ -94,18 +91,15 @@ class S3ProfileObjects:
             yield from self._client.get_paginator("list_objects_v2").paginate(**request)
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Write an object whole."""
         with translated(_SERVICE, "PutObject"):
             self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType=content_type)
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
-        """Iterate over the names of the folders directly under ``prefix``, page by page."""
         for page in self._pages({"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}):
             for folder in page.get("CommonPrefixes", []):
                 yield folder["Prefix"].removeprefix(prefix).removesuffix("/")
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        """Delete objects, a thousand in a request."""
         for start in range(0, len(keys), DELETE_BATCH_SIZE):
             doomed: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys[start : start + DELETE_BATCH_SIZE]]
             with translated(_SERVICE, "DeleteObjects"):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trainguard.aws.alert_channels import by_protocol
 from trainguard.aws.aws_errors import translated
 from trainguard.core.text import plain_document
 from trainguard.report.fleet.weekly_digest import WeeklyDigest, chat, mail, subject
@@ -30,6 +31,7 @@ class SnsDigests:
         attributes: dict[str, MessageAttributeValueTypeDef] = {
             "Kind": {"DataType": "String", "StringValue": DIGEST_KIND}
         }
+        document = msgspec.json.encode(plain_document(msgspec.to_builtins(digest), _LONGEST_TEXT)).decode()
         with translated("SNS", "Publish"):
             notification = msgspec.json.encode(chat(digest)).decode()
             self.client.publish(TopicArn=self.chat, Message=notification, MessageAttributes=attributes)
@@ -37,13 +39,6 @@ class SnsDigests:
                 TopicArn=self.alerts,
                 Subject=subject(digest),
                 MessageStructure="json",
-                Message=_message(digest),
+                Message=by_protocol(mail(digest), document),
                 MessageAttributes=attributes,
             )
-
-
-def _message(digest: WeeklyDigest) -> str:
-    text = mail(digest)
-    document = msgspec.json.encode(plain_document(msgspec.to_builtins(digest), _LONGEST_TEXT)).decode()
-    machines = dict.fromkeys(("sqs", "lambda", "http", "https"), document)
-    return msgspec.json.encode({"default": text, "email": text, **machines}).decode()

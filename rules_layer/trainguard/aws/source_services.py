@@ -69,7 +69,6 @@ class HttpJson:
 
     @property
     def place(self) -> str:
-        """The URL."""
         return self.base
 
     def get(self, path: str, query: Mapping[str, str]) -> Any:
@@ -124,12 +123,10 @@ class HttpJson:
 
 
 def bearer(token: str) -> Mapping[str, str]:
-    """Return the header of a token."""
     return {"Authorization": f"Bearer {token}"}
 
 
 def basic(user: str, password: str) -> Mapping[str, str]:
-    """Return the header of a user and a password."""
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
@@ -145,13 +142,11 @@ Headers = Callable[[str], Mapping[str, str]]
 
 
 def no_headers(host: str) -> Mapping[str, str]:
-    """Return no headers."""
     del host
     return {}
 
 
 def tokens_by_host(tokens: Mapping[str, str]) -> Headers:
-    """Return the header of the token that belongs to a host."""
     return lambda host: bearer(tokens[host]) if host in tokens else {}
 
 

@@ -2,17 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import translated, unless
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_ssm import SSMClient
-if TYPE_CHECKING:
-    from mypy_boto3_ssm import SSMClient
+_MISSING = frozenset({"ParameterNotFound"})
 
 
 class SsmSettingDocuments:
@@ -20,28 +17,13 @@ class SsmSettingDocuments:
 
     def __init__(self, *, client: "Callable[[], SSMClient]", default: str, path: str) -> None:
         self._client = client
-        self._default = default
-        self._path = path if path.endswith("/") else f"{path}/"
-
-    @property
-    def default(self) -> str:
-        """Name of the document that holds for every job."""
-        return self._default
-
-    @property
-    def path(self) -> str:
-        """Beginning of the names of the documents that a job may name, slash included."""
-        return self._path
+        self.default = default
+        self.path = path if path.endswith("/") else f"{path}/"
 
     def read(self, name: str) -> str | None:
-        """Return a document, or None when there is none; PortUnavailableError when it cannot be read now."""
         with translated("ssm", "GetParameter"):
-            try:
-                return self._client().get_parameter(Name=name)["Parameter"]["Value"]
-            except ClientError as error:
-                if error_code(error) == "ParameterNotFound":
-                    return None
-                raise
+            answer = unless(_MISSING, lambda: self._client().get_parameter(Name=name))
+        return None if answer is None else answer["Parameter"]["Value"]
 
 
 class SsmStopSwitch:
@@ -61,9 +43,5 @@ class SsmStopSwitch:
 def stored_switches(client: "SSMClient", *, parameter: str, override: str) -> StopSwitches:
     """Read both parameters; raises the client library's errors, but for an override that does not exist."""
     deployed = client.get_parameter(Name=parameter)["Parameter"]["Value"]
-    try:
-        return StopSwitches(deployed, client.get_parameter(Name=override)["Parameter"]["Value"])
-    except ClientError as error:
-        if error_code(error) != "ParameterNotFound":
-            raise
-        return StopSwitches(deployed)
+    answer = unless(_MISSING, lambda: client.get_parameter(Name=override))
+    return StopSwitches(deployed, None if answer is None else answer["Parameter"]["Value"])

@@ -1,12 +1,10 @@
-"""Executions of a state machine."""
+"""Executions of a state machine: starts, and what became of them."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from botocore.exceptions import ClientError
-
-from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import translated, unless
 from trainguard.core.ports import ExecutionRecord
 from trainguard.core.records import execution_input
 
@@ -17,42 +15,29 @@ _ENDED_BADLY: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED",
 
 
 class StepFunctionsExecutions:
-    """Starts executions of a Standard state machine, which refuses a name that it has seen within 90 days."""
+    """The executions of a Standard state machine, which refuses a name that it has seen within 90 days."""
 
     def __init__(self, *, client: "SFNClient", state_machine_arn: str) -> None:
         self._client = client
         self._state_machine_arn = state_machine_arn
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
-        """Start an execution; False when one of that name exists already, which is success too."""
         document = execution_input(payload)
         with translated("StepFunctions", "StartExecution"):
-            try:
-                self._client.start_execution(stateMachineArn=self._state_machine_arn, name=name, input=document)
-            except ClientError as error:
-                if error_code(error) != "ExecutionAlreadyExists":
-                    raise
-                return False
-        return True
-
-
-class StepFunctionsRecords:
-    """The executions of a Standard state machine."""
-
-    def __init__(self, *, client: "SFNClient", state_machine_arn: str) -> None:
-        self._client = client
-        self._state_machine_arn = state_machine_arn
+            answer = unless(
+                {"ExecutionAlreadyExists"},
+                lambda: self._client.start_execution(
+                    stateMachineArn=self._state_machine_arn, name=name, input=document
+                ),
+            )
+        return answer is not None
 
     def find(self, name: str) -> ExecutionRecord | None:
-        """Return an execution by its name, or None."""
         arn = f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
         with translated("StepFunctions", "DescribeExecution"):
-            try:
-                described = self._client.describe_execution(executionArn=arn)
-            except ClientError as error:
-                if error_code(error) != "ExecutionDoesNotExist":
-                    raise
-                return None
+            described = unless({"ExecutionDoesNotExist"}, lambda: self._client.describe_execution(executionArn=arn))
+        if described is None:
+            return None
         payload = json.loads(described.get("input", "{}"))
         ended = described.get("stopDate")
         return ExecutionRecord(
@@ -65,7 +50,6 @@ class StepFunctionsRecords:
         )
 
     def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
-        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
         for status in _ENDED_BADLY:
             for name in self._ended(status, since):
                 if (record := self.find(name)) is not None:

@@ -16,7 +16,6 @@ class AwsStopCalls:
         self._clients = clients
 
     def stop(self, fire: Fire, decision: ResourceDecision) -> None:
-        """Stop the decision's resources, the training job where it has none."""
         if decision.kind == "batch-job":
             with translated("AWS Batch", "TerminateJob"):
                 reason = f"TrainGuard: {fire.rule} fired"
@@ -29,7 +28,6 @@ class AwsStopCalls:
                 self._clients.sagemaker.stop_training_job(TrainingJobName=fire.job)
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
-        """Ask the service whether all of it stops or is stopped."""
         if decision.kind == "batch-job":
             with translated("AWS Batch", "DescribeJobs"):
                 jobs = self._clients.batch.describe_jobs(jobs=decision.resources[:1]).get("jobs", [])

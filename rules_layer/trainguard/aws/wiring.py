@@ -13,21 +13,10 @@ from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.core.ports import Journal, Services, SettingDocuments, TrainingJobDescription
+from trainguard.core.ports import Journal, Services, SettingDocuments
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import Lifecycle
-
-
-class RarelyAskedTrainingJobs:
-    """SageMaker with a lazy client: its service model alone takes a tenth of a second."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
-
-    def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return the job with its tags, or None when SageMaker does not know it."""
-        return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
 
 
 def evaluation_services(
@@ -48,7 +37,7 @@ def evaluation_services(
         captures=StepFunctionsExecutions(
             client=clients.stepfunctions, state_machine_arn=environment.kernels_state_machine_arn
         ),
-        training_jobs=RarelyAskedTrainingJobs(clients),
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
         settings=_settings(environment, clients),
@@ -57,9 +46,8 @@ def evaluation_services(
 
 
 def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> Lifecycle:
-    """Return what follows training jobs."""
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-    training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
+    training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
     return Lifecycle(
         jobs=jobs,
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),

@@ -2,18 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.core.command_errors import AccessDeniedError as AccessDeniedError
-from trainguard.core.command_errors import CredentialsError as CredentialsError
-from trainguard.core.command_errors import DeploymentError as DeploymentError
-from trainguard.core.command_errors import OutputError as OutputError
-from trainguard.core.command_errors import OutputMissingError as OutputMissingError
-from trainguard.core.command_errors import RegionError as RegionError
-from trainguard.core.command_errors import ReportRunFailedError as ReportRunFailedError
-from trainguard.core.command_errors import RequestError as RequestError
-from trainguard.core.command_errors import StackNotFoundError as StackNotFoundError
-from trainguard.core.command_errors import StackStateError as StackStateError
-from trainguard.core.command_errors import TrainGuardError as TrainGuardError
-from trainguard.core.command_errors import UnknownNameError as UnknownNameError
+
+class TrainGuardError(Exception):
+    """Base of everything that TrainGuard raises on purpose."""
+
+
+class UnusableError(TrainGuardError):
+    """Something that cannot be used: ``place`` names it, ``reason`` is a clause, ``sentence`` holds both."""
+
+    sentence = "{place!r} cannot be used: {reason}"
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(self.sentence.format(place=place, reason=reason))
+
+
+class RemedyError(TrainGuardError):
+    """Something that a person can put right; ``remedy`` is a sentence."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}. {remedy}")
 
 
 class RuleConfigError(TrainGuardError):
@@ -29,7 +40,6 @@ class RuleConfigError(TrainGuardError):
         super().__init__(f"{rule}: parameter {field} is {value!r}{given}, expected {expected}")
 
     def given_by(self, source: str | None) -> "RuleConfigError":
-        """Return the error with its source."""
         return RuleConfigError(self.rule, self.field, self.value, self.expected, source)
 
 
@@ -51,8 +61,6 @@ class SyntheticJobError(TrainGuardError):
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field = field
-        self.value = value
-        self.expected = expected
         super().__init__(f"synthetic job: {field} is {value!r}, expected {expected}")
 
 
@@ -60,27 +68,20 @@ class SyntheticRunError(TrainGuardError):
     """The engine failed while it ran a rule over a synthetic job: a defect of TrainGuard, not of the rule."""
 
     def __init__(self, rule: str, reasons: Sequence[str]) -> None:
-        self.rule = rule
         self.reasons = tuple(reasons)
         super().__init__(f"the engine failed while {rule} ran: {'; '.join(reasons)}")
 
 
-class ParameterFileError(TrainGuardError):
+class ParameterFileError(UnusableError):
     """A file of rule parameters that cannot be read as such."""
 
-    def __init__(self, file: str, reason: str) -> None:
-        self.file = file
-        self.reason = reason
-        super().__init__(f"parameter file {file!r} cannot be used: {reason}")
+    sentence = "parameter file {place!r} cannot be used: {reason}"
 
 
-class PriceTableError(TrainGuardError):
+class PriceTableError(UnusableError):
     """A price table that cannot be read as such."""
 
-    def __init__(self, file: str, reason: str) -> None:
-        self.file = file
-        self.reason = reason
-        super().__init__(f"price table {file!r} cannot be used: {reason}")
+    sentence = "price table {place!r} cannot be used: {reason}"
 
 
 class MissingLibraryError(TrainGuardError):
@@ -94,36 +95,25 @@ class TooManyNamesError(TrainGuardError):
     """Objects brought more names than are taken: ``most`` of ``what``."""
 
     def __init__(self, what: str, most: int, of_which: str) -> None:
-        self.what = what
-        self.most = most
         super().__init__(f"{what}: there are {most:,} {of_which}, and no more are taken")
 
 
-class ForeignKeyError(TrainGuardError):
+class ForeignKeyError(UnusableError):
     """An S3 key that is not an object of a profile which TrainGuard reads."""
 
-    def __init__(self, key: str, reason: str) -> None:
-        self.key = key
-        self.reason = reason
-        super().__init__(f"object {key!r} is not a profile object: {reason}")
+    sentence = "object {place!r} is not a profile object: {reason}"
 
 
-class TelemetryFormatError(TrainGuardError):
+class TelemetryFormatError(UnusableError):
     """An object of which nothing can be read."""
 
-    def __init__(self, key: str, reason: str) -> None:
-        self.key = key
-        self.reason = reason
-        super().__init__(f"object {key!r} cannot be read: {reason}")
+    sentence = "object {place!r} cannot be read: {reason}"
 
 
-class KernelTraceError(TrainGuardError):
+class KernelTraceError(UnusableError):
     """A kernel trace of which nothing can be read, or a place without one."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        self.place = place
-        self.reason = reason
-        super().__init__(f"trace {place!r} cannot be read: {reason}")
+    sentence = "trace {place!r} cannot be read: {reason}"
 
 
 class IndexNotReadyError(TelemetryFormatError):
@@ -135,8 +125,6 @@ class TensorMissingError(TrainGuardError):
 
     def __init__(self, tensor: str, step: int) -> None:
         super().__init__(f"tensor {tensor} at step {step}: its entries were not saved")
-        self.tensor = tensor
-        self.step = step
 
 
 class TensorTooLargeError(TrainGuardError):
@@ -144,8 +132,6 @@ class TensorTooLargeError(TrainGuardError):
 
     def __init__(self, tensor: str, step: int, size: int, most: int) -> None:
         super().__init__(f"tensor {tensor} at step {step}: {size:,} bytes, expected at most {most:,}")
-        self.tensor = tensor
-        self.step = step
 
 
 class TensorUnusableError(TrainGuardError):
@@ -153,26 +139,19 @@ class TensorUnusableError(TrainGuardError):
 
     def __init__(self, tensor: str, step: int, reason: str) -> None:
         super().__init__(f"tensor {tensor} at step {step}: {reason}")
-        self.tensor = tensor
-        self.step = step
 
 
-class RunMissingError(TrainGuardError):
+class RunMissingError(UnusableError):
     """Another run, which a rule compares with, does not exist or may not be read."""
 
-    def __init__(self, run: str, reason: str) -> None:
-        super().__init__(f"run {run!r}: {reason}")
-        self.run = run
+    sentence = "run {place!r}: {reason}"
 
 
 class JobFileError(TrainGuardError):
     """A ``job.json`` that does not say what a job is; ``field`` None stands for the file as a whole."""
 
     def __init__(self, key: str, field: str | None, value: object, expected: str) -> None:
-        self.key = key
         self.field = field
-        self.value = value
-        self.expected = expected
         what = "it" if field is None else f"field {field}"
         super().__init__(f"job file {key!r} cannot be used: {what} is {value!r:.200}, expected {expected}")
 
@@ -181,9 +160,6 @@ class MessageError(TrainGuardError):
     """A queue message that is not an event which TrainGuard knows."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        self.field = field
-        self.value = value
-        self.expected = expected
         super().__init__(f"message field {field} is {value!r}, expected {expected}")
 
 
@@ -200,8 +176,6 @@ class StateConflictError(TrainGuardError):
     """Another writer moved the item's Version since it was read: read again and re-apply."""
 
     def __init__(self, item: str, version: int) -> None:
-        self.item = item
-        self.version = version
         super().__init__(f"item {item} no longer has Version {version}")
 
 
@@ -210,7 +184,6 @@ class StateCodecError(TrainGuardError):
 
     def __init__(self, item: str, codec: int, reason: str) -> None:
         self.item = item
-        self.codec = codec
         super().__init__(f"item {item} has Codec {codec}: {reason}")
 
 
@@ -218,21 +191,16 @@ class StateDamagedError(StateCodecError):
     """Stored state whose bytes are damaged: it is computed again from what S3 has."""
 
 
-class TimelinePartError(TrainGuardError):
+class TimelinePartError(UnusableError):
     """A part of a job's time lines that cannot be used, or does not belong to the others."""
 
-    def __init__(self, part: str, reason: str) -> None:
-        self.part = part
-        self.reason = reason
-        super().__init__(f"part {part!r} of the time lines cannot be used: {reason}")
+    sentence = "part {place!r} of the time lines cannot be used: {reason}"
 
 
 class ObjectMissingError(TrainGuardError):
     """An S3 object that was announced or listed and is not there any more."""
 
     def __init__(self, bucket: str, key: str) -> None:
-        self.bucket = bucket
-        self.key = key
         super().__init__(f"object s3://{bucket}/{key} does not exist")
 
 
@@ -240,7 +208,6 @@ class UnknownJobError(TrainGuardError):
     """A job that has no item in Jobs."""
 
     def __init__(self, job: str) -> None:
-        self.job = job
         super().__init__(f"job {job!r} is not known: no profile object and no state change of it was seen")
 
 
@@ -248,7 +215,6 @@ class StateGoneError(TrainGuardError):
     """A job whose items in NodeState have expired, so that its rules cannot be asked any more."""
 
     def __init__(self, job: str) -> None:
-        self.job = job
         super().__init__(
             f"job {job!r} has no state any more: its items have expired; `trainguard report s3://…` reads its profile"
         )
@@ -258,7 +224,6 @@ class ReportPageError(TrainGuardError):
     """A report whose page could not be made; ``files`` are its other files, by name, in the order to write them."""
 
     def __init__(self, job: str, fault: Exception, files: Mapping[str, bytes]) -> None:
-        self.job = job
         self.files = files
         super().__init__(f"report.html of job {job!r} cannot be made: {type(fault).__name__}: {fault}")
 
@@ -267,24 +232,19 @@ class ReportRunError(TrainGuardError):
     """A run of a report whose name is none of an execution."""
 
     def __init__(self, run: object) -> None:
-        self.run = run
         super().__init__(f"run {run!r} cannot be used, expected the name of an execution: A-Z, a-z, 0-9, - and _")
 
 
-class ReportPartError(TrainGuardError):
+class ReportPartError(UnusableError):
     """An object among the parts of a report that cannot be read as such."""
 
-    def __init__(self, key: str, reason: str) -> None:
-        self.key = key
-        self.reason = reason
-        super().__init__(f"part {key!r} of a report cannot be read: {reason}")
+    sentence = "part {place!r} of a report cannot be read: {reason}"
 
 
 class PortUnavailableError(TrainGuardError):
     """A store or service did not answer; the same call may succeed later."""
 
     def __init__(self, service: str, operation: str, reason: str) -> None:
-        self.service = service
         self.operation = operation
         super().__init__(f"{service}.{operation} failed: {reason}")
 
@@ -302,21 +262,16 @@ class EmptyProfileError(TrainGuardError):
     """A profile without a single system file: there is nothing that a window could start at."""
 
     def __init__(self, files: int, framework_files: int) -> None:
-        self.files = files
-        self.framework_files = framework_files
         super().__init__(
             f"profile has {files} files, {framework_files} of them framework files, and no system file; "
             "expected system/incremental/<YYYYMMDDHH>/<epoch s>.algo-<n>.json"
         )
 
 
-class ProfileSourceError(TrainGuardError):
+class ProfileSourceError(UnusableError):
     """A folder or S3 prefix in which no single profile can be read."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        self.place = place
-        self.reason = reason
-        super().__init__(f"source {place!r} {reason}")
+    sentence = "source {place!r} {reason}"
 
 
 class NoProfileError(ProfileSourceError):
@@ -343,7 +298,6 @@ class WorkerDiedError(TrainGuardError):
     """A process that parsed objects ended without an answer."""
 
     def __init__(self, exit_code: int | None) -> None:
-        self.exit_code = exit_code
         super().__init__(f"a parser ended with exit code {exit_code}, expected an answer; is there memory enough?")
 
 
@@ -353,6 +307,58 @@ class LaunchConfigError(TrainGuardError):
     def __init__(self, where: str, field: str, value: object, expected: str) -> None:
         self.where = where
         self.field = field
-        self.value = value
         self.expected = expected
         super().__init__(f"{where}: {field} is {value!r}, expected {expected}")
+
+
+class OutputError(UnusableError):
+    """A folder or file into which reports cannot be written."""
+
+    sentence = "output {place!r} cannot be written: {reason}; expected a folder that can be"
+
+
+class RequestError(RemedyError):
+    """A request on the command line that cannot be carried out; ``remedy`` is a sentence."""
+
+
+class UnknownNameError(TrainGuardError):
+    """A name for which there is nothing; ``similar`` are names that it may stand for."""
+
+    def __init__(self, kind: str, name: str, place: str, similar: Sequence[str]) -> None:
+        perhaps = f"; perhaps you mean {' or '.join(similar)}" if similar else ""
+        super().__init__(f"there is no {kind} {name!r} in {place}{perhaps}")
+
+
+class DeploymentError(RemedyError):
+    """A deployed stack that a command cannot work with; ``remedy`` is a sentence."""
+
+
+class CredentialsError(DeploymentError):
+    """AWS credentials that are missing, expired or not accepted."""
+
+
+class RegionError(DeploymentError):
+    """No Region to look for the stack in, or none of that name."""
+
+
+class StackNotFoundError(DeploymentError):
+    """A stack that the Region does not have."""
+
+
+class StackStateError(DeploymentError):
+    """A stack whose resources cannot be relied on: being created or deleted, or rolled back."""
+
+
+class OutputMissingError(DeploymentError):
+    """A stack that lacks an output which a command needs."""
+
+
+class AccessDeniedError(DeploymentError):
+    """A call that the credentials in use may not make."""
+
+
+class ReportRunFailedError(TrainGuardError):
+    """An execution of the report machine that ended without a report."""
+
+    def __init__(self, execution: str, status: str, cause: str) -> None:
+        super().__init__(f"execution {execution} ended as {status}: {cause or 'no cause given'}")

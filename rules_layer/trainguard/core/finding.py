@@ -91,7 +91,6 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Grows with the severity, from 0."""
         return _SEVERITY_RANKS[self]
 
 
@@ -211,7 +210,6 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> str | None:
-        """What it cost in money; None where that is not known."""
         return None if self.cost is None else f"{self.currency} {self.cost:,.2f}"
 
 
@@ -251,12 +249,10 @@ class Episode:
 
     @property
     def sentence(self) -> str:
-        """Say when and where it was."""
         return self.entry.sentence
 
     @property
     def entry(self) -> EpisodeEntry:
-        """The episode as JSON has it."""
         return EpisodeEntry(
             start=iso_time(self.start),
             end=None if self.end is None else iso_time(self.end),
@@ -305,7 +301,6 @@ FINDING_FIELDS = tuple(field.name for field in fields(Finding))
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
-    """Return a finding's fields as JSON has them."""
     columns = {name: getattr(finding, name) for name in FINDING_FIELDS}
     return columns | {"episodes": [episode.entry for episode in finding.episodes]}
 

@@ -81,7 +81,6 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def may_stop(self, rule: str) -> bool:
-        """Whether a finding of the rule may stop the job."""
         return self.rules is None or _named(rule, self.rules)
 
 

@@ -54,12 +54,10 @@ class ProfileRoot:
 
     @property
     def folder(self) -> str:
-        """Key prefix of all that is the job's."""
         return f"{self.prefix}{self.job}/"
 
     @property
     def system(self) -> str:
-        """Key prefix of the system metrics."""
         return f"{self.prefix}{self.job}/profiler-output/system/incremental/"
 
     @property
@@ -69,12 +67,10 @@ class ProfileRoot:
 
     @property
     def framework(self) -> str:
-        """Key prefix of the framework events."""
         return f"{self.framework_all}pevents/"
 
     @property
     def tensorflow(self) -> str:
-        """Key prefix of the traces of TensorFlow's profiler."""
         return f"{self.framework_all}tensorflow/detailed_profiling/"
 
     @property
@@ -89,7 +85,6 @@ class ProfileRoot:
 
     @property
     def report(self) -> str:
-        """Key prefix of what TrainGuard writes."""
         return f"{self.prefix}{self.job}/rule-output/TrainGuardReport/"
 
 

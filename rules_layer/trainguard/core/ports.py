@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
@@ -83,7 +85,6 @@ class ResourceState:
 
 
 def check_range(start: int, length: int) -> None:
-    """Raise ValueError for a range of bytes that is none."""
     if start < 0 or length < 1:
         raise ValueError(f"range of {length} bytes from {start}, expected at least 1 byte from 0 on")
 
@@ -93,17 +94,14 @@ class ByteStream(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes; empty at the end. Raises PortUnavailableError as `get` does."""
-        ...
 
     def __enter__(self) -> "ByteStream":
         """Return the stream."""
-        ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """Give the connection back."""
-        ...
 
 
 class Files(Protocol):
@@ -111,19 +109,15 @@ class Files(Protocol):
 
     def get(self, name: str, max_bytes: int) -> bytes:
         """Return at most ``max_bytes + 1`` bytes: one more says "too large". Raises ObjectMissingError."""
-        ...
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes, empty beyond the end; raises ValueError for a bad range, and as `get` does."""
-        ...
 
     def open_stream(self, name: str) -> ByteStream:
         """Open a file of any size to be read from the front; raises as `get` does."""
-        ...
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in UTF-8 order."""
-        ...
 
 
 class ProfileObjects(Protocol):
@@ -131,23 +125,18 @@ class ProfileObjects(Protocol):
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return at most ``max_bytes + 1`` bytes; raises ObjectMissingError, PortUnavailableError."""
-        ...
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes, empty beyond the end; raises ValueError for a bad range, and as `get` does."""
-        ...
 
     def open_stream(self, bucket: str, key: str) -> ByteStream:
         """Open an object of any size to be read from the front; raises as `get` does."""
-        ...
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page."""
-        ...
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
         """Write an object whole."""
-        ...
 
 
 class ReportObjects(ProfileObjects, Protocol):
@@ -155,11 +144,9 @@ class ReportObjects(ProfileObjects, Protocol):
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
         """Iterate over the names of the folders directly under ``prefix``, which ends in a slash, in UTF-8 order."""
-        ...
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         """Delete objects, missing ones too; raises PortUnavailableError when any was kept."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +158,15 @@ class BucketFiles:
     prefix: str
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return at most ``max_bytes + 1`` bytes of an object."""
         return self.objects.get(self.bucket, self.prefix + name, max_bytes)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of an object from offset ``start`` on."""
         return self.objects.get_range(self.bucket, self.prefix + name, start, length)
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open an object to be read from the front."""
         return self.objects.open_stream(self.bucket, self.prefix + name)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``."""
         after = self.prefix + start_after if start_after else ""
         for each in self.objects.list(self.bucket, self.prefix + prefix, after):
             yield replace(each, key=each.key.removeprefix(self.prefix))
@@ -206,11 +189,9 @@ class ExecutionRecords(Protocol):
 
     def find(self, name: str) -> ExecutionRecord | None:
         """Return an execution by its name, or None."""
-        ...
 
     def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
         """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
-        ...
 
 
 class Executions(Protocol):
@@ -218,7 +199,6 @@ class Executions(Protocol):
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
         """Start an execution; False when one of that name exists already, which is success too."""
-        ...
 
 
 class TrainingJobs(Protocol):
@@ -226,7 +206,6 @@ class TrainingJobs(Protocol):
 
     def describe(self, job: str) -> TrainingJobDescription | None:
         """Return the job with its tags, or None when SageMaker does not know it."""
-        ...
 
 
 class SettingDocuments(Protocol):
@@ -235,16 +214,13 @@ class SettingDocuments(Protocol):
     @property
     def default(self) -> str:
         """Name of the document that holds for every job."""
-        ...
 
     @property
     def path(self) -> str:
         """Beginning of the names of the documents that a job may name, slash included."""
-        ...
 
     def read(self, name: str) -> str | None:
         """Return a document, or None when there is none; raises PortUnavailableError when it cannot be read now."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +240,14 @@ class TaskQueue(Protocol):
 
     def send(self, tasks: Sequence[NodeTask]) -> None:
         """Enqueue tasks; raises PortUnavailableError when any of them was not taken."""
-        ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileRequest:
+class ReconcileRequest(msgspec.Struct, frozen=True):
     """A request to reconcile a job at ``at``, epoch seconds; SageMaker is asked in one of ``stale_every``."""
 
-    job: str
+    job: Annotated[str, msgspec.Meta(min_length=1)]
     at: float
-    stale_every: int
+    stale_every: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ReconcileRequests(Protocol):
@@ -281,7 +255,6 @@ class ReconcileRequests(Protocol):
 
     def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         """Send every request; return, by job, why one was not taken."""
-        ...
 
 
 class SourcePolls(Protocol):
@@ -289,7 +262,6 @@ class SourcePolls(Protocol):
 
     def ask(self, job: str, at: float) -> None:
         """Ask for a poll at ``at``, epoch seconds; raises PortUnavailableError when it was not taken."""
-        ...
 
 
 class Journal(Protocol):
@@ -297,11 +269,9 @@ class Journal(Protocol):
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
         """Count ``what``, and log one line with ``where``: job, node, key, field, reason."""
-        ...
 
     def measure(self, what: str, seconds: float) -> None:
         """Record a duration or an age."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

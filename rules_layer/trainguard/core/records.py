@@ -33,7 +33,6 @@ _UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files", "a
 
 
 def unit_title(unit: str) -> str:
-    """Return a unit's title for people."""
     return _UNIT_TITLES.get(unit, unit)
 
 
@@ -61,7 +60,6 @@ class StreamKey:
 
     @property
     def is_own(self) -> bool:
-        """Whether it names the job's own item."""
         return self.stream == JOB_STREAM
 
     @classmethod
@@ -189,12 +187,10 @@ class RuleRow:
 
     @property
     def rule(self) -> str:
-        """Name of the rule."""
         return self.finding.rule
 
     @property
     def node(self) -> str | None:
-        """The node; None of the job as a whole."""
         return self.finding.node
 
     @property
@@ -275,7 +271,6 @@ class JobRecord:
 
     @property
     def root(self) -> ProfileRoot:
-        """Where the job's profile lies in its bucket."""
         return ProfileRoot.of_job(self.prefix, self.job)
 
     def goes_on(self, written_at: float | None) -> bool:
@@ -295,7 +290,6 @@ class JobRecord:
 
     @property
     def is_outside(self) -> bool:
-        """Whether SageMaker does not know the job."""
         return self.arn.startswith(OUTSIDE_ARN)
 
     @property
@@ -331,12 +325,10 @@ class TuningJobRecord:
 
     @property
     def finished(self) -> int:
-        """How many of the jobs have ended and are judged to their end."""
         return sum(job.finished for job in self.jobs.values())
 
     @property
     def with_findings(self) -> int:
-        """On how many of the jobs a rule has fired."""
         return sum(job.findings > 0 for job in self.jobs.values())
 
     @property

@@ -11,19 +11,15 @@ class NodeStates(Protocol):
 
     def load(self, key: StreamKey) -> NodeRecord | None:
         """Return the item as last written (strongly consistent), or None."""
-        ...
 
     def save(self, record: NodeRecord) -> NodeRecord:
         """Write the item and return it; StateConflictError unless its stored Version is ``record.version``."""
-        ...
 
     def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
-        ...
 
     def of_job(self, job: str) -> list[NodeRecord]:
         """Return all items of a job, ordered by sort key (strongly consistent)."""
-        ...
 
 
 class RuleStates(Protocol):
@@ -35,19 +31,15 @@ class RuleStates(Protocol):
         A row of a finished job (``expires_at`` is set) is not replaced by one evaluated as far that is not. A row of an
         earlier ``generation`` is replaced whole, and never replaces one.
         """
-        ...
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
-        ...
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
         """Return the rows of a job that are of no node, ordered by sort key, without reading the others."""
-        ...
 
     def load(self, job: str, target: str) -> RuleRow | None:
         """Return one row (strongly consistent), or None."""
-        ...
 
 
 class Jobs(Protocol):
@@ -55,15 +47,12 @@ class Jobs(Protocol):
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item, or None."""
-        ...
 
     def register(self, record: JobRecord) -> JobRecord:
         """Create the item if there is none; return the stored one either way."""
-        ...
 
     def recognise(self, record: JobRecord) -> JobRecord:
         """Replace the item of a job without SageMaker's ARN; return the stored one either way."""
-        ...
 
     def update_status(self, record: JobRecord) -> None:
         """Write status, secondary status, size, times, active, closing, its asks, left_at, file_fault and expires_at.
@@ -71,59 +60,45 @@ class Jobs(Protocol):
         A final status is never replaced by one that is not, unless the job was started after its stored end, which is
         removed then. An active job does not expire. The item of another ARN stays.
         """
-        ...
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
         """Record that SageMaker is asked at ``at``, epoch seconds; False within ``every_s`` of the last time."""
-        ...
 
     def touch(self, job: str, last_object_at: float) -> None:
         """Move LastObjectAt forward; never back."""
-        ...
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
         """Set the rule's episode to ``seen + 1`` if it is ``seen`` and the item of ``generation``; else do nothing."""
-        ...
 
     def admit_stream(self, job: str, most: int) -> bool:
         """Count one more stream that SageMaker does not name; False, and stored, at ``most``."""
-        ...
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
         """Set the number of such streams to ``actual`` if it is still ``seen``: failed ones were counted, too."""
-        ...
 
     def meet(self, at: float, most: int) -> bool:
         """Count one more name that objects brought, in the clock hour of ``at`` (epoch seconds); False at ``most``."""
-        ...
 
     def active(self) -> list[str]:
         """Return the names of the jobs that are not closed, in order."""
-        ...
 
     def polled_fast(self) -> list[str]:
         """Return the names of the active jobs that are evaluated each minute, in order."""
-        ...
 
     def polled_slowly(self) -> list[str]:
         """Return the names of the other active jobs, in order."""
-        ...
 
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
         """Poll an active job fast or slowly; one that is closing is always polled fast."""
-        ...
 
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job but tuning jobs, in no order; changes during the iteration may show or not."""
-        ...
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
         """Write one job of a tuning job into its item; a finished entry is never replaced by one that is not."""
-        ...
 
     def tuning_job(self, name: str) -> TuningJobRecord | None:
         """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
-        ...
 
 
 class StopBudget(Protocol):
@@ -131,4 +106,3 @@ class StopBudget(Protocol):
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
         """Take one of ``limit`` stops in the hour before ``now``, once a job and fire; raises StateConflictError."""
-        ...

@@ -13,12 +13,10 @@ def show_number(value: float) -> str:
 
 
 def show_percent(value: float) -> str:
-    """For example ``31 %`` or ``30.9 %``."""
     return f"{show_number(value)} %"
 
 
 def show_percentage_points(value: float) -> str:
-    """For example ``1 percentage point``, ``30.9 percentage points``."""
     shown = show_number(value)
     return f"{shown} percentage point" if shown == "1" else f"{shown} percentage points"
 
@@ -91,5 +89,4 @@ def show_money(amount: float, currency: str) -> str:
 
 
 def clause(sentence: str) -> str:
-    """Return a sentence without its full stop."""
     return sentence.strip().removesuffix(".")

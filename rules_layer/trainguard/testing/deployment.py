@@ -38,7 +38,6 @@ class Watch:
     raised: list[BaseException] = field(default_factory=list)
 
     def copy(self) -> AnyRule:
-        """Return a fresh copy of the rule, under watch."""
         kind = type(self.rule)
         found = {name: inspect.getattr_static(kind, name, None) for name in _METHODS}
         methods = {name: self._noting(each) for name, each in found.items() if isinstance(each, FunctionType)}

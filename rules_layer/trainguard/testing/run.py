@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
 
 from trainguard.core.errors import SyntheticRunError
 from trainguard.core.records import entry_in
@@ -50,7 +49,8 @@ def run_rule(
     deployment.run(ended=ended)
     if deployment.failures:
         raise SyntheticRunError(rule.name, deployment.failures)
-    alerts = tuple(_alert(each, job.start) for each in deployment.alerts if each["rule"] == rule.name)
+    entries = [entry_in(each) for each in deployment.alerts if each["rule"] == rule.name]
+    alerts = tuple(Alert(each.kind, each.enqueued_at - job.start, each.finding) for each in entries)
     return Outcome(rule.name, deployment.rows, alerts, tuple(watch.raised))
 
 
@@ -59,11 +59,6 @@ def _parameters(rule: AnyRule, given: Parameters) -> RuleParameters:
         return given
     settings = {f"{rule.name}_{name}": str(value) for name, value in (given or {}).items()}
     return parameters_of(rule.name, rule.parameters_type, settings)
-
-
-def _alert(payload: Mapping[str, Any], start: int) -> Alert:
-    entry = entry_in(payload)
-    return Alert(kind=entry.kind, at_s=entry.enqueued_at - start, finding=entry.finding)
 
 
 def assert_boundary(

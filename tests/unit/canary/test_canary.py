@@ -88,7 +88,7 @@ def test_planting_twice_at_one_time_writes_the_same_few_objects(canary: Canary, 
 
 
 def test_planted_canary_has_the_last_whole_minutes() -> None:
-    minutes = [int(each.key.rpartition("/")[2].partition(".")[0]) for each in canary_objects(AT, RUN)[1:-1]]
+    minutes = [int(key.rpartition("/")[2].partition(".")[0]) for key, _ in canary_objects(AT, RUN)[1:-1]]
     assert minutes == [1_795_247_980 // 60 * 60 - 60 * back for back in reversed(range(MINUTES))]
     assert minutes[-1] + 60 <= AT
 
@@ -111,7 +111,7 @@ def test_doorbells_of_a_canary_fire_one_rule_once_and_close_it(
     reordered: bool,
 ) -> None:
     network = Network()
-    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)]
+    planted = [Upload(AT, key, body) for key, body in canary_objects(AT, RUN)]
     for upload in planted:
         network.put(upload)
     for number, upload in enumerate(reversed(planted) if reordered else planted):
@@ -138,7 +138,7 @@ def test_canary_is_found_and_alerted_though_the_default_is_off(
 ) -> None:
     network = Network()
     network.world.settings.put(network.world.settings.default, default)
-    for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)):
+    for upload in (Upload(AT, key, body) for key, body in canary_objects(AT, RUN)):
         network.put(upload)
         network.announce(upload, AT + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
@@ -214,7 +214,7 @@ def test_job_files_under_guessable_names_do_not_hide_a_canary(
     network = Network()
     muting = b'{"name": "%s", "status": "Completed", "settings": {"evaluate": "off", "muted": "all"}}'
     foretold = [f"{CANARY_PREFIX}20261121-0800{second}" for second in range(30, 45)] + ([JOB] if prefix else [])
-    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)]
+    planted = [Upload(AT, key, body) for key, body in canary_objects(AT, RUN)]
     for upload in [
         *(Upload(AT - 60.0, f"{prefix}{name}/job.json", muting % name.encode()) for name in foretold),
         *planted,

@@ -2,27 +2,29 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import integer, text
-from trainguard.aws.dynamodb.table import Expression, Table, assignments
+from trainguard.aws.dynamodb.attributes import flag, integer, moment, text
+from trainguard.aws.dynamodb.table import Table
 from trainguard.core.records import AlertKind
-from trainguard.core.timestamps import iso_from_epoch
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopDecision
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
-_FIRE = {"#fire": "FireId"}
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
 
-_ANOTHER_FIRE = "(attribute_not_exists(#fire) OR #fire <> :fire)"
-_NO_NEWER_FIRE = "(attribute_not_exists(#episode) OR #episode <= :episode OR #arn <> :arn)"
+_ANOTHER_FIRE = "(attribute_not_exists(#FireId) OR #FireId <> :fire)"
+_NO_NEWER_FIRE = "(attribute_not_exists(#FireEpisode) OR #FireEpisode <= :episode OR #FireJobArn <> :arn)"
 """A job that SageMaker lists later gets another ARN, and counts its episodes from the start."""
 
-_NOT_OVER = "(attribute_not_exists(#through) OR #through <= :at OR #status = :fired)"
+_NEW = f"{_ANOTHER_FIRE} AND {_NO_NEWER_FIRE}"
+_NOT_OVER = "(attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough <= :at OR #Status = :fired)"
+_OWN = "(#FireId = :fire OR (attribute_not_exists(#FireId) AND attribute_exists(#Status)))"
+"""A row is of this fire; it may name none where the mark failed."""
+
+_NOT_MADE = "(attribute_not_exists(#StopMade) OR #StopMade <> :true OR #StopFireId <> :fire)"
 
 
 class DynamoFireRows:
@@ -32,7 +34,6 @@ class DynamoFireRows:
         self._table = Table(client=client, name=table)
 
     def mark(self, fire: Fire) -> None:
-        """Mark the rule as fired, and name the fire; only name it in a row evaluated further."""
         named: dict[str, AttributeValue | None] = {
             "FireId": text(fire.fire_id),
             "FireEpisode": integer(fire.episode),
@@ -45,74 +46,49 @@ class DynamoFireRows:
             "Reason": text(fire.reason),
             "FiredAt": text(fire.fired_at),
         }
-        new = _is_new(fire)
-        not_over = Expression(
-            f" AND {_NOT_OVER}",
-            {"#through": "EvaluatedThrough", "#status": "Status"},
-            {":at": text(fire.fired_at), ":fired": text("FIRED")},
-        )
-        if not self._table.update(_key(fire), assignments(fired | named), new.joined(not_over)):
-            self._table.update(_key(fire), assignments(named), new)
+        values = {
+            ":fire": text(fire.fire_id),
+            ":episode": integer(fire.episode),
+            ":arn": text(fire.job_arn),
+        }
+        more = {":at": text(fire.fired_at), ":fired": text("FIRED")}
+        if not self._table.update(_key(fire), fired | named, f"{_NEW} AND {_NOT_OVER}", values | more):
+            self._table.update(_key(fire), named, _NEW, values)
 
     def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
-        """Keep the decision, unless its stop was made or the row is of another fire."""
         columns = {**_decided(fire, decision, now), "StopMade": None}
-        not_made = Expression(
-            " AND (attribute_not_exists(#made) OR #made <> :true OR #stopped <> :fire)",
-            {"#made": "StopMade", "#stopped": "StopFireId"},
-            {":true": {"BOOL": True}},
-        )
-        if self._table.update(_key(fire), assignments(columns), _is_of(fire).joined(not_made)):
+        values = {":fire": text(fire.fire_id), ":true": flag(True)}
+        if self._table.update(_key(fire), columns, f"{_OWN} AND {_NOT_MADE}", values):
             return Recorded.WRITTEN
         row = self._table.get(_key(fire)) or {}
         is_own = row.get("FireId", text(fire.fire_id)) == row.get("StopFireId") == text(fire.fire_id)
-        return Recorded.MADE_BEFORE if is_own and row.get("StopMade") == {"BOOL": True} else Recorded.OVERTAKEN
+        return Recorded.MADE_BEFORE if is_own and row.get("StopMade") == flag(True) else Recorded.OVERTAKEN
 
     def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
-        """Keep decision and outcome."""
-        outcome: AttributeValue = {"NULL": True} if made is None else {"BOOL": made}
+        outcome: AttributeValue = {"NULL": True} if made is None else flag(made)
         self._write(fire, {**_decided(fire, decision, now), "StopMade": outcome})
 
     def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
-        """Keep the action; of a fire also the id of its alert, null where none was sent."""
         columns: dict[str, AttributeValue | None] = {
             "Action": text(action),
-            "ActionAt": text(iso_from_epoch(now)),
+            "ActionAt": moment(now),
         }
         if fire.kind is AlertKind.FIRE:
             columns["AlertId"] = {"NULL": True} if alert_id is None else text(alert_id)
         self._write(fire, columns)
 
     def record_report(self, fire: Fire, place: str) -> None:
-        """Keep where the report lies."""
         self._write(fire, {"ReportUri": text(place)})
 
     def _write(self, fire: Fire, columns: "dict[str, AttributeValue | None]") -> None:
-        self._table.update(_key(fire), assignments(columns), _is_of(fire))
-
-
-def _is_new(fire: Fire) -> Expression:
-    return Expression(
-        f"{_ANOTHER_FIRE} AND {_NO_NEWER_FIRE}",
-        {**_FIRE, "#episode": "FireEpisode", "#arn": "FireJobArn"},
-        {":fire": text(fire.fire_id), ":episode": integer(fire.episode), ":arn": text(fire.job_arn)},
-    )
-
-
-def _is_of(fire: Fire) -> Expression:
-    """Return the condition that a row is of this fire; it may name none where the mark failed."""
-    return Expression(
-        "(#fire = :fire OR (attribute_not_exists(#fire) AND attribute_exists(#status)))",
-        {**_FIRE, "#status": "Status"},
-        {":fire": text(fire.fire_id)},
-    )
+        self._table.update(_key(fire), columns, _OWN, {":fire": text(fire.fire_id)})
 
 
 def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, AttributeValue | None]":
     return {
         "StopDecision": text(decision.decision),
         "StopWhy": text(decision.why),
-        "StopAt": text(iso_from_epoch(now)),
+        "StopAt": moment(now),
         "StopFireId": text(fire.fire_id),
     }
 

@@ -6,59 +6,41 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trainguard.aws.dynamodb.columns import (
-    COUNT,
-    FLAG,
-    INTEGER_OR_NONE,
-    INTEGERS,
-    NAME,
-    NAMES_OR_NONE,
-    NUMBER,
-    SOME_NAMES,
-    SOME_TEXTS,
-    TEXT,
-    TEXT_OR_NONE,
-    TEXTS,
-    TIME_OR_NONE,
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import (
     Columns,
     Kind,
     Layout,
     fields_of,
     flag,
     integer,
-    integer_or_none,
     member,
+    moment,
     present,
     text,
-    text_or_none,
     written,
 )
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.aws.dynamodb.table import Expression, Table, assignments, decoding
+from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.aws.dynamodb.tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
-from trainguard.core.timestamps import iso_from_epoch
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
 """Values of Active. An item of a version that knew no other is polled fast until its next look."""
 
-_EXISTS = "attribute_exists(#job)"
-_NAME = {"#job": "TrainingJobName"}
+_EXISTS = "attribute_exists(#TrainingJobName)"
 MET_JOBS = "met-jobs/"
 """Begins the name of an hour's item: no job's name has a slash before an at sign."""
 
 KEPT_S = 86_400
-_STREAMS = {"#streams": "OtherStreams"}
-_ONE_MORE = Expression("ADD #streams :one", _STREAMS, {":one": integer(1)})
 _NO_JOBS = (TUNING_JOB, MET_JOBS)
 """Begin the names of items that are no job's: no job's name has a slash there."""
 
@@ -71,26 +53,20 @@ class DynamoJobs:
         self._tuning_jobs = DynamoTuningJobs(self._table)
 
     def load(self, job: str) -> JobRecord | None:
-        """Return the job's item (strongly consistent), or None."""
         item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
         return None if item is None else _record(item)
 
     def register(self, record: JobRecord) -> JobRecord:
-        """Create the item if there is none; return the stored one either way."""
         created = stored_job(record)
-        if self._table.put(_item(created), Expression("attribute_not_exists(#job)", _NAME)):
+        if self._table.put(_item(created), "attribute_not_exists(#TrainingJobName)"):
             return created
         return self._stored(record.job)
 
     def recognise(self, record: JobRecord) -> JobRecord:
         """Replace, or create, the item of a job that SageMaker did not know; the scheduler may not put."""
         known = stored_job(record)
-        condition = Expression(
-            "attribute_not_exists(#job) OR begins_with(#arn, :outside)",
-            {**_NAME, "#arn": "TrainingJobArn"},
-            {":outside": text(OUTSIDE_ARN)},
-        )
-        if self._table.update(_key(record.job), assignments(_columns(known)), condition):
+        condition = "attribute_not_exists(#TrainingJobName) OR begins_with(#TrainingJobArn, :outside)"
+        if self._table.update(_key(record.job), _columns(known), condition, {":outside": text(OUTSIDE_ARN)}):
             return known
         return self._stored(record.job)
 
@@ -98,94 +74,74 @@ class DynamoJobs:
         """Write the item's status as `Jobs.update_status`; None leaves times and size as they are."""
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
-            "Status": text(record.status),
-            "SecondaryStatus": text_or_none(record.secondary_status),
-            "Active": _active(record),
-            "Closing": flag(record.closing),
+            **written(record, {name: _JOB[name] for name in ("status", "secondary_status", "closing", "file_fault")}),
             **written(record, _ASKS),
-            "JobFileFault": text_or_none(record.file_fault),
+            "Active": _active(record),
             **({"ExpiresAt": None} if record.active else {}),
+            **present(written(record, {**_TIMES, "instance_count": _JOB["instance_count"]})),
         }
-        same = Expression("#arn = :arn", {"#arn": "TrainingJobArn"}, {":arn": text(record.arn)})
-        condition = same
+        same = "#TrainingJobArn = :arn"
+        condition, values = same, {":arn": text(record.arn)}
         if not record.status.is_final:
             finals = {f":final{index}": text(status) for index, status in enumerate(JobStatus) if status.is_final}
-            guard = f" AND NOT #status IN ({', '.join(finals)})"
-            condition = condition.joined(Expression(guard, {"#status": "Status"}, finals))
-        known = present(written(record, _TIMES) | {"InstanceCount": integer_or_none(record.instance_count)})
-        if self._table.update(_key(record.job), assignments(columns | known), condition):
+            condition, values = f"{same} AND NOT #Status IN ({', '.join(finals)})", values | finals
+        if self._table.update(_key(record.job), columns, condition, values):
             return
         if not record.status.is_final and record.started_at is not None:
-            started = {":started": text(iso_from_epoch(record.started_at))}
-            later = same.joined(Expression(" AND #ended < :started", {"#ended": "EndedAt"}, started))
-            later_columns = columns | known | {"EndedAt": None}
-            self._table.update(_key(record.job), assignments(later_columns), later)
+            values = {":arn": text(record.arn), ":started": moment(record.started_at)}
+            self._table.update(_key(record.job), columns | {"EndedAt": None}, f"{same} AND #EndedAt < :started", values)
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
-        """Record that SageMaker is asked about the job; False within ``every_s`` of the last time."""
-        times = {":at": text(iso_from_epoch(at)), ":before": text(iso_from_epoch(at - every_s))}
         return self._table.update(
             _key(job),
-            Expression("SET #asked = :at", {"#asked": "AskedAt"}, times),
-            Expression(f"{_EXISTS} AND (attribute_not_exists(#asked) OR #asked <= :before)", _NAME),
+            "SET #AskedAt = :at",
+            f"{_EXISTS} AND (attribute_not_exists(#AskedAt) OR #AskedAt <= :before)",
+            {":at": moment(at), ":before": moment(at - every_s)},
         )
 
     def touch(self, job: str, last_object_at: float) -> None:
-        """Move LastObjectAt forward; never back."""
-        at = text(iso_from_epoch(last_object_at))
         self._table.update(
             _key(job),
-            Expression("SET #last = :last", {"#last": "LastObjectAt"}, {":last": at}),
-            Expression(f"{_EXISTS} AND (attribute_not_exists(#last) OR #last < :last)", _NAME),
+            "SET #LastObjectAt = :last",
+            f"{_EXISTS} AND (attribute_not_exists(#LastObjectAt) OR #LastObjectAt < :last)",
+            {":last": moment(last_object_at)},
         )
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
-        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
-        unseen = " OR attribute_not_exists(#episodes.#rule)" if seen == 0 else ""
-        still = Expression(f"{_EXISTS} AND (#episodes.#rule = :seen{unseen})", _NAME, {":seen": integer(seen)})
-        same = Expression(" AND attribute_not_exists(#generation)", {"#generation": "Generation"})
-        if generation:
-            values = {":generation": integer(generation)}
-            same = Expression(" AND #generation = :generation", {"#generation": "Generation"}, values)
+        unseen = " OR attribute_not_exists(#Episodes.#rule)" if seen == 0 else ""
+        same = "#Generation = :generation" if generation else "attribute_not_exists(#Generation)"
+        values = {":seen": integer(seen), ":next": integer(seen + 1)}
         self._table.update(
             _key(job),
-            Expression(
-                "SET #episodes.#rule = :next", {"#episodes": "Episodes", "#rule": rule}, {":next": integer(seen + 1)}
-            ),
-            still.joined(same),
+            "SET #Episodes.#rule = :next",
+            f"{_EXISTS} AND (#Episodes.#rule = :seen{unseen}) AND {same}",
+            values | ({":generation": integer(generation)} if generation else {}),
+            {"#rule": rule},
         )
 
     def admit_stream(self, job: str, most: int) -> bool:
         """Count one more stream; False, which is stored, when there are ``most``; True for a job without an item."""
-        room = Expression(
-            "attribute_exists(#job) AND (attribute_not_exists(#streams) OR #streams < :most)",
-            {"#job": "TrainingJobName"},
-            {":most": integer(most)},
-        )
-        if self._table.update(_key(job), _ONE_MORE, room):
+        limit = {":most": integer(most)}
+        room = f"{_EXISTS} AND (attribute_not_exists(#OtherStreams) OR #OtherStreams < :most)"
+        if self._table.update(_key(job), "ADD #OtherStreams :one", room, {**limit, ":one": integer(1)}):
             return True
-        left_out = Expression("SET #left = :yes", {"#left": "StreamsLeftOut"}, {":yes": {"BOOL": True}})
-        full = Expression("#streams >= :most", _STREAMS, {":most": integer(most)})
-        return not self._table.update(_key(job), left_out, full)
+        left_out, full = {"StreamsLeftOut": flag(True)}, "#OtherStreams >= :most"
+        return not self._table.update(_key(job), left_out, full, limit)
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
-        """Set the number of streams to ``actual`` if it is still ``seen``."""
-        self._table.update(
-            _key(job),
-            Expression("SET #streams = :actual", _STREAMS, {":actual": integer(actual)}),
-            Expression("#streams = :seen", values={":seen": integer(seen)}),
-        )
+        columns = {"OtherStreams": integer(actual)}
+        self._table.update(_key(job), columns, "#OtherStreams = :seen", {":seen": integer(seen)})
 
     def meet(self, at: float, most: int) -> bool:
-        """Count one more name in the hour of ``at``, epoch seconds; False when there are ``most``."""
         return self._table.update(
             _key(MET_JOBS + datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
-            Expression(
-                "ADD #met :one SET #expires = :expires",
-                {"#met": "Met", "#expires": "ExpiresAt"},
-                {":one": integer(1), ":expires": integer(int(at) + KEPT_S)},
-            ),
-            Expression("attribute_not_exists(#met) OR #met < :most", values={":most": integer(most)}),
+            "ADD #Met :one SET #ExpiresAt = :expires",
+            "attribute_not_exists(#Met) OR #Met < :most",
+            {
+                ":one": integer(1),
+                ":expires": integer(int(at) + KEPT_S),
+                ":most": integer(most),
+            },
         )
 
     def active(self) -> list[str]:
@@ -193,24 +149,17 @@ class DynamoJobs:
         return sorted([*self.polled_slowly(), *self.polled_fast()])
 
     def polled_fast(self) -> list[str]:
-        """Return those that are evaluated each minute, in order."""
         return self._indexed(_FAST)
 
     def polled_slowly(self) -> list[str]:
-        """Return the other ones, in order."""
         return self._indexed(_SLOW)
 
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
-        """Poll an active job fast or slowly; one that is closing is always polled fast."""
-        values = {":value": text(_FAST if polled_fast else _SLOW)}
         self._table.update(
             _key(job),
-            Expression("SET #active = :value", {"#active": "Active"}, values),
-            Expression(
-                "attribute_exists(#active) AND #active <> :value AND #closing = :no",
-                {"#closing": "Closing"},
-                {":no": {"BOOL": False}},
-            ),
+            "SET #Active = :value",
+            "attribute_exists(#Active) AND #Active <> :value AND #Closing = :no",
+            {":value": text(_FAST if polled_fast else _SLOW), ":no": flag(False)},
         )
 
     def _indexed(self, value: str) -> list[str]:
@@ -218,16 +167,13 @@ class DynamoJobs:
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order."""
         items = self._table.items()
         return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
-        """Write one job of a tuning job into the tuning job's item, and let that live as long."""
         self._tuning_jobs.upsert(name, job, tuned, expires_at)
 
     def tuning_job(self, name: str) -> TuningJobRecord | None:
-        """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
         return self._tuning_jobs.load(name)
 
     def _stored(self, job: str) -> JobRecord:
@@ -259,80 +205,76 @@ def _active(record: JobRecord) -> "AttributeValue | None":
     return text(_FAST if record.polled_fast else _SLOW)
 
 
-def _policy(columns: Columns) -> JobPolicy:
-    """Read the policy; an item of a job that nobody decided about has none."""
-    return JobPolicy(**fields_of(columns, _POLICY)) if "Evaluated" in columns else JobPolicy()
-
-
 def _document(kind: type[msgspec.Struct]) -> Kind:
-    def read(columns: Columns, name: str) -> msgspec.Struct:
+    def read(value: "AttributeValue") -> msgspec.Struct:
         try:
-            return msgspec.json.decode(columns.text(name), type=kind)
+            return msgspec.json.decode(value["S"], type=kind)
         except (msgspec.DecodeError, RecursionError) as fault:
-            raise ValueError(f"{name} is no {kind.__name__}: {fault}") from fault
+            raise ValueError(f"no {kind.__name__}: {fault}") from fault
 
     return Kind(lambda part: text(msgspec.json.encode(part).decode()), read)
 
 
 _TIMES: Layout = {
-    "created_at": ("CreatedAt", TIME_OR_NONE),
-    "started_at": ("StartedAt", TIME_OR_NONE),
-    "ended_at": ("EndedAt", TIME_OR_NONE),
-    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
+    "created_at": ("CreatedAt", attributes.TIME_OR_NONE),
+    "started_at": ("StartedAt", attributes.TIME_OR_NONE),
+    "ended_at": ("EndedAt", attributes.TIME_OR_NONE),
+    "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
 }
 _ASKS: Layout = {
-    "close_asks": ("CloseAsks", COUNT),
-    "close_asked_at": ("CloseAskedAt", TIME_OR_NONE),
-    "left_at": ("LeftAt", TIME_OR_NONE),
+    "close_asks": ("CloseAsks", attributes.COUNT),
+    "close_asked_at": ("CloseAskedAt", attributes.TIME_OR_NONE),
+    "left_at": ("LeftAt", attributes.TIME_OR_NONE),
 }
 _JOB: Layout = {
-    "arn": ("TrainingJobArn", TEXT),
-    "bucket": ("Bucket", TEXT),
-    "prefix": ("Prefix", TEXT),
+    "arn": ("TrainingJobArn", attributes.TEXT),
+    "bucket": ("Bucket", attributes.TEXT),
+    "prefix": ("Prefix", attributes.TEXT),
     "status": ("Status", member(JobStatus)),
-    "secondary_status": ("SecondaryStatus", TEXT_OR_NONE),
-    "instance_type": ("InstanceType", TEXT_OR_NONE),
-    "instance_count": ("InstanceCount", INTEGER_OR_NONE),
-    "profiling_interval_ms": ("ProfilingIntervalMs", INTEGER_OR_NONE),
-    "framework_expected": ("FrameworkExpected", FLAG),
-    "rule_settings": ("RuleSettings", TEXTS),
-    "stop_allowed": ("StopAllowed", FLAG),
-    "episodes": ("Episodes", INTEGERS),
-    "closing": ("Closing", FLAG),
-    "last_object_at": ("LastObjectAt", TIME_OR_NONE),
-    "tuning_job": ("TuningJob", TEXT_OR_NONE),
-    "file_fault": ("JobFileFault", TEXT_OR_NONE),
-    "generation": ("Generation", COUNT),
-    "asked_at": ("AskedAt", TIME_OR_NONE),
-    "other_streams": ("OtherStreams", COUNT),
-    "training_rules": ("TrainingRules", NAMES_OR_NONE),
-    "setting_sources": ("SettingSources", SOME_TEXTS),
-    "setting_faults": ("ConfigurationFaults", SOME_NAMES),
-    "rules_elsewhere": ("RulesElsewhere", SOME_TEXTS),
-    "rule_places": ("RulePlaces", SOME_TEXTS),
-    "owners": ("Owners", SOME_TEXTS),
-    "run_links": ("RunLinks", SOME_TEXTS),
-    "resources": ("Resources", SOME_NAMES),
+    "secondary_status": ("SecondaryStatus", attributes.TEXT_OR_NONE),
+    "instance_type": ("InstanceType", attributes.TEXT_OR_NONE),
+    "instance_count": ("InstanceCount", attributes.INTEGER_OR_NONE),
+    "profiling_interval_ms": ("ProfilingIntervalMs", attributes.INTEGER_OR_NONE),
+    "framework_expected": ("FrameworkExpected", attributes.FLAG),
+    "rule_settings": ("RuleSettings", attributes.TEXTS),
+    "stop_allowed": ("StopAllowed", attributes.FLAG),
+    "episodes": ("Episodes", attributes.INTEGERS),
+    "closing": ("Closing", attributes.FLAG),
+    "last_object_at": ("LastObjectAt", attributes.TIME_OR_NONE),
+    "tuning_job": ("TuningJob", attributes.TEXT_OR_NONE),
+    "file_fault": ("JobFileFault", attributes.TEXT_OR_NONE),
+    "generation": ("Generation", attributes.COUNT),
+    "asked_at": ("AskedAt", attributes.TIME_OR_NONE),
+    "other_streams": ("OtherStreams", attributes.COUNT),
+    "training_rules": ("TrainingRules", attributes.NAMES_OR_NONE),
+    "setting_sources": ("SettingSources", attributes.SOME_TEXTS),
+    "setting_faults": ("ConfigurationFaults", attributes.SOME_NAMES),
+    "rules_elsewhere": ("RulesElsewhere", attributes.SOME_TEXTS),
+    "rule_places": ("RulePlaces", attributes.SOME_TEXTS),
+    "owners": ("Owners", attributes.SOME_TEXTS),
+    "run_links": ("RunLinks", attributes.SOME_TEXTS),
+    "resources": ("Resources", attributes.SOME_NAMES),
 }
 _POLICY: Layout = {
-    "evaluated": ("Evaluated", FLAG),
-    "why": ("EvaluatedBecause", TEXT),
+    "evaluated": ("Evaluated", attributes.FLAG),
+    "why": ("EvaluatedBecause", attributes.TEXT),
     "alerts": ("Alerts", _document(AlertPolicy)),
     "stops": ("Stops", _document(StopPolicy)),
-    "source": ("Source", NAME),
-    "evaluation_every_s": ("EvaluationEveryS", NUMBER),
+    "source": ("Source", attributes.NAME),
+    "evaluation_every_s": ("EvaluationEveryS", attributes.NUMBER),
 }
 
 
 def _record(item: "Item") -> JobRecord:
     columns = Columns(item)
-    job = columns.text("TrainingJobName")
+    job = columns.get("TrainingJobName", attributes.TEXT)
     with decoding(f"Jobs/{job}"):
         return JobRecord(
             job=job,
             active="Active" in columns,
-            polled_fast=columns.text_or_none("Active") != _SLOW,
-            policy=_policy(columns),
+            polled_fast=columns.get("Active", attributes.TEXT_OR_NONE) != _SLOW,
+            # An item of a job that nobody decided about has no policy.
+            policy=JobPolicy(**fields_of(columns, _POLICY)) if "Evaluated" in columns else JobPolicy(),
             streams_left_out="StreamsLeftOut" in columns,
             **fields_of(columns, {**_JOB, **_TIMES, **_ASKS}),
         )

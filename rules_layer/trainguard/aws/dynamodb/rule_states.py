@@ -1,66 +1,19 @@
 """RuleState in DynamoDB: the table that a person reads."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import (
-    COUNT,
-    FLAG_OR_NONE,
-    INTEGER,
-    INTEGER_OR_NONE,
-    INTEGERS,
-    NAME,
-    NUMBER_OR_NONE,
-    SCALARS,
-    TALLY,
-    TEXT,
-    TEXT_OR_NONE,
-    TIME_OR_NONE,
-    Columns,
-    Layout,
-    fields_of,
-    integer,
-    member,
-    text,
-    written,
-)
-from trainguard.aws.dynamodb.stored_form import (
-    FACT_COLUMN,
-    fact_columns,
-    finding_columns,
-    finding_of_columns,
-    stored_row,
-)
-from trainguard.aws.dynamodb.table import Expression, Table, assignments, decoding
-from trainguard.core.finding import Progress
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, Layout, fields_of, integer, member, moment, text, written
+from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
+from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.core.finding import Finding, Progress
 from trainguard.core.records import RuleRow, Status, StopRecord
-from trainguard.core.timestamps import iso_from_epoch
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.dynamodb.columns import Item
-
-_NAMES = {"cost": "CostLost"}
-_THROUGH = {"#through": "EvaluatedThrough"}
-_GENERATION = {"#generation": "Generation"}
-_OF_FIRES = (
-    "FireEpisode",
-    "FireId",
-    "FireJobArn",
-    "FiredAt",
-    "Action",
-    "ActionAt",
-    "AlertId",
-    "ReportUri",
-    "StopDecision",
-    "StopWhy",
-    "StopAt",
-    "StopFireId",
-    "StopMade",
-)
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
 """A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
@@ -80,20 +33,23 @@ class DynamoRuleStates:
         """
         for row in rows:
             key, columns = _key(row.job, row.target), _columns(stored_row(row))
-            before = self._table.changed(key, assignments(columns), _may_replace(row))
+            values = _condition_values(row)
+            before = self._table.changed(key, columns, f"{_same_registration(row)} AND ({_not_further(row)})", values)
             if before is None and row.generation:
                 left = dict.fromkeys(_OF_FIRES) if row.times_fired == 0 else {}
-                before = self._table.changed(key, assignments(left | columns), _is_earlier(row))
+                earlier = {":generation": values[":generation"]}
+                before = self._table.changed(key, left | columns, _IS_EARLIER, earlier)
             gone = [name for name in before or () if name.startswith(FACT_COLUMN) and name not in columns]
             if gone:
-                self._table.update(key, assignments(dict.fromkeys(gone)), _is_still(row))
+                is_still = "attribute_not_exists(#EvaluatedThrough)"
+                if row.evaluated_through is not None:
+                    is_still = "#EvaluatedThrough = :through"
+                self._table.update(key, dict.fromkeys(gone), f"{_same_registration(row)} AND {is_still}", values)
 
     def of_job(self, job: str) -> list[RuleRow]:
-        """Return all rows of a job, ordered by sort key (strongly consistent)."""
         return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
-        """Return a job's rows of no node, by sort key (strongly consistent), without reading those of nodes."""
         rows = []
         after = _BEFORE_ALL
         while item := self._table.first_after("TrainingJobName", job, "RuleTarget", after):
@@ -104,49 +60,31 @@ class DynamoRuleStates:
         return rows
 
     def load(self, job: str, target: str) -> RuleRow | None:
-        """Return one row (strongly consistent), or None."""
         item = self._table.get(_key(job, target))
         return None if item is None else _row(job, item)
 
 
-def _is_earlier(row: RuleRow) -> Expression:
-    """Return the condition that the stored row is of an earlier registration, or that there is none."""
-    return Expression(
-        "attribute_not_exists(#generation) OR #generation < :generation",
-        _GENERATION,
-        {":generation": integer(row.generation)},
-    )
+_IS_EARLIER = "attribute_not_exists(#Generation) OR #Generation < :generation"
+"""The stored row is of an earlier registration, or there is none."""
 
 
-def _is_still(row: RuleRow) -> Expression:
-    texts = {} if row.evaluated_through is None else {":through": text(iso_from_epoch(row.evaluated_through))}
-    same = "#through = :through" if texts else "attribute_not_exists(#through)"
-    return _of_registration(row).joined(Expression(same, _THROUGH, texts))
+def _condition_values(row: RuleRow) -> "Item":
+    values = {":generation": integer(row.generation)} if row.generation else {}
+    return values | ({} if row.evaluated_through is None else {":through": moment(row.evaluated_through)})
 
 
-def _may_replace(row: RuleRow) -> Expression:
-    further = _not_further(row)
-    return _of_registration(row).joined(replace(further, text=f"({further.text})"))
+def _same_registration(row: RuleRow) -> str:
+    return "#Generation = :generation" if row.generation else "attribute_not_exists(#Generation)"
 
 
-def _of_registration(row: RuleRow) -> Expression:
-    if row.generation:
-        return Expression("#generation = :generation AND ", _GENERATION, {":generation": integer(row.generation)})
-    return Expression("attribute_not_exists(#generation) AND ", _GENERATION)
-
-
-def _not_further(row: RuleRow) -> Expression:
+def _not_further(row: RuleRow) -> str:
     if row.evaluated_through is None:
-        return Expression("attribute_not_exists(#through)", _THROUGH)
-    # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
-    watermark_s = {":through": text(iso_from_epoch(row.evaluated_through))}
+        return "attribute_not_exists(#EvaluatedThrough)"
     if row.expires_at is not None:
-        return Expression("attribute_not_exists(#through) OR #through <= :through", _THROUGH, watermark_s)
-    return Expression(
-        "attribute_not_exists(#through) OR #through < :through"
-        " OR (#through = :through AND attribute_not_exists(#expires))",
-        {**_THROUGH, "#expires": "ExpiresAt"},
-        watermark_s,
+        return "attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough <= :through"
+    return (
+        "attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough < :through"
+        " OR (#EvaluatedThrough = :through AND attribute_not_exists(#ExpiresAt))"
     )
 
 
@@ -156,11 +94,11 @@ def _key(job: str, target: str) -> "Item":
 
 def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
     progress = row.progress
-    fired = {} if row.fired_at is None else {"FiredAt": text(iso_from_epoch(row.fired_at))}
+    fired = {} if row.fired_at is None else {"FiredAt": moment(row.fired_at)}
     return {
         **written(row, _ROW),
         "DebuggerStatus": text(row.debugger_status),
-        **finding_columns(row.finding, _NAMES),
+        **written(row.finding, _ROW_FINDING),
         **fact_columns(row.finding.facts),
         **(dict.fromkeys(_OF_PROGRESS) if progress is None else written(progress, _PROGRESS)),
         "Patience": None if progress is None else text(progress.words),
@@ -170,59 +108,63 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
 
 _ROW: Layout = {
     "status": ("Status", member(Status)),
-    "quantity": ("Quantity", TEXT_OR_NONE),
-    "unit": ("Unit", TEXT_OR_NONE),
-    "worst": ("Worst", TEXT_OR_NONE),
-    "data_points": ("DataPoints", TALLY),
-    "affected_percent": ("AffectedPercent", NUMBER_OR_NONE),
-    "wasted_percent": ("WastedPercent", NUMBER_OR_NONE),
-    "violations": ("Violations", TALLY),
-    "times_fired": ("TimesFired", TALLY),
-    "evaluated_through": ("EvaluatedThrough", TIME_OR_NONE),
-    "counters": ("Counters", INTEGERS),
-    "parameters": ("Parameters", SCALARS),
-    "expires_at": ("ExpiresAt", INTEGER_OR_NONE),
-    "generation": ("Generation", COUNT),
-    "earlier_episodes": ("EarlierEpisodes", COUNT),
+    "quantity": ("Quantity", attributes.TEXT_OR_NONE),
+    "unit": ("Unit", attributes.TEXT_OR_NONE),
+    "worst": ("Worst", attributes.TEXT_OR_NONE),
+    "data_points": ("DataPoints", attributes.TALLY),
+    "affected_percent": ("AffectedPercent", attributes.NUMBER_OR_NONE),
+    "wasted_percent": ("WastedPercent", attributes.NUMBER_OR_NONE),
+    "violations": ("Violations", attributes.TALLY),
+    "times_fired": ("TimesFired", attributes.TALLY),
+    "evaluated_through": ("EvaluatedThrough", attributes.TIME_OR_NONE),
+    "counters": ("Counters", attributes.INTEGERS),
+    "parameters": ("Parameters", attributes.SCALARS),
+    "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
+    "generation": ("Generation", attributes.COUNT),
+    "earlier_episodes": ("EarlierEpisodes", attributes.COUNT),
 }
+_ROW_FINDING: Layout = {**FINDING, "cost": ("CostLost", attributes.TEXT_OR_NONE)}
 _PROGRESS: Layout = {
-    "seen": ("PatienceSeen", INTEGER),
-    "needed": ("PatienceNeeded", INTEGER),
-    "counts": ("PatienceCounts", TEXT),
-    "streak": ("Streak", INTEGER_OR_NONE),
-    "window_points": ("WindowPoints", INTEGER_OR_NONE),
-    "window_start": ("WindowFrom", TIME_OR_NONE),
-    "window_end": ("WindowTo", TIME_OR_NONE),
+    "seen": ("PatienceSeen", attributes.INTEGER),
+    "needed": ("PatienceNeeded", attributes.INTEGER),
+    "counts": ("PatienceCounts", attributes.TEXT),
+    "streak": ("Streak", attributes.INTEGER_OR_NONE),
+    "window_points": ("WindowPoints", attributes.INTEGER_OR_NONE),
+    "window_start": ("WindowFrom", attributes.TIME_OR_NONE),
+    "window_end": ("WindowTo", attributes.TIME_OR_NONE),
 }
 _OF_PROGRESS = tuple(name for name, _ in _PROGRESS.values())
 _FIRE: Layout = {
-    "fired_at": ("FiredAt", TIME_OR_NONE),
-    "fire_id": ("FireId", TEXT_OR_NONE),
-    "action": ("Action", TEXT_OR_NONE),
-    "action_at": ("ActionAt", TIME_OR_NONE),
-    "report_uri": ("ReportUri", TEXT_OR_NONE),
+    "fired_at": ("FiredAt", attributes.TIME_OR_NONE),
+    "fire_id": ("FireId", attributes.TEXT_OR_NONE),
+    "action": ("Action", attributes.TEXT_OR_NONE),
+    "action_at": ("ActionAt", attributes.TIME_OR_NONE),
+    "report_uri": ("ReportUri", attributes.TEXT_OR_NONE),
 }
 _STOP: Layout = {
-    "decision": ("StopDecision", TEXT),
-    "why": ("StopWhy", NAME),
-    "at": ("StopAt", TIME_OR_NONE),
-    "fire_id": ("StopFireId", TEXT_OR_NONE),
-    "made": ("StopMade", FLAG_OR_NONE),
+    "decision": ("StopDecision", attributes.TEXT),
+    "why": ("StopWhy", attributes.NAME),
+    "at": ("StopAt", attributes.TIME_OR_NONE),
+    "fire_id": ("StopFireId", attributes.TEXT_OR_NONE),
+    "made": ("StopMade", attributes.FLAG_OR_NONE),
 }
+
+
+_OF_FIRES = ("FireEpisode", "FireJobArn", "AlertId", *(name for name, _ in (*_FIRE.values(), *_STOP.values())))
 
 
 def _row(job: str, item: "Item") -> RuleRow:
     """Read a row; one that only the fire path has written so far lacks most columns."""
     columns = Columns(item)
-    target = columns.text("RuleTarget")
+    target = columns.get("RuleTarget", attributes.TEXT)
     rule, separator, node = target.partition("#")
     with decoding(f"RuleState/{job}/{target}"):
         return RuleRow(
             job=job,
-            finding=finding_of_columns(columns, rule=rule, node=node if separator else None, names=_NAMES),
+            finding=Finding(rule=rule, node=node if separator else None, **fields_of(columns, _ROW_FINDING)),
             progress=Progress(**fields_of(columns, _PROGRESS)) if "PatienceSeen" in columns else None,
             # NULL says that the alert of this fire failed.
-            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.text_or_none("AlertId"),
+            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.get("AlertId", attributes.TEXT_OR_NONE),
             stop=StopRecord(**fields_of(columns, _STOP)) if "StopDecision" in columns else None,
             **fields_of(columns, {**_ROW, **_FIRE}),
         )

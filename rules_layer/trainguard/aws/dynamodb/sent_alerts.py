@@ -6,16 +6,14 @@ repeat sends nothing, and a claim of one that died ends.
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import integer, text
-from trainguard.aws.dynamodb.table import Expression, Table, assignments
-from trainguard.core.timestamps import iso_from_epoch
+from trainguard.aws.dynamodb.attributes import integer, moment, text
+from trainguard.aws.dynamodb.table import Table
 from trainguard.stack.actions.send_alert import Channel, Claim
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 ALERTS = "*alerts"
 """A job's name has no asterisk."""
@@ -32,26 +30,22 @@ class DynamoSentAlerts:
         self._lease_s = lease_s
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
-        """Claim the channel unless the alert was sent on it or another invocation holds it."""
         claimed, sent = _columns(channel)
-        update = assignments({claimed: integer(int(now) + self._lease_s), "ExpiresAt": integer(int(now) + KEPT_S)})
-        free = Expression(
-            "attribute_not_exists(#sent) AND (attribute_not_exists(#claimed) OR #claimed < :now)",
-            {"#claimed": claimed, "#sent": sent},
-            {":now": integer(int(now))},
-        )
-        if self._table.update(_key(alert_id), update, free):
+        free = f"attribute_not_exists(#{sent}) AND (attribute_not_exists(#{claimed}) OR #{claimed} < :now)"
+        columns = {
+            claimed: integer(int(now) + self._lease_s),
+            "ExpiresAt": integer(int(now) + KEPT_S),
+        }
+        if self._table.update(_key(alert_id), columns, free, {":now": integer(int(now))}):
             return Claim.TAKEN
         return Claim.SENT if sent in (self._table.get(_key(alert_id)) or {}) else Claim.BUSY
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
-        """Release the claim: the alert was sent at ``sent_at``, epoch seconds, or was not."""
         claimed, sent = _columns(channel)
         columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
         if sent_at is not None:
-            columns = {claimed: None, sent: text(iso_from_epoch(sent_at))}
-        condition = Expression("attribute_not_exists(#sent)", {"#sent": sent})
-        self._table.update(_key(alert_id), assignments(columns), condition)
+            columns = {claimed: None, sent: moment(sent_at)}
+        self._table.update(_key(alert_id), columns, f"attribute_not_exists(#{sent})")
 
 
 def _columns(channel: Channel) -> tuple[str, str]:

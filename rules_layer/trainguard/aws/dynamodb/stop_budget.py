@@ -2,20 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.columns import Columns, integer, text
-from trainguard.aws.dynamodb.table import Expression, Table, decoding
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, map_of, record_of, text
+from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.core.errors import StateConflictError
-from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import Item
 
 ALL_JOBS, STOPS = "*", "stops"
 ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
 ATTEMPTS = 4
+_STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
 
 
 class DynamoStopBudget:
@@ -25,14 +26,13 @@ class DynamoStopBudget:
         self._table = Table(client=client, name=table)
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
-        """Take one of ``limit`` stops within the hour before ``now``; raise StateConflictError after four conflicts."""
         version = 0
         for _ in range(ATTEMPTS):
             version, stops = self._load()
             granted = admit(stops, fire_id, job, now=now, limit=limit)
             if granted is None:
                 return False
-            if granted == stops or self._save(version, granted):
+            if granted == stops or self._table.put_version(_key() | {"Stops": _STOPS.write(granted)}, version):
                 return True
         raise StateConflictError(ITEM, version)
 
@@ -42,22 +42,7 @@ class DynamoStopBudget:
             return 0, {}
         columns = Columns(item)
         with decoding(ITEM):
-            stops = {
-                fire_id: Stop(stop.text("Job"), stop.made("At", epoch_from_iso))
-                for fire_id, stop in columns.nested("Stops").items()
-            }
-            return columns.integer("Version"), stops
-
-    def _save(self, version: int, stops: dict[str, Stop]) -> bool:
-        names = {"#version": "Version"}
-        condition = Expression("attribute_not_exists(#version)", names)
-        if version:
-            condition = Expression("#version = :version", names, {":version": integer(version)})
-        granted: Item = {
-            fire_id: {"M": {"Job": text(stop.job), "At": text(iso_from_epoch(stop.at))}}
-            for fire_id, stop in stops.items()
-        }
-        return self._table.put(_key() | {"Version": integer(version + 1), "Stops": {"M": granted}}, condition)
+            return columns.get("Version", attributes.INTEGER), dict(columns.get("Stops", _STOPS))
 
 
 def region_of(table: str) -> str | None:

@@ -8,26 +8,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from trainguard.aws.dynamodb.columns import (
-    NAME,
-    NUMBER_OR_NONE,
-    SOME_NAMES,
-    TEXT,
-    TEXT_OR_NONE,
-    TIME,
-    TIME_OR_NONE,
-    Columns,
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import (
     Kind,
     Layout,
     Scalar,
     fields_of,
-    maps,
-    member_or_none,
-    number_or_none,
+    inner,
+    list_of,
+    member,
+    moment,
+    number,
     present,
+    record_of,
     scalar,
     text,
-    text_or_none,
     written,
 )
 from trainguard.core.finding import LONGEST_NAME, MOST_FACTS, Episode, Fact, Finding, Severity, clock_times
@@ -37,11 +32,9 @@ from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch, to_millis
 from trainguard.core.units import show_percent
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
-if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from trainguard.aws.dynamodb.attributes import AttributeValue
 
     Record = TypeVar("Record", bound=DataclassInstance)
 
@@ -50,12 +43,13 @@ FACT_COLUMN = "fact."
 """Begins the text columns of facts for people; nothing reads them back."""
 
 _PLACE: Layout = {
-    "name": ("Name", TEXT),
-    "series": ("Series", TEXT_OR_NONE),
-    "node": ("Node", TEXT_OR_NONE),
-    "device": ("Device", TEXT_OR_NONE),
-    "start": ("From", TIME_OR_NONE),
-    "end": ("To", TIME_OR_NONE),
+    "name": ("Name", attributes.TEXT),
+    "series": ("Series", attributes.TEXT_OR_NONE),
+    "node": ("Node", attributes.TEXT_OR_NONE),
+    "device": ("Device", attributes.TEXT_OR_NONE),
+    "start": ("From", attributes.TIME_OR_NONE),
+    "end": ("To", attributes.TIME_OR_NONE),
+    "unit": ("Unit", attributes.NAME),
 }
 _TIME, _SHARE, _PERCENT = "time", "share", "%"
 _LONGEST_UNIT = 24
@@ -66,27 +60,35 @@ def stored_finding(finding: Finding) -> Finding:
     """Return the finding after a round trip: times to the millisecond, no more facts than are kept."""
     return replace(
         finding,
-        episodes=tuple(_stored_episode(each) for each in finding.episodes),
+        episodes=tuple(
+            replace(each, start=to_millisecond(each.start) or 0.0, end=to_millisecond(each.end))
+            for each in finding.episodes
+        ),
         facts=tuple(_stored_fact(each) for each in finding.facts[:MOST_FACTS]),
     )
 
 
-def facts_value(facts: Sequence[Fact]) -> "AttributeValue | None":
-    """Write facts as a list of maps; None where there is none."""
-    return maps(map(_fact_value, facts)) if facts else None
+def _write_fact(fact: Fact) -> "AttributeValue":
+    of_time = fact.unit == _TIME
+    value = moment(fact.value) if of_time and not isinstance(fact.value, str) else scalar(fact.value)
+    columns = {**written(fact, _PLACE), "Value": value}
+    if fact.threshold is not None:
+        columns["Threshold"] = moment(fact.threshold) if of_time else number(fact.threshold)
+    return {"M": present(columns)}
 
 
-def facts_of(columns: Columns, name: str) -> tuple[Fact, ...]:
-    """Read facts; a missing column has none."""
-    return tuple(
-        Fact(
-            value=_measured(each, "Value"),
-            unit=each.text_or_none("Unit") or "",
-            threshold=_threshold(each),
-            **fields_of(each, _PLACE),
-        )
-        for each in columns.map_list(name)
-    )
+def _read_fact(value: "AttributeValue") -> Fact:
+    columns = inner(value)
+    place = fields_of(columns, _PLACE)
+
+    def read(name: str, kind: Kind) -> Scalar:
+        found: Scalar = columns.get(name, kind)
+        return epoch_from_iso(found) if isinstance(found, str) and place["unit"] == _TIME else found
+
+    measured, threshold = read("Value", attributes.SCALAR), read("Threshold", attributes.SCALAR.unless(None))
+    if measured is None:
+        raise ValueError("a fact has the Value null, expected a number or a text")
+    return Fact(value=measured, threshold=None if threshold is None else float(threshold), **place)
 
 
 def fact_columns(facts: Sequence[Fact]) -> "dict[str, AttributeValue | None]":
@@ -136,46 +138,6 @@ def shown_times(fact: Fact) -> str:
     return clock_times(iso_from_epoch(fact.start), None if fact.end is None else iso_from_epoch(fact.end))
 
 
-def _fact_value(fact: Fact) -> "dict[str, AttributeValue]":
-    at = fact.unit == _TIME and not isinstance(fact.value, str)
-    return present(
-        {
-            **written(fact, _PLACE),
-            "Value": text(iso_from_epoch(float(fact.value))) if at else scalar(fact.value),
-            "Unit": text_or_none(fact.unit or None),
-            "Threshold": _limit(fact),
-        }
-    )
-
-
-def _limit(fact: Fact) -> "AttributeValue | None":
-    if fact.threshold is None or fact.unit != _TIME:
-        return number_or_none(fact.threshold)
-    return text(iso_from_epoch(fact.threshold))
-
-
-def _measured(columns: Columns, name: str) -> float | int | str:
-    value = columns.scalar(name)
-    if value is None:
-        raise ValueError(f"a fact has the {name} null, expected a number or a text")
-    return _as_time(columns, value)
-
-
-def _threshold(columns: Columns) -> float | None:
-    value = columns.scalar("Threshold") if "Threshold" in columns else None
-    at = None if value is None else _as_time(columns, value)
-    return None if at is None else float(at)
-
-
-def _as_time(columns: Columns, value: float | int | str) -> float | int | str:
-    is_time = isinstance(value, str) and columns.text_or_none("Unit") == _TIME
-    return epoch_from_iso(str(value)) if is_time else value
-
-
-def _stored_episode(episode: Episode) -> Episode:
-    return replace(episode, start=to_millisecond(episode.start) or 0.0, end=to_millisecond(episode.end))
-
-
 def _stored_fact(fact: Fact) -> Fact:
     """Return a fact with plain names and Python's numbers, as no others can be written."""
     unit = one_line(fact.unit, _LONGEST_UNIT)
@@ -211,45 +173,28 @@ def _short_name(name: str | None) -> str | None:
     return None if name is None else one_line(name, LONGEST_NAME)
 
 
-def finding_columns(finding: Finding, names: Mapping[str, str]) -> "dict[str, AttributeValue | None]":
-    """Write a finding, without its rule and node; ``names`` are other column names, by field."""
-    return written(finding, _FINDING, names)
-
-
-def finding_of_columns(columns: Columns, *, rule: str, node: str | None, names: Mapping[str, str]) -> Finding:
-    """Read a finding of ``rule`` on ``node``."""
-    return Finding(rule=rule, node=node, **fields_of(columns, _FINDING, names))
-
-
-def _episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
-    return maps(present(written(each, _EPISODE)) for each in episodes) if episodes else None
-
-
-def _episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
-    return tuple(Episode(**fields_of(each, _EPISODE)) for each in columns.map_list(name))
-
-
 _EPISODE: Layout = {
-    "start": ("Start", TIME),
-    "end": ("End", TIME_OR_NONE),
-    "nodes": ("Nodes", SOME_NAMES),
-    "gpus": ("Gpus", SOME_NAMES),
-    "measured": ("Measured", NUMBER_OR_NONE),
-    "wasted_s": ("WastedS", NUMBER_OR_NONE),
-    "cost": ("Cost", NUMBER_OR_NONE),
-    "currency": ("Currency", TEXT_OR_NONE),
+    "start": ("Start", attributes.TIME),
+    "end": ("End", attributes.TIME_OR_NONE),
+    "nodes": ("Nodes", attributes.SOME_NAMES),
+    "gpus": ("Gpus", attributes.SOME_NAMES),
+    "measured": ("Measured", attributes.NUMBER_OR_NONE),
+    "wasted_s": ("WastedS", attributes.NUMBER_OR_NONE),
+    "cost": ("Cost", attributes.NUMBER_OR_NONE),
+    "currency": ("Currency", attributes.TEXT_OR_NONE),
 }
-_FINDING: Layout = {
-    "finding_kind": ("Kind", NAME),
-    "reason": ("Reason", TEXT),
-    "measured": ("Measured", NUMBER_OR_NONE),
-    "threshold": ("Threshold", NUMBER_OR_NONE),
-    "severity": ("Severity", member_or_none(Severity)),
-    "advice": ("Advice", TEXT_OR_NONE),
-    "cost": ("Cost", TEXT_OR_NONE),
-    "episodes": ("Episodes", Kind(_episodes_value, _episodes_of)),
-    "facts": ("Facts", Kind(facts_value, facts_of)),
+FINDING: Layout = {
+    "finding_kind": ("Kind", attributes.NAME),
+    "reason": ("Reason", attributes.TEXT),
+    "measured": ("Measured", attributes.NUMBER_OR_NONE),
+    "threshold": ("Threshold", attributes.NUMBER_OR_NONE),
+    "severity": ("Severity", member(Severity).unless(None)),
+    "advice": ("Advice", attributes.TEXT_OR_NONE),
+    "cost": ("Cost", attributes.TEXT_OR_NONE),
+    "episodes": ("Episodes", list_of(record_of(Episode, _EPISODE)).unless(())),
+    "facts": ("Facts", list_of(Kind(_write_fact, _read_fact)).unless(())),
 }
+"""Of a finding, without its rule and node."""
 
 
 Key = TypeVar("Key")
@@ -257,7 +202,6 @@ Value = TypeVar("Value")
 
 
 def frozen_mapping(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
-    """Return a read-only copy."""
     return MappingProxyType(dict(mapping))
 
 

@@ -1,51 +1,46 @@
-"""One DynamoDB table behind few verbs; conditions that do not hold are answers, everything else is an error."""
+"""One DynamoDB table behind few verbs; conditions that do not hold are answers, everything else is an error.
 
+``#Column`` in an expression names the column; ``names`` are the columns of other placeholders, ``values`` those of
+``:placeholders``.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from trainguard.aws.aws_errors import error_code, translated
+from trainguard.aws.aws_errors import translated, unless
+from trainguard.aws.dynamodb.attributes import integer
 from trainguard.core.errors import StateCodecError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
-    from mypy_boto3_dynamodb.type_defs import (
-        PutItemInputTypeDef,
-        QueryInputPaginateTypeDef,
-        UpdateItemInputTypeDef,
-    )
+    from mypy_boto3_dynamodb.type_defs import QueryInputPaginateTypeDef
 
-    from trainguard.aws.dynamodb.columns import Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 _SERVICE = "DynamoDB"
+_NAME = re.compile(r"#(\w+)")
+_REFUSED = frozenset({"ConditionalCheckFailedException"})
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """An expression with its placeholders: names with ``#``, values with ``:``, none both in update and condition."""
-
-    text: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    values: "Mapping[str, AttributeValue]" = field(default_factory=dict)
-
-    def joined(self, other: "Expression") -> "Expression":
-        """Return this text followed by the other's, with the placeholders of both."""
-        return Expression(self.text + other.text, {**self.names, **other.names}, {**self.values, **other.values})
-
-
-def assignments(columns: "Mapping[str, AttributeValue | None]") -> Expression:
-    """Return the update that sets the columns, and removes those that are None."""
+def assignments(columns: "Mapping[str, AttributeValue | None]") -> "tuple[str, dict[str, str], Item]":
+    """Return the update that sets the columns, and removes those that are None, with its names and values."""
     names = {f"#c{index}": name for index, name in enumerate(columns)}
     values = {f":c{index}": value for index, value in enumerate(columns.values()) if value is not None}
     sets = ", ".join(f"#c{value[2:]} = {value}" for value in values)
     removals = ", ".join(name for name in names if f":c{name[2:]}" not in values)
     clauses = [f"SET {sets}"] if sets else []
     clauses += [f"REMOVE {removals}"] if removals else []
-    return Expression(" ".join(clauses), names, values)
+    return " ".join(clauses), names, values
+
+
+def _placeholders(text: str, names: Mapping[str, str], values: "Item") -> dict[str, Any]:
+    """Return the part of a request on what stands in its expressions."""
+    request: dict[str, Any] = {
+        "ExpressionAttributeNames": {f"#{name}": name for name in _NAME.findall(text)} | {**names}
+    }
+    return request | ({"ExpressionAttributeValues": values} if values else {})
 
 
 @contextmanager
@@ -60,8 +55,6 @@ def decoding(item: str, codec: int = 0) -> Iterator[None]:
 
 
 class Table:
-    """One table."""
-
     def __init__(self, *, client: "DynamoDBClient", name: str) -> None:
         self._client = client
         self._name = name
@@ -71,39 +64,60 @@ class Table:
         with translated(_SERVICE, "GetItem"):
             return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=True).get("Item")
 
-    def put(self, item: "Item", condition: Expression) -> bool:
+    def put(self, item: "Item", condition: str, values: "Item | None" = None) -> bool:
         """Write the item whole if the condition holds; return whether it was written."""
-        request: PutItemInputTypeDef = {
-            "TableName": self._name,
-            "Item": item,
-            "ConditionExpression": condition.text,
-            "ExpressionAttributeNames": condition.names,
-        }
-        if condition.values:
-            request["ExpressionAttributeValues"] = condition.values
-        with translated(_SERVICE, "PutItem"), _Condition() as condition_held:
-            self._client.put_item(**request)
-        return condition_held.holds
+        held = _placeholders(condition, {}, values or {})
+        with translated(_SERVICE, "PutItem"):
+            answer = unless(
+                _REFUSED,
+                lambda: self._client.put_item(TableName=self._name, Item=item, ConditionExpression=condition, **held),
+            )
+        return answer is not None
 
-    def update(self, key: "Item", update: Expression, condition: Expression) -> bool:
-        """Change the item if the condition holds; return whether it was changed."""
-        return self.changed(key, update, condition) is not None
+    def put_version(self, item: "Item", version: int) -> bool:
+        """Write the item, with the next Version, if the stored one is ``version``; 0 is that of no item."""
+        condition = "#Version = :version" if version else "attribute_not_exists(#Version)"
+        values = {":version": integer(version)} if version else {}
+        return self.put(item | {"Version": integer(version + 1)}, condition, values)
 
-    def changed(self, key: "Item", update: Expression, condition: Expression) -> "Item | None":
-        """Change the item if the condition holds; return it as it was, empty where there was none, else None."""
-        placeholders = update.joined(condition)
-        request: UpdateItemInputTypeDef = {
-            "TableName": self._name,
-            "Key": key,
-            "UpdateExpression": update.text,
-            "ExpressionAttributeNames": placeholders.names,
-            "ExpressionAttributeValues": placeholders.values,
-            "ConditionExpression": condition.text,
-            "ReturnValues": "ALL_OLD",
-        }
-        with translated(_SERVICE, "UpdateItem"), _Condition():
-            return self._client.update_item(**request).get("Attributes", {})
-        return None
+    def update(
+        self,
+        key: "Item",
+        change: "str | Mapping[str, AttributeValue | None]",
+        condition: str,
+        values: "Item | None" = None,
+        names: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Change the item as `changed` does; return whether it was changed."""
+        return self.changed(key, change, condition, values, names) is not None
+
+    def changed(
+        self,
+        key: "Item",
+        change: "str | Mapping[str, AttributeValue | None]",
+        condition: str,
+        values: "Item | None" = None,
+        names: Mapping[str, str] | None = None,
+    ) -> "Item | None":
+        """Change the item, by an expression or by columns to assign, if the condition holds.
+
+        Return it as it was, empty where there was none; None where it was not changed.
+        """
+        update, set_names, set_values = (change, {}, {}) if isinstance(change, str) else assignments(change)
+        held = _placeholders(f"{update} {condition}", set_names | {**(names or {})}, set_values | (values or {}))
+        with translated(_SERVICE, "UpdateItem"):
+            answer = unless(
+                _REFUSED,
+                lambda: self._client.update_item(
+                    TableName=self._name,
+                    Key=key,
+                    UpdateExpression=update,
+                    ConditionExpression=condition,
+                    ReturnValues="ALL_OLD",
+                    **held,
+                ),
+            )
+        return None if answer is None else answer.get("Attributes", {})
 
     def partition(self, column: str, value: str, *, index: str | None = None) -> "Iterator[Item]":
         """Iterate over a partition's items in sort order; strongly consistent but for an index."""
@@ -139,18 +153,3 @@ class Table:
         with translated(_SERVICE, "Scan"):
             for page in self._client.get_paginator("scan").paginate(TableName=self._name):
                 yield from page["Items"]
-
-
-class _Condition:
-    """Notes that a conditional write was refused, and lets every other error pass."""
-
-    def __init__(self) -> None:
-        self.holds = True
-
-    def __enter__(self) -> "_Condition":
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        refused = isinstance(error, ClientError) and error_code(error) == "ConditionalCheckFailedException"
-        self.holds = not refused
-        return refused

@@ -63,7 +63,7 @@ class JobCase:
     @cached_property
     def description(self) -> TrainingJobDescription | None:
         """SageMaker's description of the job, with its tags; None when it does not know it."""
-        return SageMakerTrainingJobs(client=self.site.clients.sagemaker).describe(self.job)
+        return SageMakerTrainingJobs(client=lambda: self.site.clients.sagemaker).describe(self.job)
 
     @property
     def tags(self) -> Mapping[str, str]:

@@ -35,23 +35,18 @@ class FireRows(Protocol):
 
     def mark(self, fire: Fire) -> None:
         """Mark the rule as fired, or only name the fire in a row evaluated further; a newer fire's row stays."""
-        ...
 
     def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
         """Keep the decision to stop before the call; the result says if it was made, or the row is of another fire."""
-        ...
 
     def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
         """Keep the decision on a stop and whether it was made; None if that is unknown."""
-        ...
 
     def record_alert(self, fire: Fire, action: str, alert_id: str | None, *, now: float) -> None:
         """Keep what was done about a fire, and its alert's id if it was sent; a follow-up leaves the id."""
-        ...
 
     def record_report(self, fire: Fire, place: str) -> None:
         """Say where the report lies."""
-        ...
 
 
 class AlertOutcome(msgspec.Struct, rename="camel", frozen=True):

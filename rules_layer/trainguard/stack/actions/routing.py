@@ -63,7 +63,10 @@ def route(request: AlertRequest, *, now: float) -> Routing:
     is_finding = entry.kind is not AlertKind.NOTICE
     if is_finding and alerts.is_staged(entry.finding.rule):
         return Routing(withheld=STAGED)
-    if entry.kind is AlertKind.WARNING and _comes_late(request, now):
+    stop_at, grace_s = request.decision.stop_at, request.fire.policy.stops.grace_s
+    # A warning may have waited so long, for a function to be free, that little of the grace time is left.
+    is_late = stop_at is not None and epoch(stop_at) - now < WARNED_SHARE * grace_s
+    if entry.kind is AlertKind.WARNING and is_late:
         return Routing(withheld=LATE)
     if request.is_about_a_stop:
         return Routing()
@@ -72,9 +75,3 @@ def route(request: AlertRequest, *, now: float) -> Routing:
     if entry.finding.severity == Severity.CRITICAL and entry.kind is not AlertKind.CLEARED:
         return Routing()
     return Routing(wait_until=quiet_until(alerts.quiet_hours, now))
-
-
-def _comes_late(request: AlertRequest, now: float) -> bool:
-    """Whether a warning has waited so long, for a function to be free, that little of the grace time is left."""
-    stop_at = request.decision.stop_at
-    return stop_at is not None and epoch(stop_at) - now < WARNED_SHARE * request.fire.policy.stops.grace_s

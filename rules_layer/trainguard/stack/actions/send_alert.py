@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from trainguard.core.canary_name import CANARY_KIND
-from trainguard.core.command_errors import TrainGuardError
-from trainguard.core.errors import PortUnavailableError
+from trainguard.core.errors import PortUnavailableError, TrainGuardError
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
@@ -38,7 +37,6 @@ class Channels(Protocol):
 
     def send(self, channel: Channel, alert: Alert) -> None:
         """Send an alert; raises PortUnavailableError where it is not accepted."""
-        ...
 
 
 class SentAlerts(Protocol):
@@ -46,11 +44,9 @@ class SentAlerts(Protocol):
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         """Claim a channel for an alert."""
-        ...
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         """Release it, with the time at which the alert was sent, if it was."""
-        ...
 
 
 class AlertUnsentError(TrainGuardError):
@@ -79,9 +75,10 @@ class AlertSender:
             raise msgspec.ValidationError("fire: expected the input of an execution")
         alert, faults = self._composed(call, now)
         wait_until = None if call.get("due") else alert.routing.wait_until
-        channels = (
-            [] if alert.routing.withheld is not None or wait_until is not None else list(_channels_of_people(alert))
-        )
+        channels = []
+        if alert.routing.withheld is None and wait_until is None:
+            # The chats get none of a canary.
+            channels = [Channel.MAIL] if alert.attributes["Kind"] == CANARY_KIND else [Channel.MAIL, Channel.CHAT]
         errors = dict(self._errors(alert, [Channel.BUS, *channels], faults, now=now))
         if call.get("last") and errors:
             raise AlertUnsentError(list(errors.values()))
@@ -123,27 +120,17 @@ class AlertSender:
                 yield channel, f"{channel}: another invocation is sending it"
             if claim is not Claim.TAKEN:
                 continue
-            error = self._send_on(channel, alert)
+            error = None
+            try:
+                self.channels.send(channel, alert)
+            except PortUnavailableError as fault:
+                error = f"{channel}: {fault}"
             try:
                 self.sent.settle(alert.alert_id, channel, sent_at=None if error else now)
             except PortUnavailableError as fault:
                 faults.append(f"{channel}: {fault}")
             if error is not None:
                 yield channel, error
-
-    def _send_on(self, channel: Channel, alert: Alert) -> str | None:
-        try:
-            self.channels.send(channel, alert)
-        except PortUnavailableError as fault:
-            return f"{channel}: {fault}"
-        return None
-
-
-def _channels_of_people(alert: Alert) -> Iterator[Channel]:
-    """Yield the channels by which people get an alert; the chats get none of a canary."""
-    yield Channel.MAIL
-    if alert.attributes["Kind"] != CANARY_KIND:
-        yield Channel.CHAT
 
 
 def _outcome(alert: Alert, call: Mapping[str, Any], mail_error: str | None, *, waits: bool) -> dict[str, Any]:

@@ -23,23 +23,15 @@ def decide_stop(
     now: float,
 ) -> StopDecision:
     """Decide whether a fire stops its job, as SageMaker describes it now; ``now`` in epoch seconds."""
-    decision = _decide(case, description, switch, known=known, now=now)
-    return msgspec.structs.replace(decision, opted_in=_has_opted_in(case, description))
-
-
-def _decide(
-    case: StopCase,
-    description: TrainingJobDescription | None,
-    switch: StopSwitches,
-    *,
-    known: StopPreconditions,
-    now: float,
-) -> StopDecision:
     reason = _objection_of_job(case, description) or stop_objection(case, known, now)
     if reason is not None:
-        return _refused(reason)
-    why = f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress"
-    return permitted(case, switch, why=why, grace_s=case.policy.stops.grace_s, now=now)
+        decision = _refused(reason)
+    else:
+        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress"
+        decision = permitted(case, switch, why=why, grace_s=case.policy.stops.grace_s, now=now)
+    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
+    opted_in = wanted and description is not None and stop_allowed(description)
+    return msgspec.structs.replace(decision, opted_in=opted_in)
 
 
 def permitted(
@@ -49,8 +41,9 @@ def permitted(
     if switch.in_force is StopSwitch.DISABLED:
         return _refused(switch.why)
     if switch.in_force is StopSwitch.DRY_RUN or case.policy.stops.dry_run:
+        after = f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
         who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"
-        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{_after(grace_s)}")
+        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{after}")
     if case.attempt == "first" and grace_s > 0.0:
         begun = f"its grace time of {show_duration(grace_s)} has begun" + (f"; {hint}" if hint else "")
         return StopDecision(False, "grace", begun, iso_time(now + grace_s))
@@ -58,20 +51,12 @@ def permitted(
 
 
 def over_stop_rate(limit: int) -> StopDecision:
-    """Return the refusal of a stop for which the hour has no room."""
     why = f"this deployment makes at most {limit} stops an hour, and the last hour has had them"
     return StopDecision(False, "refused", why, opted_in=True)
 
 
 def unwarned() -> StopDecision:
-    """Return the refusal of a stop that could not be announced."""
     return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
-
-
-def _has_opted_in(case: StopCase, description: TrainingJobDescription | None) -> bool:
-    """Whether the owner wants this rule's fires to stop the job, whatever else speaks against it."""
-    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
-    return wanted and description is not None and stop_allowed(description)
 
 
 def _objection_of_job(case: StopCase, description: TrainingJobDescription | None) -> str | None:
@@ -88,11 +73,11 @@ def _objection_of_job(case: StopCase, description: TrainingJobDescription | None
         return f"{case.rule} is not among the rules that may stop job {case.job}"
     if profile_place(description) is None:
         return f"nothing says where the profile of job {case.job} lies, so that anybody's objects could be it"
-    return _objection_of_identity(case, description) or _objection_of_status(case, description)
+    return _objection_of_now(case, description)
 
 
-def _objection_of_identity(case: StopCase, description: TrainingJobDescription) -> str | None:
-    """Return why the job may not be the fire's: only the time of creation distinguishes jobs of one name."""
+def _objection_of_now(case: StopCase, description: TrainingJobDescription) -> str | None:
+    """Return why the job may not be the fire's, or does not train: the time of creation distinguishes namesakes."""
     if description.arn != case.job_arn:
         return f"the job of that name is {description.arn}, not {case.job_arn}"
     if case.job_created_at is None or description.created_at is None:
@@ -100,19 +85,11 @@ def _objection_of_identity(case: StopCase, description: TrainingJobDescription) 
     if abs(description.created_at - epoch(case.job_created_at)) > SAME_MOMENT_S:
         created = iso_time(description.created_at)
         return f"another job of that name was created at {created}; the fire is about that of {case.job_created_at}"
-    return None
-
-
-def _objection_of_status(case: StopCase, description: TrainingJobDescription) -> str | None:
     if description.status is not JobStatus.IN_PROGRESS:
         return f"job {case.job} is {description.status.value}, not {JobStatus.IN_PROGRESS.value}"
     if description.secondary_status == UPLOADING:
         return f"job {case.job} is uploading its model"
     return None
-
-
-def _after(grace_s: float) -> str:
-    return f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
 
 
 def _refused(why: str) -> StopDecision:

@@ -19,11 +19,9 @@ class StopCalls(Protocol):
 
     def stop(self, fire: Fire, decision: ResourceDecision) -> None:
         """Stop the training job, or the resources that the decision names."""
-        ...
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
         """Whether all of it stops or is stopped."""
-        ...
 
 
 class StopCall(msgspec.Struct, frozen=True):

@@ -36,7 +36,6 @@ class StopPreconditions:
 
     @classmethod
     def read(cls, case: StopCase, jobs: Jobs, rows: RuleStates) -> "StopPreconditions":
-        """Read the job and the rows that say whether the finding of a fire is still there."""
         of_node = None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}")
         return cls(job=jobs.load(case.job), row=rows.load(case.job, case.rule), node_row=of_node)
 
@@ -124,5 +123,4 @@ def _no_longer(row: RuleRow) -> str:
 
 
 def epoch(moment: str) -> float:
-    """Return a time in ISO 8601 as epoch seconds."""
     return datetime.fromisoformat(moment).timestamp()

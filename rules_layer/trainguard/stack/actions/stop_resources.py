@@ -60,26 +60,24 @@ def decide_resource_stop(
     """Decide whether a fire stops its job's resources, as described now; ``kinds`` may be stopped."""
     named = () if known.job is None else known.job.resources
     kind, identities = split_resources(named)
+    by_identity = {each.identity: each for each in found}
+    resources = [by_identity.get(identity, identity) for identity in identities]
     reason = (
         _objection_of_owner(case, kind, identities, kinds)
-        or next(filter(None, (_objection_of(case, each, known) for each in _in_order(identities, found))), None)
+        or next(filter(None, (_objection_of(case, each, known) for each in resources)), None)
         or stop_objection(case, known, now)
     )
     if reason is not None:
         decision = StopDecision(False, "refused", reason)
     else:
         grace_s = max(case.policy.stops.grace_s, LEAST_GRACE_S)
-        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on {_called(kind, identities)}, and its grace time is over"
+        more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
+        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on {kind} {identities[0]}{more}, and its grace time is over"
         decision = permitted(case, switch, why=why, grace_s=grace_s, hint=_CHECKPOINT[kind], now=now)
     opted_in = bool(found) and all(each.tags.get(STOP_TAG) == STOP_ALLOWED for each in found)
     wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
     outcome = msgspec.structs.asdict(decision) | {"opted_in": opted_in and wanted}
     return ResourceDecision(**outcome, kind=kind, resources=tuple(identities))
-
-
-def identity_of(case: StopCase, decision: ResourceDecision) -> str:
-    """Return what the stop rate limit counts as one: a job's resources, which a later job of its name does not have."""
-    return f"{case.job_arn} {decision.kind}/{decision.resources[0]}"
 
 
 def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], kinds: Collection[str]) -> str | None:
@@ -96,13 +94,7 @@ def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], ki
     return None
 
 
-def _in_order(identities: Sequence[str], found: Sequence[ResourceState]) -> list[ResourceState | str]:
-    by_identity = {each.identity: each for each in found}
-    return [by_identity.get(identity, identity) for identity in identities]
-
-
 def _objection_of(case: StopCase, resource: ResourceState | str, known: StopPreconditions) -> str | None:
-    """Return the objection of a resource or its tags to a stop."""
     if isinstance(resource, str):
         return f"there is no {resource} in this account and Region"
     name = f"{resource.kind} {resource.identity}"
@@ -144,11 +136,6 @@ def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopP
     return None
 
 
-def _called(kind: str, identities: Sequence[str]) -> str:
-    more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
-    return f"{kind} {identities[0]}{more}"
-
-
 @dataclass(frozen=True, slots=True)
 class StopServices:
     """Sources of a decision; ``kinds`` are those that the deployment may stop, ``resources`` states by kind."""
@@ -181,4 +168,7 @@ def decide_any_stop(
     kind, identities = split_resources(() if known.job is None else known.job.resources)
     found = services.resources[kind](identities) if kind in services.kinds and identities else []
     decision = decide_resource_stop(case, found, services.switches(), kinds=services.kinds, known=known, now=now)
-    return decision, identity_of(case, decision) if decision.resources else case.identity
+    if not decision.resources:
+        return decision, case.identity
+    # A later job of the name does not have the resource.
+    return decision, f"{case.job_arn} {decision.kind}/{decision.resources[0]}"

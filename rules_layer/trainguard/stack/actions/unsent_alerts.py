@@ -27,17 +27,6 @@ def resend_name(origin: str, attempt: int) -> str:
     return f"resend-{attempt}-{origin}"[:NAME_LIMIT]
 
 
-def resend_payload(
-    payload: Mapping[str, object], *, origin: str, attempt: int, decision: StopDecision, stop: StopResult
-) -> dict[str, object]:
-    """Return the input of that execution; ``payload`` is that of ``origin``."""
-    outcome = {
-        "decision": msgspec.to_builtins(decision),
-        "stop": {"made": stop.made, "error": stop.error},
-    }
-    return {**payload, "resend": {"of": origin, "attempt": attempt, **outcome}}
-
-
 def recorded_outcome(fire: AlertInput, row: RuleRow | None) -> tuple[StopDecision, StopResult]:
     """Return the decision on a fire's stop and its result from the rule's row; unknown where it is of another fire."""
     if fire.entry.kind is not AlertKind.FIRE:
@@ -46,14 +35,10 @@ def recorded_outcome(fire: AlertInput, row: RuleRow | None) -> tuple[StopDecisio
     if record is None or record.fire_id != fire.entry.fire_id:
         unknown = "the rule's row does not say what was decided for this fire"
         return StopDecision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
-    return _decision(record), _result(record)
-
-
-def _decision(record: StopRecord) -> StopDecision:
     if record.decision == _GRACE:
         ended = "the execution ended before the grace time did"
-        return StopDecision(decision="refused", why=ended, opted_in=True)
-    return StopDecision(stop=record.decision == _STOP, decision=record.decision, why=record.why)
+        return StopDecision(decision="refused", why=ended, opted_in=True), _result(record)
+    return StopDecision(stop=record.decision == _STOP, decision=record.decision, why=record.why), _result(record)
 
 
 def _result(record: StopRecord) -> StopResult:
@@ -82,15 +67,12 @@ class UnsentAlert:
 
     @property
     def resend(self) -> tuple[str, dict[str, object]]:
-        """Name and input of the execution that sends it."""
-        payload = resend_payload(
-            self.payload,
-            origin=self.origin,
-            attempt=self.attempt,
-            decision=self.request.decision,
-            stop=self.request.stop,
-        )
-        return resend_name(self.origin, self.attempt), payload
+        outcome = {
+            "decision": msgspec.to_builtins(self.request.decision),
+            "stop": msgspec.to_builtins(self.request.stop),
+        }
+        resend = {"of": self.origin, "attempt": self.attempt, **outcome}
+        return resend_name(self.origin, self.attempt), {**self.payload, "resend": resend}
 
 
 def unsent_alerts(
@@ -116,7 +98,8 @@ def _unsent(
     if fire is None or is_canary(fire.job, fire.job_arn) or job not in {None, fire.job} or has_sent(first):
         return None
     row = _row(fire, rows)
-    if _says_sent(fire, row):
+    is_own = row is not None and row.fire_id == fire.entry.fire_id and row.alert_id is not None
+    if is_own and fire.entry.kind is AlertKind.FIRE:
         return None
     decision, stop = recorded_outcome(fire, row)
     request = AlertRequest(fire=fire, decision=decision, stop=stop)
@@ -155,12 +138,6 @@ def _fire(record: ExecutionRecord) -> AlertInput | None:
 def has_sent(record: ExecutionRecord) -> bool:
     """Whether an execution has sent its alert, or had none to send: it ends in another error where it could not."""
     return record.status == _DONE or record.error == STEP_FAILED
-
-
-def _says_sent(fire: AlertInput, row: RuleRow | None) -> bool:
-    if row is None or fire.entry.kind is not AlertKind.FIRE:
-        return False
-    return row.fire_id == fire.entry.fire_id and row.alert_id is not None
 
 
 def _newest(first: ExecutionRecord, records: ExecutionRecords) -> tuple[ExecutionRecord, int]:

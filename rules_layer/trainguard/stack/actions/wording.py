@@ -21,7 +21,6 @@ _UNKNOWN = "unknown"
 
 
 def headline(request: AlertRequest) -> str:
-    """Return what the alert says in one sentence."""
     entry, finding = request.fire.entry, request.fire.entry.finding
     job, stop_at = f"training job {request.fire.job}", request.decision.stop_at
     return {
@@ -75,7 +74,11 @@ def _of_stop(request: AlertRequest) -> str:
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to."""
     fire, entry = request.fire, request.fire.entry
-    about = [*_matters(entry), *_paid_time(entry), *unless(entry), f"Action: {done}", *_held(entry), _when(entry)]
+    paid, held = ledger_line(entry.finding.facts), entry.finding.held
+    about = [*_matters(entry), *([] if paid is None else [paid]), *unless(entry), f"Action: {done}"]
+    if held:
+        about.append(f"Held: {held[-1].sentence}")
+    about.append(_when(entry))
     lines = [headline(request), "", *reasons(entry), "", *about, *late(fire)]
     lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
     if entry.kind is not AlertKind.NOTICE:
@@ -90,23 +93,12 @@ def reasons(entry: OutboxEntry) -> list[str]:
     return reason.splitlines() if entry.kind is AlertKind.NOTICE else [reason]
 
 
-def _paid_time(entry: OutboxEntry) -> list[str]:
-    values = ledger_line(entry.finding.facts)
-    return [] if values is None else [values]
-
-
 def _when(entry: OutboxEntry) -> str:
     at = iso_time(entry.enqueued_at)
     if entry.kind is AlertKind.NOTICE:
         return f"Found at: {at}"
     values = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(entry.kind, "Fired at")
     return f"{values}: {at} (node {entry.finding.where}, episode {entry.episode})"
-
-
-def _held(entry: OutboxEntry) -> list[str]:
-    """Return the line about when and where the condition held, where that is known."""
-    held = entry.finding.held
-    return [f"Held: {held[-1].sentence}"] if held else []
 
 
 def late(fire: AlertInput) -> list[str]:
@@ -173,7 +165,6 @@ _SIGNS = {
 
 
 def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
-    """Return the notification; ``done`` is the sentence on what was done."""
     fire, entry, finding = request.fire, request.fire.entry, request.fire.entry.finding
     rows = (("Severity", finding.severity), ("Lost", finding.cost), ("Action", done))
     paragraphs = [*map(_plain, reasons(entry)), *(f"*{name}:* {_plain(value)}" for name, value in rows if value)]

@@ -1,7 +1,5 @@
 """The canary's profile: four minutes of one node with a low GPU, the same bytes for the same time and run."""
 
-from dataclasses import dataclass
-
 import msgspec
 import numpy as np
 
@@ -35,23 +33,15 @@ _CORE_PERCENT = 35.0
 _MEMORY_PERCENT = 12.0
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryObject:
-    """One object to be written."""
-
-    key: str
-    body: bytes
-
-
-def canary_objects(at: float, run: str) -> list[CanaryObject]:
-    """Return the canary's objects in the order of writing; its last minute ends before ``at``, epoch seconds."""
+def canary_objects(at: float, run: str) -> list[tuple[str, bytes]]:
+    """Return keys and bodies in the order of writing; the last minute ends before ``at``, epoch seconds."""
     root = ProfileRoot("", canary_name(at, run))
     last = int(at) // MINUTE_S * MINUTE_S - MINUTE_S
     minutes = range(last - (MINUTES - 1) * MINUTE_S, last + MINUTE_S, MINUTE_S)
     return [
-        CanaryObject(root.job_file, _job_file(root.job, minutes[0])),
-        *(CanaryObject(system_key(root, NODE, minute), _lines(minute)) for minute in minutes),
-        CanaryObject(f"{root.folder}profiler-output/system/training_job_end.ts", b""),
+        (root.job_file, _job_file(root.job, minutes[0])),
+        *((system_key(root, NODE, minute), _lines(minute)) for minute in minutes),
+        (f"{root.folder}profiler-output/system/training_job_end.ts", b""),
     ]
 
 

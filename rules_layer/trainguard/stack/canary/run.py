@@ -68,7 +68,6 @@ class CanaryVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the fault was found, alerted and reported."""
         return not self.missing
 
 
@@ -86,8 +85,8 @@ class Canary:
         job = canary_name(at, run)
         earlier = [key for key in self._keys() if _job_of(key) != job]
         self._objects.delete(self._bucket, earlier)
-        for each in canary_objects(at, run):
-            self._objects.put(self._bucket, each.key, each.body, _JSON)
+        for key, body in canary_objects(at, run):
+            self._objects.put(self._bucket, key, body, _JSON)
         return job
 
     def look(self, at: float) -> CanaryVerdict:

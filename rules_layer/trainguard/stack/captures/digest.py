@@ -23,7 +23,10 @@ def digest_trace(objects: ProfileObjects, item: TraceItem, limits: AbstractConte
     """
     full, fault = _read(objects, item, limits)
     if full is not None:
-        objects.put(item.bucket, item.digest("full"), _encoded(full), DIGEST_TYPE)
+        body = msgspec.json.encode(full)
+        if len(body) > MOST_FULL_BYTES:
+            body = msgspec.json.encode(replace(full, profile=brief(full.profile)))
+        objects.put(item.bucket, item.digest("full"), body, DIGEST_TYPE)
     kept = BriefDigest(profile=None if full is None else brief(full.profile), fault=fault)
     objects.put(item.bucket, item.digest("brief"), msgspec.json.encode(kept), DIGEST_TYPE)
     return fault
@@ -43,8 +46,3 @@ def _read(
     except MemoryError:
         return None, "it takes more memory than the function has: deploy with a larger kernel_digest_memory_mb"
     return digest, ""
-
-
-def _encoded(digest: FullDigest) -> bytes:
-    body = msgspec.json.encode(digest)
-    return body if len(body) <= MOST_FULL_BYTES else msgspec.json.encode(replace(digest, profile=brief(digest.profile)))

@@ -50,10 +50,7 @@ class JoinedCapture:
     page_fault: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    item: TraceItem
-    profile: RankProfile
+_Read = tuple[TraceItem, RankProfile]
 
 
 class CaptureJoiner:
@@ -67,8 +64,9 @@ class CaptureJoiner:
         """Write a capture's files, the verdict last; raises PortUnavailableError, ObjectMissingError."""
         planned = self._planned(call)
         read, unread = self._digests(planned.items)
-        across = across_ranks([each.profile for each in read])
-        verdict = capture_verdict(_head(call, planned), [each.profile for each in read], across, unread)
+        profiles = [profile for _, profile in read]
+        across = across_ranks(profiles)
+        verdict = capture_verdict(_head(call, planned), profiles, across, unread)
         document, drawn = self._document(call, read, across, unread)
         files = {DOCUMENT: encode_profiles(document)}
         page_fault: Exception | None = None
@@ -93,9 +91,9 @@ class CaptureJoiner:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = list(pool.map(self._brief, items))
         answered = list(zip(items, answers, strict=True))
-        found = [_Read(item, each) for item, each in answered if not isinstance(each, str)]
+        found = [(item, each) for item, each in answered if not isinstance(each, str)]
         unread = {item.name: each for item, each in answered if isinstance(each, str)}
-        return sorted(found, key=lambda each: rank_place(each.profile)), unread
+        return sorted(found, key=lambda each: rank_place(each[1])), unread
 
     def _brief(self, item: TraceItem) -> RankProfile | str:
         key = item.digest("brief")
@@ -112,11 +110,11 @@ class CaptureJoiner:
     ) -> tuple[KernelProfiles, list[tuple[RankProfile, Timeline]]]:
         """Return the document, and the ranks that are drawn: of both, those of findings across ranks come first."""
         chosen = _chosen(read, across)
-        full = {place: each for place in chosen[:MOST_RANKS] if (each := self._full(read[place].item)) is not None}
+        full = {place: each for place in chosen[:MOST_RANKS] if (each := self._full(read[place][0])) is not None}
         listed = sorted(chosen[:LISTED_RANKS])
         document = KernelProfiles(
             source=f"s3://{call.bucket}/{call.folder}".encode("utf-8", "replace").decode(),
-            ranks=[full[place][0] if place in full else read[place].profile for place in listed],
+            ranks=[full[place][0] if place in full else read[place][1] for place in listed],
             unread=dict(unread),
             across=across,
             ranks_left_out=len(read) - len(listed),
@@ -169,7 +167,7 @@ def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
     if across is None or not across.findings:
         return list(range(len(read)))
     lines = {(line.trace, line.rank): line for line in across.lines}
-    keys = [(each.profile.trace, each.profile.rank) for each in read]
+    keys = [(profile.trace, profile.rank) for _, profile in read]
     compared = [place for place, key in enumerate(keys) if key in lines]
     apart = sorted(
         compared,

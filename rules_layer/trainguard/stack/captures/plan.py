@@ -36,7 +36,6 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> ProfileRoot:
-        """Where the job's objects lie."""
         return ProfileRoot.of_job(self.prefix, self.job)
 
 
@@ -78,7 +77,9 @@ class PlannedCapture(msgspec.Struct, frozen=True, kw_only=True):
 def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
     """Write the lists of a capture's traces, and of those without digest; raises PortUnavailableError, ValueError."""
     place = run_folder(call.root, call.run)
-    capture = _capture(objects, call)
+    listed, _ = listed_folder(objects, call.bucket, call.folder)
+    # None where its traces are gone.
+    capture = next((each for each in captures_of(call.root, call.folder, listed) if each.name == call.capture), None)
     items = [] if capture is None else _items(call, capture)
     planned = PlannedTraces(
         version="" if capture is None else capture.version,
@@ -92,12 +93,6 @@ def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
     objects.put(call.bucket, place + ITEMS, msgspec.json.encode(missing), LISTS_TYPE)
     few = missing if len(missing) <= INLINE_ITEMS else []
     return PlannedCapture(bucket=call.bucket, key=place + ITEMS, count=len(missing), items=few)
-
-
-def _capture(objects: ProfileObjects, call: CaptureCall) -> Capture | None:
-    """Return the capture as it is now; None where its traces are gone."""
-    listed, _ = listed_folder(objects, call.bucket, call.folder)
-    return next((each for each in captures_of(call.root, call.folder, listed) if each.name == call.capture), None)
 
 
 def _items(call: CaptureCall, capture: Capture) -> list[TraceItem]:

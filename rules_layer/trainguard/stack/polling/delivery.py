@@ -41,7 +41,6 @@ class PollStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_key(root: ProfileRoot, name: str) -> str:
-    """Return the key of a status object."""
     return f"{root.folder}{FOLDER}/{name}.json"
 
 
@@ -54,7 +53,6 @@ def read_status(objects: ProfileObjects, bucket: str, key: str) -> PollStatus | 
 
 
 def write_status(objects: ProfileObjects, bucket: str, key: str, status: PollStatus) -> None:
-    """Write a status; raises PortUnavailableError."""
     objects.put(bucket, key, msgspec.json.encode(status), "application/json")
 
 
@@ -74,7 +72,6 @@ class Place:
     root: ProfileRoot
 
     def put(self, name: str, body: bytes, content_type: str) -> None:
-        """Write an object below the job's folder."""
         self.objects.put(self.bucket, f"{self.root.folder}{name}", body, content_type)
 
 
@@ -108,12 +105,10 @@ def deliver(place: Place, run: SourceRun, status: PollStatus) -> PollStatus:
 
 
 def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return counts with others added to them."""
     return {why: counts.get(why, 0) + more.get(why, 0) for why in (*counts, *more)}
 
 
 def deliver_end(place: Place) -> None:
-    """Write the mark of the job's end."""
     place.put(f"profiler-output/{END_MARK}", b"", _BYTES)
 
 

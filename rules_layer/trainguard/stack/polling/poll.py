@@ -67,7 +67,6 @@ class LiveSources(Protocol):
 
     def read(self, asked: Asked) -> Answered:
         """Return a source's data; raises ProfileSourceError where not permitted or refused, PortUnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class SourcePoll:
             status = deliver(place, between(answer.run, status.through, end), status)
             bad = answer.run.bad if source.gives_all else added(status.bad, answer.run.bad)
             status = msgspec.structs.replace(status, through=end, counted=answer.counted, bad=dict(bad))
-            ended = _says_end(answer.run, end)
+            ended = answer.run.outcome is not None and answer.run.ended_at is not None and answer.run.ended_at < end
         ended = ended or _is_over(job, status)
         if ended:
             deliver_end(place)
@@ -146,10 +145,6 @@ def _until(job: JobRecord, status: PollStatus, at: float) -> float:
 
 def _is_over(job: JobRecord, status: PollStatus) -> bool:
     return job.ended_at is not None and job.status.is_final and status.through > job.ended_at
-
-
-def _says_end(run: SourceRun, end: float) -> bool:
-    return run.outcome is not None and run.ended_at is not None and run.ended_at < end
 
 
 class _Call(msgspec.Struct):

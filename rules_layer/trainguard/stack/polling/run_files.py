@@ -32,20 +32,12 @@ _NEVER = 0.0
 _LONGEST_FAULT = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RunFileKey:
-    """Job and run of a run file."""
-
-    root: ProfileRoot
-    run: str
-
-
-def run_file_key(key: str) -> RunFileKey | None:
-    """Read a key; None for that of any other object."""
+def run_file_key(key: str) -> tuple[ProfileRoot, str] | None:
+    """Return job and run of a run file; None for any other object."""
     if len(key) > MAX_KEY_LENGTH or not is_plain(key) or RESULTS_FOLDER in key.split("/"):
         return None
     match = _KEY.fullmatch(key)
-    return None if match is None else RunFileKey(root_of(match), match["run"])
+    return None if match is None else (root_of(match), match["run"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +56,9 @@ class RunFiles:
             body = self.objects.get(bucket, key, MAX_FILE_BYTES)
         except ObjectMissingError:
             return None
-        place = Place(self.objects, bucket, named.root)
-        stored = status_key(named.root, f"wandb-{named.run}")
+        root, run = named
+        place = Place(self.objects, bucket, root)
+        stored = status_key(root, f"wandb-{run}")
         known = read_status(self.objects, bucket, stored) or PollStatus(source=key, through=_NEVER)
         status = self._read(place, key, body, known, at)
         write_status(self.objects, bucket, stored, status)
@@ -104,6 +97,6 @@ def _end(run: SourceRun) -> float:
 def _of_run(run: SourceRun, key: str) -> SourceRun:
     """Give each run of a host its own nodes: two runs write no minute of one node."""
     named = run_file_key(key)
-    suffix = "" if named is None else f".{named.run}"
+    suffix = "" if named is None else f".{named[1]}"
     run.snapshots = {f"{node}{suffix}": snapshots for node, snapshots in run.snapshots.items()}
     return run

@@ -11,7 +11,6 @@ Of runs planned within a second of S3's clock, the last one to write stays.
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from trainguard.core.errors import (
     ObjectMissingError,
@@ -39,29 +38,6 @@ from trainguard.stack.report.plan import require_state
 _MARK = "overtaken"
 
 
-class RunOrder:
-    """The runs of a job that are under way, by their files."""
-
-    def __init__(self, *, objects: ReportObjects) -> None:
-        self._objects = objects
-
-    def may_write(self, job: JobRecord, run: str) -> bool:
-        """Whether the report of a run is to be written; marks the runs that were planned before it."""
-        place = RunPlace(job.root, run)
-        planned: dict[str, float] = {}
-        overtaken = set()
-        for listed in self._objects.list(job.bucket, place.all_runs, ""):
-            name, _, file = listed.key.removeprefix(place.all_runs).partition("/")
-            if file == place.items.removeprefix(place.folder):
-                planned[name] = listed.last_modified
-            elif file == _MARK:
-                overtaken.add(name)
-        for name in sorted(planned.keys() - overtaken):
-            if planned[name] < planned.get(run, 0.0):
-                self._objects.put(job.bucket, f"{place.all_runs}{name}/{_MARK}", b"", PARTS_TYPE)
-        return run not in overtaken
-
-
 MAX_PART_BYTES = 64 * 1024 * 1024
 ABANDONED_S = 2 * DAY_S
 """An execution ends within a day: older parts are of one that was stopped before it could delete them."""
@@ -77,33 +53,89 @@ MOST_NAMED = 10
 _Body = tuple[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """A digest a node, in order of names, sentences on unread parts, and a digest of debug-output."""
+class StackReports:
+    """Writes reports, from state or from the parts of a run, and deletes the parts."""
 
-    digests: tuple[NodeDigest, ...]
-    missing: tuple[str, ...]
-    training: TrainingDigest | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Day:
-    through: str
-    done: bool
-    unread: int
-
-
-class PartsGatherer:
-    """Reads and deletes the parts of a job's run."""
-
-    def __init__(self, *, objects: ReportObjects) -> None:
+    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
+        self._jobs = jobs
+        self._nodes = nodes
         self._objects = objects
 
-    def gather(self, job: JobRecord, run: str) -> Gathered:
-        """Read the parts of a run, lost ones for their days alone; raises ReportPartError, ObjectMissingError."""
+    def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
+        """Write the report as `from_state` does, unless the full report was started before."""
+        job = self._job(name)
+        return self.from_state(name, now=now) if job.active else (_page(job), 0)
+
+    def from_state(self, name: str, *, now: float) -> tuple[str, int]:
+        """Write the report of a job's state; return its page's place and of how many files it is.
+
+        Raises UnknownJobError, and StateGoneError when the state has expired.
+        """
+        job = self._job(name)
+        items = items_of(job, self._nodes)
+        require_state(job, items)
+        return _page(job), write_report(self._objects, job, build_report(job, items, now=now))
+
+    def full(self, name: str, run: str, *, now: float) -> tuple[str, int]:
+        """Write a report with a run's time lines, unless a later run has one; UnknownJobError, ReportPartError."""
+        job = self._job(name)
+        digests, missing, training = self._gather(job, run)
+        if not self._may_write(job, run):
+            return _page(job), 0
+        items = items_of(job, self._nodes)
+        built = build_report(job, items, now=now, digests=digests, missing=missing)
+        if training is not None:
+            built = built.with_training(training)
+        return _page(job), write_report(self._objects, job, built)
+
+    def drop(self, name: str, run: str, *, now: float) -> int:
+        """Delete all files of a run, and others' older than any run; return how many. Raises UnknownJobError."""
+        job = self._job(name)
+        place = RunPlace(job.root, run)
+        keys = [
+            listed.key
+            for listed in self._objects.list(job.bucket, place.all_runs, "")
+            if listed.key.startswith(place.folder) or now - listed.last_modified > ABANDONED_S
+        ]
+        self._objects.delete(job.bucket, keys)
+        return len(keys)
+
+    def _job(self, name: str) -> JobRecord:
+        job = self._jobs.load(name)
+        if job is None:
+            raise UnknownJobError(name)
+        return job
+
+    def _may_write(self, job: JobRecord, run: str) -> bool:
+        """Whether the report of a run is to be written; marks the runs that were planned before it."""
+        place = RunPlace(job.root, run)
+        planned: dict[str, float] = {}
+        overtaken = set()
+        for listed in self._objects.list(job.bucket, place.all_runs, ""):
+            name, _, file = listed.key.removeprefix(place.all_runs).partition("/")
+            if file == place.items.removeprefix(place.folder):
+                planned[name] = listed.last_modified
+            elif file == _MARK:
+                overtaken.add(name)
+        for name in sorted(planned.keys() - overtaken):
+            if planned[name] < planned.get(run, 0.0):
+                self._objects.put(job.bucket, f"{place.all_runs}{name}/{_MARK}", b"", PARTS_TYPE)
+        return run not in overtaken
+
+    def _gather(
+        self, job: JobRecord, run: str
+    ) -> tuple[tuple[NodeDigest, ...], tuple[str, ...], TrainingDigest | None]:
+        """Read a digest a node, in order of names, sentences on unread parts, and a digest of debug-output.
+
+        A lost part is lost for its day alone. Raises ReportPartError, ObjectMissingError.
+        """
         place = RunPlace(job.root, run)
         items = decode_items(place.items, self._objects.get(job.bucket, place.items, MAX_PART_BYTES))
-        keys = self._part_keys(job.bucket, place)
+        keys: dict[tuple[str, str], dict[int, str]] = {}
+        for listed in self._objects.list(job.bucket, place.nodes, ""):
+            if parsed := place.parse_part(listed.key):
+                node, date, number = parsed
+                keys.setdefault((node, date), {})[number] = listed.key
         digests: dict[str, NodeDigest] = {}
         missing: list[str] = []
         unread = 0
@@ -112,11 +144,17 @@ class PartsGatherer:
         training = None if whole_run is None else self._training(whole_run, missing)
         for item, parts in self._read_days(days, keys):
             whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
-            day = _merge_day(parts, whole)
-            unread += day.unread
-            if not day.done:
-                missing.append(_sentence(item, day.through))
-        return Gathered(tuple(digests.values()), (*_missing_parts(missing), *_unread(unread)), training)
+            through, done, unread_of_day = _merge_day(parts, whole)
+            unread += unread_of_day
+            if not done:
+                missing.append(_sentence(item, through))
+        more = len(missing) - MOST_NAMED
+        named = missing[:MOST_NAMED]
+        if more > 0:
+            named.append(f"{more} more days of nodes could not be read.")
+        if unread:
+            named.append(f"{unread} objects could not be read; the coverage says why.")
+        return tuple(digests.values()), tuple(named), training
 
     def _training(self, item: DigestItem, missing: list[str]) -> TrainingDigest | None:
         """Read the digest of debug-output and files of scalars; ``missing`` gets what is not there."""
@@ -133,26 +171,6 @@ class PartsGatherer:
         if item.scalars and not scalars.done:
             missing.append(f"The files of scalars could not be read{_after(scalars.digest)}.")
         return joined(part.digest, scalars.digest)
-
-    def drop(self, job: JobRecord, run: str, *, now: float) -> int:
-        """Delete all files of a run, and others' older than any run; return how many there were."""
-        place = RunPlace(job.root, run)
-        keys = [
-            listed.key
-            for listed in self._objects.list(job.bucket, place.all_runs, "")
-            if listed.key.startswith(place.folder) or now - listed.last_modified > ABANDONED_S
-        ]
-        self._objects.delete(job.bucket, keys)
-        return len(keys)
-
-    def _part_keys(self, bucket: str, place: RunPlace) -> dict[tuple[str, str], dict[int, str]]:
-        """Return the keys of the parts by node and date, and by their numbers."""
-        found: dict[tuple[str, str], dict[int, str]] = {}
-        for listed in self._objects.list(bucket, place.nodes, ""):
-            if parsed := place.parse_part(listed.key):
-                node, date, number = parsed
-                found.setdefault((node, date), {})[number] = listed.key
-        return found
 
     def _read_days(
         self, items: Sequence[DigestItem], keys: Mapping[tuple[str, str], Mapping[int, str]]
@@ -179,8 +197,8 @@ class PartsGatherer:
                 return
 
 
-def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> _Day:
-    """Merge the parts of a node's day into ``whole``, as far as each begins where the one before ends."""
+def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> tuple[str, bool, int]:
+    """Merge the parts of a node's day, as far as each begins where the one before ends; return how far that came."""
     through, done, unread = "", False, 0
     for key, body in parts:
         try:
@@ -191,7 +209,7 @@ def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> _Day:
         except (ReportPartError, TimelinePartError):
             break
         through, done, unread = part.through, part.done, unread + part.unread
-    return _Day(through, done, unread)
+    return through, done, unread
 
 
 def _sentence(item: DigestItem, through: str) -> str:
@@ -204,65 +222,8 @@ def _sentence(item: DigestItem, through: str) -> str:
     return f"{item.node} on {item.date}: system metrics, and a part of the framework events, could not be read."
 
 
-def _missing_parts(missing: Sequence[str]) -> list[str]:
-    more = len(missing) - MOST_NAMED
-    return [*missing[:MOST_NAMED], *([f"{more} more days of nodes could not be read."] if more > 0 else [])]
-
-
-def _unread(unread: int) -> list[str]:
-    return [f"{unread} objects could not be read; the coverage says why."] if unread else []
-
-
 def _after(digest: TrainingDigest) -> str:
     return "" if digest.last_step is None else f" after step {digest.last_step}"
-
-
-class StackReports:
-    """Writes reports, and deletes what they were made of."""
-
-    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._objects = objects
-        self._parts = PartsGatherer(objects=objects)
-        self._order = RunOrder(objects=objects)
-
-    def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
-        """Write the report as `from_state` does, unless the full report was started before."""
-        job = self._job(name)
-        return self.from_state(name, now=now) if job.active else (_page(job), 0)
-
-    def from_state(self, name: str, *, now: float) -> tuple[str, int]:
-        """Write the report of a job's state; return its page's place and of how many files it is.
-
-        Raises UnknownJobError, and StateGoneError when the state has expired.
-        """
-        job = self._job(name)
-        items = items_of(job, self._nodes)
-        require_state(job, items)
-        return _page(job), write_report(self._objects, job, build_report(job, items, now=now))
-
-    def full(self, name: str, run: str, *, now: float) -> tuple[str, int]:
-        """Write a report with a run's time lines, unless a later run has one; UnknownJobError, ReportPartError."""
-        job = self._job(name)
-        gathered = self._parts.gather(job, run)
-        if not self._order.may_write(job, run):
-            return _page(job), 0
-        items = items_of(job, self._nodes)
-        built = build_report(job, items, now=now, digests=gathered.digests, missing=gathered.missing)
-        if gathered.training is not None:
-            built = built.with_training(gathered.training)
-        return _page(job), write_report(self._objects, job, built)
-
-    def drop(self, name: str, run: str, *, now: float) -> int:
-        """Delete a run's parts, and those of cut-off runs; return how many files. Raises UnknownJobError."""
-        return self._parts.drop(self._job(name), run, now=now)
-
-    def _job(self, name: str) -> JobRecord:
-        job = self._jobs.load(name)
-        if job is None:
-            raise UnknownJobError(name)
-        return job
 
 
 def _page(job: JobRecord) -> str:

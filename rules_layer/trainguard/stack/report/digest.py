@@ -29,23 +29,19 @@ class DayObjects:
 
     def listed(self) -> Iterator[tuple[str, Parsed | None]]:
         """Yield keys in order, parsed; None for other items, to pass which takes longer than a function has."""
-        for key, parsed in self._all():
-            yield key, parsed if parsed is not None and parsed.node == self._item.node else None
+        item = self._item
+        if self._keys is None:
+            found = keys_of_day(self._objects, item.bucket, self._root, item.day, after=item.after)
+        else:
+            found = ((key, parsed_of_day(key, item.day)) for key in self._keys if key > item.after)
+        for key, parsed in found:
+            yield key, parsed if parsed is not None and parsed.node == item.node else None
 
     def read(self, key: str, parsed: Parsed) -> Samples | FrameworkEvents:
         """Read one object; raises TelemetryFormatError, ObjectMissingError."""
         if isinstance(parsed, SystemKey):
             return read_system_object(key, self._listing.get(key), node=parsed.node, minute=parsed.minute)
         return read_framework(self._listing, key, parsed)
-
-    def _all(self) -> Iterator[tuple[str, Parsed | None]]:
-        item = self._item
-        if self._keys is None:
-            yield from keys_of_day(self._objects, item.bucket, self._root, item.day, after=item.after)
-            return
-        for key in self._keys:
-            if key > item.after:
-                yield key, parsed_of_day(key, item.day)
 
 
 class DayDigester:

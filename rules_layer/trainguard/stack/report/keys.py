@@ -14,7 +14,7 @@ import msgspec
 
 from trainguard.core.errors import ForeignKeyError, ReportPartError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
-from trainguard.core.ports import ListedObject, ProfileObjects, ReportObjects
+from trainguard.core.ports import ProfileObjects, ReportObjects
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, RunPlace
@@ -102,12 +102,10 @@ class DayLists:
 
 
 def encode_keys(keys: Sequence[str]) -> bytes:
-    """Return keys, in order, as bytes."""
     return zlib.compress(msgspec.msgpack.encode(keys))
 
 
 def decode_keys(name: str, body: bytes) -> list[str]:
-    """Read keys back; raises ReportPartError."""
     try:
         unpacker = zlib.decompressobj()
         plain = unpacker.decompress(body, MAX_LIST_BYTES)
@@ -129,12 +127,9 @@ def keys_of_day(
         for listed in objects.list(bucket, prefix, max(after, f"{prefix}{first}")):
             if listed.key.removeprefix(prefix).partition("/")[0] > last:
                 break
-            yield listed.key, _of_day(listed, day)
-
-
-def _of_day(listed: ListedObject, day: int) -> Parsed | None:
-    parsed = parsed_of_day(listed.key, day)
-    return None if parsed is None or is_future(parsed.named_at, listed.last_modified) else parsed
+            parsed = parsed_of_day(listed.key, day)
+            future = parsed is not None and is_future(parsed.named_at, listed.last_modified)
+            yield listed.key, None if future else parsed
 
 
 def parsed_of_day(key: str, day: int) -> Parsed | None:

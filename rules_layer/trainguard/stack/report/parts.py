@@ -66,12 +66,10 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def date(self) -> str:
-        """The day as ``YYYY-MM-DD``."""
         return _date(self.day)
 
     @property
     def place(self) -> "RunPlace":
-        """Where the run's files lie."""
         return RunPlace(ProfileRoot.of_job(self.prefix, self.job), self.run)
 
 
@@ -117,12 +115,10 @@ def _date(day: int) -> str:
 
 
 def encode_items(items: list[DigestItem]) -> bytes:
-    """Return the items as the JSON array that a Distributed Map reads."""
     return msgspec.json.encode(items)
 
 
 def decode_items(key: str, body: bytes) -> list[DigestItem]:
-    """Read the items back; raises ReportPartError."""
     try:
         return msgspec.json.decode(body, type=list[DigestItem])
     except DECODE_ERRORS as fault:
@@ -130,7 +126,6 @@ def decode_items(key: str, body: bytes) -> list[DigestItem]:
 
 
 def encode_part(part: Part) -> bytes:
-    """Return a part as bytes."""
     return msgspec.msgpack.encode(part)
 
 

@@ -1,6 +1,5 @@
 """The tables in memory: NodeState, RuleState, Jobs, and the stops of the last hour."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,28 +18,25 @@ from trainguard.core.records import (
 )
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
-from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.faults import Faults, Twin
 
 
-class MemoryNodeStates:
-    """Twin of DynamoNodeStates; thread-safe, its conditional writes are atomic."""
+class MemoryNodeStates(Twin):
+    """Twin of DynamoNodeStates."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._records: dict[StreamKey, NodeRecord] = {}
 
     def load(self, key: StreamKey) -> NodeRecord | None:
-        """Return the item as last written, or None."""
-        with self._faults.call("NodeStates.load"), self._lock:
+        with self._call("NodeStates.load"):
             return self._records.get(key)
 
     def save(self, record: NodeRecord) -> NodeRecord:
-        """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
         key = record.key
         item = f"NodeState/{key.job}/{key.node_kind}"
         written = replace(stored_node(record), version=record.version + 1)
-        with self._faults.call("NodeStates.save", item=item, version=record.version), self._lock:
+        with self._call("NodeStates.save", item=item, version=record.version):
             stored = self._records.get(key)
             if (0 if stored is None else stored.version) != record.version:
                 raise StateConflictError(item, record.version)
@@ -48,17 +44,15 @@ class MemoryNodeStates:
         return written
 
     def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
-        """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         for alert_id in alert_ids:
-            with self._faults.call("NodeStates.mark_sent"), self._lock:
+            with self._call("NodeStates.mark_sent"):
                 stored = self._records.get(key)
                 if stored is not None and alert_id in stored.outbox:
                     sent = replace(stored.outbox[alert_id], sent=True)
                     self._records[key] = frozen_record(stored, outbox={**stored.outbox, alert_id: sent})
 
     def of_job(self, job: str) -> list[NodeRecord]:
-        """Return all items of a job, ordered by sort key."""
-        with self._faults.call("NodeStates.of_job"), self._lock:
+        with self._call("NodeStates.of_job"):
             records = [record for key, record in self._records.items() if key.job == job]
         return sorted(records, key=lambda record: record.key.node_kind)
 
@@ -68,18 +62,16 @@ class MemoryNodeStates:
             self._records.pop(key, None)
 
 
-class MemoryRuleStates:
-    """Twin of DynamoRuleStates; thread-safe, its conditional writes are atomic."""
+class MemoryRuleStates(Twin):
+    """Twin of DynamoRuleStates."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._rows: dict[tuple[str, str], RuleRow] = {}
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
-        """Write rows, each only if the stored one is not further, or as far and final; FiredAt is never removed."""
         for row in rows:
-            with self._faults.call("RuleStates.publish"), self._lock:
+            with self._call("RuleStates.publish"):
                 key, published = (row.job, row.target), stored_row(row)
                 stored = self._rows.get(key)
                 if stored is not None and stored.generation < published.generation:
@@ -92,18 +84,15 @@ class MemoryRuleStates:
                 self._rows[key] = replace(published, **kept)
 
     def of_job(self, job: str) -> list[RuleRow]:
-        """Return all rows of a job, ordered by sort key."""
-        with self._faults.call("RuleStates.of_job"), self._lock:
+        with self._call("RuleStates.of_job"):
             return [row for (owner, _), row in sorted(self._rows.items()) if owner == job]
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
-        """Return those rows of a job that are of no node, ordered by sort key."""
-        with self._faults.call("RuleStates.of_whole_job"), self._lock:
+        with self._call("RuleStates.of_whole_job"):
             return [row for (owner, _), row in sorted(self._rows.items()) if owner == job and row.node is None]
 
     def load(self, job: str, target: str) -> RuleRow | None:
-        """Return one row, or None."""
-        with self._faults.call("RuleStates.load"), self._lock:
+        with self._call("RuleStates.load"):
             return self._rows.get((job, target))
 
     def record(self, row: RuleRow) -> None:
@@ -126,38 +115,33 @@ def _is_further(stored: RuleRow, published: RuleRow) -> bool:
 HOUR_S = 3_600.0
 
 
-class MemoryJobs:
-    """Twin of DynamoJobs; thread-safe, its conditional writes are atomic."""
+class MemoryJobs(Twin):
+    """Twin of DynamoJobs."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._records: dict[str, JobRecord] = {}
         self._tuning_jobs: dict[str, TuningJobRecord] = {}
         self._met: dict[int, int] = {}
 
     def load(self, job: str) -> JobRecord | None:
-        """Return the job's item, or None."""
-        with self._faults.call("Jobs.load"), self._lock:
+        with self._call("Jobs.load"):
             return self._records.get(job)
 
     def register(self, record: JobRecord) -> JobRecord:
-        """Create the item if there is none; return the stored one either way."""
-        with self._faults.call("Jobs.register"), self._lock:
+        with self._call("Jobs.register"):
             return self._records.setdefault(record.job, stored_job(record))
 
     def recognise(self, record: JobRecord) -> JobRecord:
-        """Replace the item of a job that SageMaker did not know; return the stored one."""
-        with self._faults.call("Jobs.recognise"), self._lock:
+        with self._call("Jobs.recognise"):
             stored = self._records.get(record.job)
             if stored is None or stored.is_outside:
                 self._records[record.job] = stored = stored_job(record)
             return stored
 
     def update_status(self, record: JobRecord) -> None:
-        """Write the item's status, times, size and closing, under the condition of `Jobs.update_status`."""
         update = stored_job(record)
-        with self._faults.call("Jobs.update_status"), self._lock:
+        with self._call("Jobs.update_status"):
             stored = self._records.get(record.job)
             if stored is None or stored.arn != update.arn:
                 return
@@ -187,8 +171,7 @@ class MemoryJobs:
             )
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
-        """Record that SageMaker is asked about the job; False within ``every_s`` of the last time."""
-        with self._faults.call("Jobs.ask"), self._lock:
+        with self._call("Jobs.ask"):
             stored = self._records.get(job)
             if stored is None or (stored.asked_at is not None and stored.asked_at > at - every_s):
                 return False
@@ -196,23 +179,20 @@ class MemoryJobs:
             return True
 
     def touch(self, job: str, last_object_at: float) -> None:
-        """Move LastObjectAt forward; never back."""
         at = epoch_from_iso(iso_from_epoch(last_object_at))
-        with self._faults.call("Jobs.touch"), self._lock:
+        with self._call("Jobs.touch"):
             stored = self._records.get(job)
             if stored is not None and (stored.last_object_at is None or stored.last_object_at < at):
                 self._records[job] = frozen_record(stored, last_object_at=at)
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
-        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
-        with self._faults.call("Jobs.raise_episode"), self._lock:
+        with self._call("Jobs.raise_episode"):
             stored = self._records.get(job)
             if stored is not None and (stored.generation, stored.episodes.get(rule, 0)) == (generation, seen):
                 self._records[job] = frozen_record(stored, episodes={**stored.episodes, rule: seen + 1})
 
     def admit_stream(self, job: str, most: int) -> bool:
-        """Count one more stream of a unit that SageMaker does not name; False, which is stored, at ``most``."""
-        with self._faults.call("Jobs.admit_stream"), self._lock:
+        with self._call("Jobs.admit_stream"):
             stored = self._records.get(job)
             if stored is None:
                 return True
@@ -222,15 +202,13 @@ class MemoryJobs:
             return admitted
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
-        """Set the number of such streams if it is still ``seen``."""
-        with self._faults.call("Jobs.recount_streams"), self._lock:
+        with self._call("Jobs.recount_streams"):
             stored = self._records.get(job)
             if stored is not None and stored.other_streams == seen:
                 self._records[job] = frozen_record(stored, other_streams=actual)
 
     def meet(self, at: float, most: int) -> bool:
-        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
-        with self._faults.call("Jobs.meet"), self._lock:
+        with self._call("Jobs.meet"):
             hour = int(at // HOUR_S)
             met = self._met.get(hour, 0)
             if met >= most:
@@ -239,36 +217,30 @@ class MemoryJobs:
             return True
 
     def active(self) -> list[str]:
-        """Return the jobs that are not closed, in order."""
-        with self._faults.call("Jobs.active"), self._lock:
+        with self._call("Jobs.active"):
             return sorted(job for job, record in self._records.items() if record.active)
 
     def polled_fast(self) -> list[str]:
-        """Return those that are evaluated each minute, in order."""
-        with self._faults.call("Jobs.polled_fast"), self._lock:
+        with self._call("Jobs.polled_fast"):
             return sorted(job for job, record in self._records.items() if record.active and record.polled_fast)
 
     def polled_slowly(self) -> list[str]:
-        """Return the other ones, in order."""
-        with self._faults.call("Jobs.polled_slowly"), self._lock:
+        with self._call("Jobs.polled_slowly"):
             return sorted(job for job, record in self._records.items() if record.active and not record.polled_fast)
 
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
-        """Poll an active job fast or slowly; one that is closing is always polled fast."""
-        with self._faults.call("Jobs.set_fast_polling"), self._lock:
+        with self._call("Jobs.set_fast_polling"):
             stored = self._records.get(job)
             if stored is not None and stored.active and not stored.closing:
                 self._records[job] = frozen_record(stored, polled_fast=polled_fast)
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job in no order; here a page holds them all."""
-        with self._faults.call("Jobs.all"), self._lock:
+        with self._call("Jobs.all"):
             page = tuple(self._records.values())
         yield from page
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
-        """Write one job of a tuning job into the tuning job's item, and let that live as long."""
-        with self._faults.call("Jobs.upsert_tuned_job"), self._lock:
+        with self._call("Jobs.upsert_tuned_job"):
             stored = self._tuning_jobs.get(name, TuningJobRecord(name))
             known = stored.jobs.get(job)
             if known is None and len(stored.jobs) >= MOST_TUNED_JOBS:
@@ -278,22 +250,19 @@ class MemoryJobs:
                 self._tuning_jobs[name] = replace(stored, jobs=jobs, expires_at=expires_at)
 
     def tuning_job(self, name: str) -> TuningJobRecord | None:
-        """Return a tuning job's item, or None while no job of it was judged."""
-        with self._faults.call("Jobs.tuning_job"), self._lock:
+        with self._call("Jobs.tuning_job"):
             return self._tuning_jobs.get(name)
 
 
-class MemoryStopBudget:
-    """Twin of DynamoStopBudget; thread-safe, its conditional write is atomic."""
+class MemoryStopBudget(Twin):
+    """Twin of DynamoStopBudget."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._stops: dict[str, Stop] = {}
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
-        """Take one of ``limit`` stops within the hour before ``now``; False when none is left."""
-        with self._faults.call("StopBudget.take"), self._lock:
+        with self._call("StopBudget.take"):
             granted = admit(self._stops, fire_id, job, now=now, limit=limit)
             if granted is not None:
                 self._stops = granted

@@ -21,7 +21,7 @@ from trainguard.core.ports import (
     check_range,
 )
 from trainguard.core.records import execution_input
-from trainguard.testing.memory.faults import Faults
+from trainguard.testing.memory.faults import Faults, Twin
 
 DELETE_BATCH_SIZE = 1_000
 
@@ -34,7 +34,6 @@ class MemoryByteStream:
         self._faults = faults
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most ``size``; empty at the end."""
         with self._faults.call("ByteStream.read"):
             taken, self._rest = self._rest[:size], self._rest[size:]
             return bytes(taken)
@@ -48,37 +47,33 @@ class MemoryByteStream:
         self._rest = memoryview(b"")
 
 
-class MemoryProfileObjects:
+class MemoryProfileObjects(Twin):
     """Twin of S3ProfileObjects; ``page_size`` in keys, ``now`` is the clock of ``last_modified``, epoch seconds."""
 
     def __init__(self, *, faults: Faults, page_size: int = 1000) -> None:
+        super().__init__(faults=faults)
         self.now = 0.0
-        self._faults = faults
         self._page_size = page_size
-        self._lock = threading.RLock()
         self._buckets: dict[str, dict[str, tuple[ListedObject, bytes]]] = {}
         self._content_types: dict[tuple[str, str], str] = {}
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return the object's bytes, at most ``max_bytes + 1`` of them."""
         with self._faults.call("ProfileObjects.get"):
             return self._body(bucket, key)[: max_bytes + 1]
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         with self._faults.call("ProfileObjects.get_range"):
             return self._body(bucket, key)[start : start + length]
 
     def open_stream(self, bucket: str, key: str) -> "MemoryByteStream":
-        """Open an object to be read from the front."""
         with self._faults.call("ProfileObjects.open_stream"):
             return MemoryByteStream(self._body(bucket, key), self._faults)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate in UTF-8 order, page by page; as with S3, a page shows the bucket at its request."""
         while True:
-            with self._faults.call("ProfileObjects.list"), self._lock:
+            with self._call("ProfileObjects.list"):
                 # The order of code points, which Python compares, is the order of their UTF-8 bytes.
                 names = (key for key in self._buckets.get(bucket, {}) if key.startswith(prefix) and key > start_after)
                 found = heapq.nsmallest(self._page_size + 1, names)
@@ -89,24 +84,21 @@ class MemoryProfileObjects:
             start_after = page[-1].key
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Write an object whole, at ``now``."""
-        with self._faults.call("ProfileObjects.put"), self._lock:
+        with self._call("ProfileObjects.put"):
             etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
             entry = ListedObject(key, self.now, len(body), etag)
             self._buckets.setdefault(bucket, {})[key] = (entry, bytes(body))
             self._content_types[bucket, key] = content_type
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
-        """Iterate over the names of the folders directly under ``prefix``."""
-        with self._faults.call("ReportObjects.folders"), self._lock:
+        with self._call("ReportObjects.folders"):
             below = (key.removeprefix(prefix) for key in self._buckets.get(bucket, {}) if key.startswith(prefix))
             found = sorted({name.partition("/")[0] for name in below if "/" in name})
         yield from found
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        """Delete objects, a thousand in a request."""
         for start in range(0, len(keys), DELETE_BATCH_SIZE):
-            with self._faults.call("ReportObjects.delete"), self._lock:
+            with self._call("ReportObjects.delete"):
                 for key in keys[start : start + DELETE_BATCH_SIZE]:
                     self._buckets.get(bucket, {}).pop(key, None)
                     self._content_types.pop((bucket, key), None)
@@ -133,19 +125,17 @@ TASK_BATCH_SIZE = 10
 _EXECUTION_NAME = re.compile(r"[^\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f]{1,80}")
 
 
-class MemoryExecutions:
-    """Twin of StepFunctionsExecutions and StepFunctionsRecords; remembers every execution by its name."""
+class MemoryExecutions(Twin):
+    """Twin of StepFunctionsExecutions; remembers every execution by its name."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._inputs: dict[str, str] = {}
         self._ended: dict[str, ExecutionRecord] = {}
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
-        """Start an execution; False when one of that name exists already."""
         document = execution_input(payload)
-        with self._faults.call("Executions.start"), self._lock:
+        with self._call("Executions.start"):
             if not _EXECUTION_NAME.fullmatch(name):
                 raise PortUnavailableError("StepFunctions", "StartExecution", f"InvalidName: {name!r}")
             if name in self._inputs:
@@ -154,16 +144,14 @@ class MemoryExecutions:
             return True
 
     def find(self, name: str) -> ExecutionRecord | None:
-        """Return an execution by its name, or None."""
-        with self._faults.call("ExecutionRecords.find"), self._lock:
+        with self._call("ExecutionRecords.find"):
             if name not in self._inputs:
                 return None
             ended = self._ended.get(name, ExecutionRecord(name, "RUNNING", {}))
             return replace(ended, payload=json.loads(self._inputs[name]))
 
     def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
-        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
-        with self._faults.call("ExecutionRecords.unsuccessful"), self._lock:
+        with self._call("ExecutionRecords.unsuccessful"):
             ended = [each for each in self._ended.values() if each.status != "SUCCEEDED"]
         for each in ended:
             if (each.ended_at or 0.0) >= since and (record := self.find(each.name)) is not None:
@@ -183,17 +171,15 @@ class MemoryExecutions:
             return {name: json.loads(document) for name, document in self._inputs.items()}
 
 
-class MemoryTrainingJobs:
+class MemoryTrainingJobs(Twin):
     """Twin of SageMakerTrainingJobs; knows the jobs that a test describes."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._descriptions: dict[str, TrainingJobDescription] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return the job with its tags, or None when it is not known."""
-        with self._faults.call("TrainingJobs.describe"), self._lock:
+        with self._call("TrainingJobs.describe"):
             return self._descriptions.get(job)
 
     def set(self, description: TrainingJobDescription) -> None:
@@ -207,18 +193,16 @@ class MemoryTrainingJobs:
             self._descriptions.pop(job, None)
 
 
-class MemoryTaskQueue:
+class MemoryTaskQueue(Twin):
     """Twin of SqsTaskQueue; a test drains it."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._tasks: list[NodeTask] = []
 
     def send(self, tasks: Sequence[NodeTask]) -> None:
-        """Enqueue tasks, ten at a time."""
         for start in range(0, len(tasks), TASK_BATCH_SIZE):
-            with self._faults.call("TaskQueue.send"), self._lock:
+            with self._call("TaskQueue.send"):
                 self._tasks += tasks[start : start + TASK_BATCH_SIZE]
 
     def drain(self) -> list[NodeTask]:
@@ -228,21 +212,19 @@ class MemoryTaskQueue:
             return taken
 
 
-class MemoryReconcileRequests:
+class MemoryReconcileRequests(Twin):
     """Twin of LambdaReconcileRequests; a test drains it, and makes the looks or does not."""
 
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._looks: list[ReconcileRequest] = []
         self._refused: set[str] = set()
 
     def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Accept every look that no fault refuses; return, by job, why one was not accepted."""
         reasons = {}
         for look in looks:
             try:
-                with self._faults.call("ReconcileRequests.send"), self._lock:
+                with self._call("ReconcileRequests.send"):
                     if look.job in self._refused:
                         raise PortUnavailableError("Lambda", "Invoke", "TooManyRequestsException: ordered")
                     self._looks.append(look)
@@ -280,12 +262,10 @@ class MemoryJournal:
         self._times: list[tuple[str, float]] = []
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
-        """Remember what happened."""
         with self._lock:
             self._entries.append(JournalEntry(what, amount, MappingProxyType(where)))
 
     def measure(self, what: str, seconds: float) -> None:
-        """Remember a time."""
         with self._lock:
             self._times.append((what, seconds))
 
@@ -316,35 +296,24 @@ DEPLOYED_DEFAULT = '{"evaluate": "all"}'
 """A stack with a bucket of its own begins with this."""
 
 
-class MemorySettingDocuments:
+class MemorySettingDocuments(Twin):
     """Twin of SsmSettingDocuments; a test puts documents and removes them."""
 
+    default = DEFAULT_SETTINGS
+    path = SETTINGS_PATH
+
     def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
+        super().__init__(faults=faults)
         self._documents = {DEFAULT_SETTINGS: DEPLOYED_DEFAULT}
 
-    @property
-    def default(self) -> str:
-        """Name of the document that holds for every job."""
-        return DEFAULT_SETTINGS
-
-    @property
-    def path(self) -> str:
-        """Beginning of the names of the documents that a job may name, slash included."""
-        return SETTINGS_PATH
-
     def read(self, name: str) -> str | None:
-        """Return a document, or None when there is none."""
-        with self._faults.call("SettingDocuments.read"), self._lock:
+        with self._call("SettingDocuments.read"):
             return self._documents.get(name)
 
     def put(self, name: str, document: str) -> None:
-        """Store the document."""
         with self._lock:
             self._documents[name] = document
 
     def remove(self, name: str) -> None:
-        """Remove the document."""
         with self._lock:
             self._documents.pop(name, None)

@@ -43,7 +43,6 @@ class MemoryWorld:
 
     @property
     def services(self) -> Services:
-        """The twins as the core sees them."""
         return Services(
             jobs=self.jobs,
             nodes=self.nodes,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from trainguard.aws.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
+from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
@@ -64,7 +64,7 @@ def executions(connection: Connection) -> Executions:
 def records(connection: Connection) -> ExecutionRecords:
     """Return what is kept of the executions of the deployment's fire machine."""
     machine = connection.deployment.output(MACHINE_OUTPUT)
-    return StepFunctionsRecords(client=connection.clients.stepfunctions, state_machine_arn=machine)
+    return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
 
 def find(connection: Connection, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
