@@ -12,6 +12,7 @@ from trainguard.cli.options import (
     InstanceType,
     Params,
     Prices,
+    argument,
     defaults_option,
     out_option,
     rule_option,
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
 def analyze(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
+        argument(
+            "SOURCE",
+            "A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
             "or a run of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
-            show_default=False,
         ),
     ],
     *,

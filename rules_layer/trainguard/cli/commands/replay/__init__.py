@@ -7,26 +7,18 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Params, Prices, Where, out_option
+from trainguard.cli.options import Params, Prices, Where, argument, option, out_option
 
 
 @command(fails_on_fire=True, loads_rules=("rules_package",))
 def replay(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="JOB",
-            help="A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.",
-            show_default=False,
-        ),
+        str, argument("JOB", "A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.")
     ],
     *,
     params: Params = None,
     prices: Prices = None,
-    label: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
-    ] = None,
+    label: Annotated[str | None, option("--as", "NAME", "Call it <job>@replay-NAME; else by the time.")] = None,
     out: Annotated[Path | None, out_option("Folder for its report; else ./<name>-report.")] = None,
     report: Annotated[bool, typer.Option("--report", help="Write its report into the bucket too.")] = False,
     where: Where,
