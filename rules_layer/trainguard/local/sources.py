@@ -26,6 +26,7 @@ ANY_JOB = "profile"
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
+S3 = "s3://"
 SERVICES = ("mlflow+", "prometheus+")
 """How the places of runs begin that a service keeps."""
 
@@ -230,7 +231,10 @@ def open_folder(place: str) -> ProfileSource:
     if not folder.exists():
         raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
     if not folder.is_dir():
-        raise ProfileSourceError(place, _what_a_file_is(folder))
+        if folder.name.lower().endswith(_ARCHIVES):
+            raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
+        expected = "expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
+        raise ProfileSourceError(place, f"is no folder, {expected}")
     try:
         roots = [folder] if _holds_streams(folder) else _roots_below(folder)
         if not roots and _is_report(folder):
@@ -244,12 +248,6 @@ def open_folder(place: str) -> ProfileSource:
     job = root.resolve().parent
     files = FolderFiles(str(root), paths)
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
-
-
-def _what_a_file_is(file: Path) -> str:
-    if file.name.lower().endswith(_ARCHIVES):
-        return "is an archive: unpack it, and give the folder that comes out of it"
-    return "is no folder, expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
 
 
 def _is_report(folder: Path) -> bool:

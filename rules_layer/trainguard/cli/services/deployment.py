@@ -35,9 +35,8 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
-from trainguard.local.bucket import SCHEME
 from trainguard.local.places import is_recording
-from trainguard.local.sources import PROFILER_OUTPUT
+from trainguard.local.sources import PROFILER_OUTPUT, S3
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -191,7 +190,7 @@ class Place:
     @property
     def in_s3(self) -> bool:
         """Whether it is a URI of S3."""
-        return self.text.startswith(SCHEME)
+        return self.text.startswith(S3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class StackJob:
 def target_of(source: str) -> Place | StackJob:
     """Return the target; a folder comes before a job of its name. Raises ProfileSourceError for neither."""
     is_name = JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None
-    if source.startswith(SCHEME):
+    if source.startswith(S3):
         return Place(source)
     if is_recording(source):
         return Place(source)
@@ -232,7 +231,7 @@ def connect_for(target: Place | StackJob, where: Where) -> Connection:
 def job_place(job: JobRecord) -> Place:
     """Return where a job's profile lies; of a replay, its job's."""
     root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)
-    return Place(f"{SCHEME}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
+    return Place(f"{S3}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
 
 
 def job_in_stack(name: str, jobs: Jobs) -> JobRecord:

@@ -51,8 +51,8 @@ def replay(
     place.prepare()
     progress = stderr_progress(shown=not as_json)
     judged = replays.judge(name, subject, progress, settings=settings, prices=table, now=time.time())
-    done, digests = judged.judged.evaluation, judged.judged.digests
-    built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=digests)
+    done = judged.judged
+    built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
     files = place.write(built)
 
     def publish() -> None:

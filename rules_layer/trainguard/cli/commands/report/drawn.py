@@ -35,9 +35,9 @@ from trainguard.core.records import JOB_NODE, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.engine.streams.session import items_of
-from trainguard.local.analysis import EvaluatedProfile, digest, evaluated_profile
+from trainguard.local.analysis import digest, evaluated_profile, report_of
 from trainguard.local.places import open_job, open_place
-from trainguard.local.profile import Profile, read_profile
+from trainguard.local.profile import read_profile
 from trainguard.local.settings import GivenSettings, described_job
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
@@ -132,24 +132,18 @@ def _drawn(target: Place | StackJob, where: Where, settings: GivenSettings, prog
 def _of_place(place: Place, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
     profile = open_job(place.text, _clients(where) if place.in_s3 else None)
     name = profile.root.job
-    described = described_job(profile.source, settings.job(name))
-    judged = _judged(profile, described.job, settings.prices, progress)
-    kernels = () if judged.kernels is None else judged.kernels.notes
-    notes = [note for note in (place.note, *profile.notes, described.note, *kernels) if note is not None]
+    job, job_notes = described_job(profile.source, settings.job(name))
+    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), progress)
+    # The folder is called by its own name where that can be shown as it is.
+    own = profile.source.job
     return Drawn(
         job=name,
-        built=judged.report(),
+        built=report_of(done),
         source=profile.source.place,
         made_from="profile",
-        notes=notes,
-        folder=_own_name(profile),
+        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.kernel_notes],
+        folder=own if own.isprintable() and not own.startswith("-") else None,
     )
-
-
-def _own_name(profile: Profile) -> str | None:
-    """Return the name of the profile's folder; None where it cannot be shown as it is."""
-    name = profile.source.job
-    return name if name.isprintable() and not name.startswith("-") else None
 
 
 def _of_job(name: str, connection: Connection, settings: GivenSettings, progress: Progress) -> Drawn:
@@ -187,12 +181,9 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
     profile = open_job(job_place(job).text, connection.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
-    judged = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
-    return Drawn(job=job.job, built=judged.report(), source=profile.source.place, made_from="profile", notes=[note])
-
-
-def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> EvaluatedProfile:
-    return evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
+    again = replace(job, episodes={}, closing=False)
+    built = report_of(evaluated_profile(profile, again, FAMILIES.plan(again, prices=prices), progress))
+    return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
 
 
 def _clients(where: Where) -> Clients | None:

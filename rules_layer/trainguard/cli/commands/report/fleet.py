@@ -176,8 +176,8 @@ def _judged(
     found = find_jobs(folder)
     # Each job counts as the smallest that is worth several processes.
     workers = 0 if alone else workers_for((len(found) - 1) * SMALLEST_JOB)
-    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(each.size for each in found)):
-        for each, judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
+    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(size for _, size in found)):
+        for (_, size), judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
             places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread)
-            progress.applied(each.size, None)
+            progress.applied(size, None)
             yield judged
