@@ -88,7 +88,6 @@ class Schedule:
 
 
 def schedule(profile: Profile) -> Schedule:
-    """Put a profile's objects in order."""
     planned = {name: (list(_minutes(node)), list(_framework(node))) for name, node in profile.nodes.items()}
     last = max((_last_run(node) for node in profile.nodes.values()), default=0)
     runs: defaultdict[int, Due] = defaultdict(Due)

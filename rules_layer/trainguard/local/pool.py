@@ -74,7 +74,6 @@ class WorkerPool:
 
     @property
     def processes(self) -> list[int]:
-        """Process ids of the workers."""
         return [worker.pid or 0 for worker in self._workers]
 
     def map(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:

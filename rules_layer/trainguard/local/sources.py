@@ -87,24 +87,20 @@ class FolderFiles:
     paths: Mapping[str, Path]
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return a file's bytes, one more than ``max_bytes`` at most."""
         with self._reading(name), self._path(name).open("rb") as opened:
             return read_opened(opened, max_bytes)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         with self._reading(name), self._path(name).open("rb") as opened:
             opened.seek(start)
             return opened.read(length)
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
         with self._reading(name):
             return self._path(name).open("rb")
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
         for name in _listed(self.paths, prefix, start_after):
             about = self.paths[name].stat()
             yield ListedObject(name, about.st_mtime, about.st_size)
@@ -131,20 +127,16 @@ class MemoryFiles:
     modified_at: float = 0.0
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return a file's bytes, one more than ``max_bytes`` at most."""
         return self._body(name)[: max_bytes + 1]
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         return self._body(name)[start : start + length]
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
         return BytesIO(self._body(name))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
         for name in _listed(self.bodies, prefix, start_after):
             yield ListedObject(name, self.modified_at, len(self.bodies[name]))
 
@@ -165,34 +157,28 @@ class FilesAsBucket:
     files: Files
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return an object's bytes, one more than ``max_bytes`` at most."""
         del bucket
         return self.files.get(key, max_bytes)
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of an object from offset ``start`` on."""
         del bucket
         return self.files.get_range(key, start, length)
 
     def open_stream(self, bucket: str, key: str) -> ByteStream:
-        """Open an object to be read from the front."""
         del bucket
         return self.files.open_stream(key)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         del bucket
         return self.files.list(prefix, start_after)
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse."""
         raise NotImplementedError(f"{key}: a local job is only read")
 
 
 def source_in_memory(
     place: str, job: str, bodies: Mapping[str, bytes], beside: Callable[[str, int], bytes | None]
 ) -> ProfileSource:
-    """Return a profile in memory, by name."""
     sizes = {name: len(bodies[name]) for name in sorted(bodies)}
     return ProfileSource(place, job, MemoryFiles(place, bodies), sizes, beside)
 

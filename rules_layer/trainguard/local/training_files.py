@@ -48,7 +48,6 @@ class JobFiles(FolderFiles):
     known: set[str] = field(default_factory=set)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         self._meet(prefix.rpartition(f"/{DEBUG_OUTPUT}/")[0])
         for listed in super().list(prefix, start_after):
             is_tensor = f"/{DEBUG_OUTPUT}/" in listed.key

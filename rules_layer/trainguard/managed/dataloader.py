@@ -30,7 +30,6 @@ class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
     patience: Number = 10
 
     def shown(self) -> list[tuple[str, Number | str | None]]:
-        """Leave ``patience`` out."""
         return [("min_threshold", self.min_threshold), ("max_threshold", self.max_threshold)]
 
 
@@ -100,7 +99,6 @@ class Dataloader(CompatibleRule[DataloaderParameters]):
         self.details.update({"cores": len(self._cores), "dataloaders": median, "dataloading_time": {}})
 
     def finish(self) -> None:
-        """Describe all loading times."""
         if not len(self._seconds):
             return
         values = self._seconds.values

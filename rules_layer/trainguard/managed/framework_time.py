@@ -24,8 +24,6 @@ Sums = dict[str, float]
 
 
 class Kind(IntEnum):
-    """What an event is."""
-
     CPU = 0
     GPU = 1
     STEP = 2

@@ -64,7 +64,6 @@ class GPUMemoryIncrease(CompatibleRule[GPUMemoryIncreaseParameters]):
                 yield int(part.rows[fired[0]]), fired.size, part.node, part.name, past, increase
 
     def finish(self) -> None:
-        """Compute each GPU's box at its last violation."""
         for (node, gpu), (values, increase) in self._newest.items():
             numbers = box(values)
             shown = {"increase": increase, "gpu_max": numbers["max"]}

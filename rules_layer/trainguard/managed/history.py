@@ -25,7 +25,6 @@ class History:
         return self._size
 
     def extend(self, values: FloatArray) -> None:
-        """Append float64[n]."""
         size = self._size + len(values)
         if size > len(self._values):
             grown = np.empty(max(size, 2 * len(self._values)))

@@ -47,7 +47,6 @@ class LoadBalancing(CompatibleRule[LoadBalancingParameters]):
             self._shown[node, gpu] = history.values
 
     def finish(self) -> None:
-        """Count the histograms of the histories as they were last shown."""
         for (node, gpu), values in self._shown.items():
             counts, _ = np.histogram(values, bins=_EDGES)
             self.details[node]["workloads"][gpu] = counts.tolist()

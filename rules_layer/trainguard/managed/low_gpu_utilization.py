@@ -63,7 +63,6 @@ class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
         self._low[node, gpu] = (history.values, high, low)
 
     def finish(self) -> None:
-        """Compute each GPU's box at its last violation."""
         for (node, gpu), (values, high, low) in self._low.items():
             numbers = box(values)
             self.details[node][gpu] = {"gpu_max": numbers["max"], "gpu_95": high, "gpu_5": low} | chosen(numbers)

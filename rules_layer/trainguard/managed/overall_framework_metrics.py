@@ -69,6 +69,5 @@ class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
                 sums[_OTHERS] = (end - self._first_start) - sum(sums.values()) / gpu_phases
 
     def finish(self) -> None:
-        """Write the shares."""
         shares = self._time.shares(labels_swapped=False)
         self.details.update({key: shares[key] for key in self.details})

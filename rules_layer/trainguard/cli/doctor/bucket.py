@@ -110,7 +110,6 @@ _DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
 
 def check_bucket(site: Site) -> Iterator[CheckResult]:
-    """Judge whether the bucket is there, and where."""
     bucket, region = site.bucket, site.deployment.region
     if bucket != site.own_bucket:
         yield fail(

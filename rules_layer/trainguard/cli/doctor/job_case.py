@@ -54,8 +54,6 @@ class SeenProfile:
 
 
 class JobCase:
-    """One job under examination."""
-
     def __init__(self, site: Site, job: str) -> None:
         self.site = site
         self.job = job
@@ -79,7 +77,6 @@ class JobCase:
 
     @cached_property
     def stored(self) -> JobRecord | None:
-        """The job's item in Jobs."""
         return self._stores.jobs.load(self.job)
 
     @cached_property
@@ -98,33 +95,27 @@ class JobCase:
 
     @cached_property
     def nodes(self) -> Sequence[NodeRecord]:
-        """The items of the job's nodes."""
         return [record for record in items_of(self.record, self._stores.nodes) if record.key.node != JOB_NODE]
 
     @cached_property
     def rows(self) -> Sequence[RuleRow]:
-        """The rules' rows of the job as a whole."""
         return [row for row in self._stores.rows.of_job(self.job) if row.node is None]
 
     @property
     def root(self) -> ProfileRoot:
-        """Where the profile should lie."""
         return self.record.root
 
     @property
     def place(self) -> str:
-        """The profile's place as an S3 URI."""
         return f"s3://{self.record.bucket}/{self.root.folder}profiler-output/"
 
     @cached_property
     def profile(self) -> SeenProfile:
-        """What lies in the bucket."""
         until = self.record.ended_at or self.site.now
         return look_at(self._stores.objects, self.record.bucket, self.root, until)
 
     @property
     def objects(self) -> ProfileObjects:
-        """The objects of the bucket."""
         return self._stores.objects
 
     @cached_property

@@ -80,7 +80,6 @@ class Use:
     keys: str = "*"
 
     def resource(self, bucket_arn: str) -> str:
-        """Return the ARN of an example of the used resource."""
         return bucket_arn if self.actions == (LIST,) else f"{bucket_arn}/{self._example}"
 
     @property

@@ -26,31 +26,24 @@ if TYPE_CHECKING:
 
 
 class DoctorClients(Clients):
-    """The clients of one diagnosis."""
-
     @cached_property
     def functions(self) -> "LambdaClient":
-        """Client of the functions and of the queue's mapping to them."""
         return cast("LambdaClient", self._create("lambda"))
 
     @cached_property
     def cloudwatch(self) -> "CloudWatchClient":
-        """Client of alarms and metrics."""
         return cast("CloudWatchClient", self._create("cloudwatch"))
 
     @cached_property
     def iam(self) -> "IAMClient":
-        """Client that reckons what a role may do."""
         return cast("IAMClient", self._create("iam"))
 
     @cached_property
     def kms(self) -> "KMSClient":
-        """Client of the key that encrypts the bucket."""
         return cast("KMSClient", self._create("kms"))
 
     @cached_property
     def sts(self) -> Any:
-        """Client that says who is calling."""
         return self._create("sts")
 
 
@@ -79,7 +72,6 @@ class Site:
 
     @property
     def bucket(self) -> str:
-        """The bucket that is examined."""
         return self._bucket or self.own_bucket
 
     @property
@@ -89,12 +81,10 @@ class Site:
 
     @property
     def queue_url(self) -> str:
-        """The URL of the evaluation queue."""
         return self.deployment.output("DoorbellQueueUrl")
 
     @property
     def queue_arn(self) -> str:
-        """The ARN of the evaluation queue."""
         return self.arn("sqs", self.queue_url.rpartition("/")[2])
 
     @cached_property
@@ -108,7 +98,6 @@ class Site:
         return sorted(found, key=lambda resource: resource["LogicalResourceId"])
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of all resources of a kind, for example ``AWS::Lambda::Function``."""
         return [each["PhysicalResourceId"] for each in self._resources if each["ResourceType"] == kind]
 
     @property
@@ -118,7 +107,6 @@ class Site:
         return host.endswith(_AWS_DOMAINS)
 
     def key_policy(self, key: str) -> Mapping[str, Any]:
-        """Return the policy of a key of KMS."""
         with asking("kms:GetKeyPolicy"):
             document: dict[str, Any] = msgspec.json.decode(self.clients.kms.get_key_policy(KeyId=key)["Policy"])
         return document
@@ -136,7 +124,6 @@ class Site:
 
     @cached_property
     def rules(self) -> "Sequence[DescribeRuleResponseTypeDef]":
-        """The stack's EventBridge rules."""
         rules = []
         for name in self.names("AWS::Events::Rule"):
             with asking("events:DescribeRule"):

@@ -31,7 +31,6 @@ _DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
 
 
 def check_credentials(site: Site) -> CheckResult:
-    """Say who asks, and where."""
     with asking("sts:GetCallerIdentity"):
         identity = site.clients.sts.get_caller_identity()
     return ok(f"{identity['Arn']} in account {identity['Account']}, Region {site.deployment.region}")
@@ -73,7 +72,6 @@ _WORKING = frozenset({"ACTIVE", "UPDATING"})
 
 
 def check_tables(site: Site) -> Iterable[CheckResult]:
-    """Judge the state of the tables and their indices."""
     faults: list[CheckResult] = []
     sizes = []
     for output in _TABLES:
@@ -92,7 +90,6 @@ def check_tables(site: Site) -> Iterable[CheckResult]:
 
 
 def check_expiry(site: Site) -> Iterable[CheckResult]:
-    """Judge whether items of jobs that ended expire."""
     faults = []
     for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeTimeToLive"):
@@ -108,7 +105,6 @@ def check_expiry(site: Site) -> Iterable[CheckResult]:
 
 
 def check_backups(site: Site) -> Iterable[CheckResult]:
-    """Judge whether the tables can be restored to a point in time."""
     faults = []
     for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeContinuousBackups"):

@@ -37,7 +37,6 @@ def status_cell(status: Status, *, over: bool = False) -> Cell:
 
 
 def severity_cell(severity: Severity | None) -> Shown:
-    """Return a finding's severity in its colour."""
     return "" if severity is None else Cell(severity.value, _SEVERITY_STYLES.get(severity, ""))
 
 
@@ -62,15 +61,11 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with values."""
-
     rows: Sequence[tuple[str, Shown]]
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The beginning of a section."""
-
     text: str
 
 

@@ -64,7 +64,6 @@ class OutputPath:
 
     @property
     def shown(self) -> Path:
-        """The page's path."""
         return self.folder / (self.page or REPORT_PAGE)
 
     def names(self, files: Iterable[str]) -> list[str]:
@@ -72,7 +71,6 @@ class OutputPath:
         return list(files) if self.page is None else [self.page]
 
     def prepare(self) -> None:
-        """Make sure that files can be written there, before anything slow; raises OutputError."""
         prepare(self.folder)
 
     def write(self, built: "BuiltReport") -> Mapping[str, bytes]:

@@ -36,7 +36,6 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return the console of everything but results."""
     return Console(stderr=True, highlight=False)
 
 

@@ -71,7 +71,6 @@ class Wanted:
 
 
 def read_configuration(client: "S3Client", bucket: str, account: str) -> dict[str, Any]:
-    """Return the notifications of a bucket of this account."""
     answer: Mapping[str, Any] = client.get_bucket_notification_configuration(Bucket=bucket, ExpectedBucketOwner=account)
     return {name: answer[name] for name in (EVENT_BRIDGE, *_TARGETS) if name in answer}
 
@@ -106,7 +105,6 @@ def overlaps(configured: Configuration, wanted: Wanted) -> list[Entry]:
 
 
 def listed(configured: Configuration) -> list[Entry]:
-    """Return all configurations for people."""
     found = [Entry("EventBridge", "all events", "all keys")] if EVENT_BRIDGE in configured else []
     return found + [_entry(each, target) for name, target in _TARGETS.items() for each in configured.get(name, [])]
 
@@ -159,7 +157,6 @@ class S3Sends(Enum):
 
 
 def s3_sends(client: "SQSClient", url: str) -> S3Sends:
-    """Return for which buckets the policy of a queue lets S3 send."""
     answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
     policy = msgspec.json.decode(answer.get("Attributes", {}).get("Policy", "{}"))
     for statement in policy.get("Statement", []):
@@ -170,7 +167,6 @@ def s3_sends(client: "SQSClient", url: str) -> S3Sends:
 
 
 def services_of(statement: Mapping[str, Any]) -> list[str]:
-    """Return the services that a policy's statement is about."""
     principal = statement.get("Principal")
     named = principal.get("Service", []) if isinstance(principal, dict) else []
     return named if isinstance(named, list) else [named]

@@ -69,8 +69,6 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What a deployment holds."""
-
     jobs: Jobs
     nodes: NodeStates
     rows: RuleStates
@@ -79,8 +77,6 @@ class Stores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A deployment that a command can work with."""
-
     deployment: Deployment
     clients: Clients
     stores: Stores
@@ -189,7 +185,6 @@ class Place:
 
     @property
     def in_s3(self) -> bool:
-        """Whether it is a URI of S3."""
         return self.text.startswith(S3)
 
 

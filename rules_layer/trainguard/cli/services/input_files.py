@@ -57,5 +57,4 @@ def unpriced(instance_type: str | None, table: PriceTable | None) -> list[str]:
 
 
 def prices_from(file: Path | None) -> PriceTable | None:
-    """Return the price table of a file, if any; raises PriceTableError."""
     return None if file is None else read_prices(str(file), read_given(file, PriceTableError))

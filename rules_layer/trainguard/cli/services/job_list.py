@@ -263,7 +263,6 @@ def _ran(line: JobLine) -> str:
 
 
 def active_result(stores: Stores, *, now: float) -> CommandResult:
-    """Return what fires on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         records = _active_records(stores, pool)
         lines = sorted(_read_lines(stores, records, now, pool), key=_most_severe_first)

@@ -32,8 +32,6 @@ _COLUMNS = (
 
 
 class State(StrEnum):
-    """State of an alert that an execution could not send."""
-
     UNSENT = "unsent"
     UNDER_WAY = "under way"
     SENT = "sent"
@@ -56,13 +54,11 @@ class AlertEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def executions(connection: Connection) -> Executions:
-    """Return who starts executions of the deployment's fire machine."""
     machine = connection.deployment.output(MACHINE_OUTPUT)
     return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
 
 def records(connection: Connection) -> ExecutionRecords:
-    """Return what is kept of the executions of the deployment's fire machine."""
     machine = connection.deployment.output(MACHINE_OUTPUT)
     return StepFunctionsRecords(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
@@ -98,7 +94,6 @@ def send_all(found: Sequence[UnsentAlert], start: Executions, kept: ExecutionRec
 
 
 def listed(alert: UnsentAlert) -> AlertEntry:
-    """Return an alert as it stands, untouched."""
     return _entry(alert, alert.last.name, None if alert.under_way else alert.last)
 
 

@@ -213,7 +213,6 @@ class Explanation:
         return self.record or expired_record(self.job)
 
     def document(self, now: float) -> dict[str, Any]:
-        """Return it for machines."""
         known, policy = self.known, None if self.record is None else self.record.policy
         fired = self.of_job is not None and self.of_job.fire_id is not None
         stop = None if self.of_job is None else row_json(self.of_job)["stop"]

@@ -267,7 +267,6 @@ _MINUTE = len("2026-11-23T15:04")
 
 
 def listed(source: str, wanted: Wanted) -> CommandResult:
-    """List the kernel profiles of a place."""
     found = list_kernels(source, wanted)
     blocks: list[Block] = [Heading(_heading(found)), *_table(found)]
     notes = [f"{each.place}: {each.why}." for each in found.profiles if each.status == "unreadable"]

@@ -36,7 +36,6 @@ class Bucket:
         self._url = url
 
     def read(self) -> dict[str, Any]:
-        """Return the bucket's notifications."""
         with translated("S3", "GetBucketNotificationConfiguration"):
             return notifying.read_configuration(self._clients.s3, self.name, self.deployment.account)
 
@@ -97,7 +96,6 @@ class Bucket:
                 raise RequestError(f"S3 does not take the configuration of {self.name}: {message}", remedy) from error
 
     def command(self, configuration: Mapping[str, Any]) -> str:
-        """Return the command of AWS that writes a configuration."""
         whole = msgspec.json.encode(configuration).decode()
         words = ["aws", "s3api", "put-bucket-notification-configuration", "--bucket", self.name]
         words += ["--expected-bucket-owner", self.deployment.account, "--notification-configuration", whole]

@@ -60,7 +60,6 @@ class Change:
         return self.then is not None and _result(self.then) != _result(self.now)
 
     def document(self) -> dict[str, Any]:
-        """Return it for machines."""
         then = None if self.then is None else row_fields(self.then, _OF_ROW)
         return {"rule": self.now.rule, "changed": self.changed, "then": then, "now": row_fields(self.now, _OF_ROW)}
 

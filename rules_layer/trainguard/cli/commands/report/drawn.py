@@ -198,7 +198,6 @@ _RUNNING, _DONE = "RUNNING", "SUCCEEDED"
 
 
 def remote_report(name: str, where: Where) -> CommandResult:
-    """Have the stack make a job's report."""
     if not JOB_NAME.fullmatch(name):
         raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave out --in-stack.")
     connection = connect(where)

@@ -26,7 +26,6 @@ _UNKNOWN = "unknown"
 
 
 def shown_switch(where: Where) -> CommandResult:
-    """Return what is in force."""
     deployment, clients = _find(where)
     switches = _read(deployment, clients)
     return _result(deployment, switches.deployed, switches.override)

@@ -20,7 +20,6 @@ _STYLES = {
 
 
 def verdict_result(verdict: JobVerdict, notes: Sequence[str]) -> CommandResult:
-    """Return a verdict for people and machines."""
     return CommandResult(
         document=verdict,
         blocks=_blocks(verdict),
