@@ -113,7 +113,10 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
             ("muted", _named(record.policy.alerts.muted, "they raise no alert")),
             ("tuning job", record.tuning_job or ""),
         ]
-        facts += [("instances", instances(record)), ("started", time_text(record.started_at, now))]
+        facts += [
+            ("instances", instances(record.instance_type, record.instance_count)),
+            ("started", time_text(record.started_at, now)),
+        ]
         facts.append(("ended", time_text(record.ended_at, now)))
     if report is not None:
         facts += [("evaluated through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
