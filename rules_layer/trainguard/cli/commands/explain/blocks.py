@@ -107,14 +107,15 @@ def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
 
 
 def _patience(patience: Patience) -> str:
-    parts = [f"{patience.seen:,} of {patience.needed:,} {patience.counts}"]
-    if patience.left and patience.left_s is not None:
-        parts.append(f"{patience.left:,} more are needed, about {show_duration(patience.left_s)}")
-    if patience.streak is not None:
-        parts.append(f"the condition held for {patience.streak:,} in a row")
-    if patience.window_points is not None:
-        when = "" if patience.window_from is None else f", {clock_times(patience.window_from, patience.window_to)}"
-        parts.append(f"the window has {counted(patience.window_points, 'point')}{when}")
+    parts = [f"{patience['seen']:,} of {patience['needed']:,} {patience['counts']}"]
+    if patience["left"] and patience["left_s"] is not None:
+        parts.append(f"{patience['left']:,} more are needed, about {show_duration(patience['left_s'])}")
+    if patience["streak"] is not None:
+        parts.append(f"the condition held for {patience['streak']:,} in a row")
+    if patience["window_points"] is not None:
+        begin, end = patience["window_from"], patience["window_to"]
+        when = "" if begin is None else f", {clock_times(begin, end)}"
+        parts.append(f"the window has {counted(patience['window_points'], 'point')}{when}")
     return "; ".join(parts)
 
 

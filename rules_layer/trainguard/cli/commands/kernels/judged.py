@@ -29,18 +29,6 @@ from trainguard.report.html.kernels.page import render_kernels
 _SHOWN = 15
 
 
-def _rank_blocks(document: KernelProfiles) -> list[Block]:
-    """Return the blocks of what is beyond single ranks; none of one trace that is compared with nothing."""
-    blocks: list[Block] = []
-    if document.across is not None:
-        blocks += _across(document.across)
-    if document.comparison is not None:
-        blocks += [Line(note) for note in document.comparison.notes]
-        for rank in document.comparison.ranks:
-            blocks += _compared(rank)
-    return blocks
-
-
 def _across(across: AcrossRanks) -> Iterator[Block]:
     yield Heading(f"{len(across.lines)} traces compared")
     for finding in across.findings:
@@ -100,7 +88,6 @@ def _signed(ns: int) -> str:
     return f"{ns / 1e6:+,.3f} ms"
 
 
-_SHOWN_KERNELS = 15
 _SHOWN_RANKS = 8
 _SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
@@ -117,17 +104,26 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     drawn = DrawnRanks(len(place.names))
     document = _profiles_of(place, drawn.add)
     if other is not None:
-        document = replace(document, comparison=compared(_profiles_of(other, _unseen), document))
+        document = replace(document, comparison=compared(_profiles_of(other, lambda *_: None), document))
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
     write_files(out, files)
     blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
     if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
         blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
-    blocks += _rank_blocks(document)
+    if document.across is not None:
+        blocks += _across(document.across)
+    if document.comparison is not None:
+        blocks += [Line(note) for note in document.comparison.notes]
+        blocks += [block for rank in document.comparison.ranks for block in _compared(rank)]
+    notes = [f"{name} was not read: {why}" for name, why in document.unread.items()]
+    if place.left_out:
+        files_left = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
+        how = "Other files are named as traces; give one of these by its own path to read it."
+        notes.insert(0, f"{files_left}. {how}")
     return CommandResult(
         document=document,
         blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
-        notes=[*_left_out(place), *(f"{name} was not read: {why}" for name, why in document.unread.items())],
+        notes=notes,
         fired=_fired(document),
         evaluated=any(rank.busy_ns for rank in document.ranks),
     )
@@ -139,7 +135,9 @@ def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None])
     unread: dict[str, str] = {}
     for name in place.names:
         try:
-            ranks.append(_profile_of(place.read(name), watch))
+            trace = place.read(name)
+            ranks.append(rank_profile(trace))
+            watch(ranks[-1], trace)
         except KernelTraceError as fault:
             unread[name] = fault.reason
         except (ObjectMissingError, PortUnavailableError, OSError) as fault:
@@ -152,13 +150,6 @@ def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None])
     return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
 
 
-def _left_out(place: TracePlace) -> list[str]:
-    if not place.left_out:
-        return []
-    files = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
-    return [f"{files}. Other files are named as traces; give one of these by its own path to read it."]
-
-
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
@@ -167,16 +158,6 @@ def _listed(names: Sequence[str]) -> str:
 def _fired(document: KernelProfiles) -> bool:
     across = [] if document.across is None else document.across.findings
     return bool(across) or any(finding.id != TraceQuality.name for rank in document.ranks for finding in rank.findings)
-
-
-def _unseen(profile: RankProfile, trace: Trace) -> None:
-    del profile, trace
-
-
-def _profile_of(trace: Trace, watch: Callable[[RankProfile, Trace], None]) -> RankProfile:
-    profile = rank_profile(trace)
-    watch(profile, trace)
-    return profile
 
 
 def _blocks(rank: RankProfile) -> Iterator[Block]:
@@ -215,7 +196,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
             _us(each.p99_ns),
             each.precision + (", tensor cores" if each.tensor_core else ""),
         )
-        for each in rank.kernels[:_SHOWN_KERNELS]
+        for each in rank.kernels[:_SHOWN]
     ]
     if rows:
         yield Grid(columns, rows)
@@ -268,16 +249,12 @@ _MINUTE = len("2026-11-23T15:04")
 
 def listed(source: str, wanted: Wanted) -> CommandResult:
     found = list_kernels(source, wanted)
-    blocks: list[Block] = [Heading(_heading(found)), *_table(found)]
+    chosen = len(found.profiles) + found.left_out
+    of = "" if chosen == found.found else f" of {found.found:,}"
+    blocks: list[Block] = [Heading(f"{chosen:,}{of} kernel profiles below {found.source}"), *_table(found)]
     notes = [f"{each.place}: {each.why}." for each in found.profiles if each.status == "unreadable"]
     fired = any(each.findings for each in found.profiles)
     return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
-
-
-def _heading(found: KernelList) -> str:
-    chosen = len(found.profiles) + found.left_out
-    of = "" if chosen == found.found else f" of {found.found:,}"
-    return f"{chosen:,}{of} kernel profiles below {found.source}"
 
 
 def _table(found: KernelList) -> list[Block]:

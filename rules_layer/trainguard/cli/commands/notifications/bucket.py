@@ -12,7 +12,7 @@ from trainguard.aws.clients import Clients
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services import bucket_notifications as notifying
-from trainguard.cli.services.bucket_notifications import Entry, S3Sends, Wanted, s3_sends
+from trainguard.cli.services.bucket_notifications import S3Sends, Wanted, s3_sends
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.errors import RequestError
 
@@ -54,7 +54,7 @@ class Bucket:
             )
         wanted = Wanted(stack=stack, queue=self.queue, prefixes=tuple(prefixes))
         if others := notifying.overlaps(before, wanted):
-            to = "; ".join(f"{each.events} of {each.keys} to {each.target}" for each in others)
+            to = "; ".join(f"{sent} of {keys} to {target}" for target, sent, keys in others)
             raise RequestError(
                 f"S3 refuses a second target for one object, and {self.name} sends {to}",
                 "Give a --prefix that the others do not have, or deploy with -c profile_notifications=eventbridge.",
@@ -133,10 +133,7 @@ def change_result(
 def change_blocks(bucket: Bucket, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Block]:
     """Return each configuration, and whether it is kept, removed or added."""
     old, new = notifying.listed(before), notifying.listed(after)
-    rows = [_row("kept" if each in new else "removed", each) for each in old]
-    rows += [_row("added", each) for each in new if each not in old]
+    changes = [("kept" if each in new else "removed", each) for each in old]
+    changes += [("added", each) for each in new if each not in old]
+    rows = [(Cell(change, _STYLES[change]), *each) for change, each in changes]
     return [Facts([("bucket", bucket.name), ("queue", bucket.queue)]), Grid(_COLUMNS, rows)]
-
-
-def _row(change: str, entry: Entry) -> tuple[Cell, str, str, str]:
-    return Cell(change, _STYLES[change]), entry.target, entry.events, entry.keys

@@ -45,6 +45,8 @@ from trainguard.report.html.comparison import change_words
 from trainguard.report.job.build import BuiltReport, build_report
 
 if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
     from trainguard.report.timeline.digest import NodeDigest
 
 
@@ -202,7 +204,11 @@ def remote_report(name: str, where: Where) -> CommandResult:
         raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave out --in-stack.")
     connection = connect(where)
     job = job_in_stack(name, connection.stores.jobs)
-    execution = _wait(_start(name, connection), connection)
+    machine, client = connection.deployment.output(MACHINE_OUTPUT), connection.clients.stepfunctions
+    with translated("StepFunctions", "StartExecution"):
+        started = client.start_execution(stateMachineArn=machine, input=json.dumps({"job": name}))
+    execution = started["executionArn"]
+    _wait(execution, client)
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     places = [f"Report: {links.page}", *([f"Console: {links.console}"] if links.console else [])]
     return CommandResult(
@@ -216,29 +222,17 @@ def remote_report(name: str, where: Where) -> CommandResult:
     )
 
 
-def _start(name: str, connection: Connection) -> str:
-    machine = connection.deployment.output(MACHINE_OUTPUT)
-    with translated("StepFunctions", "StartExecution"):
-        started = connection.clients.stepfunctions.start_execution(
-            stateMachineArn=machine, input=json.dumps({"job": name})
-        )
-    return started["executionArn"]
-
-
-def _wait(execution: str, connection: Connection) -> str:
+def _wait(execution: str, client: "SFNClient") -> None:
     """Wait for an execution to end; an interrupt leaves it running. Raises ReportRunFailedError."""
-    stderr = stderr_console()
+
+    def described() -> Any:
+        with translated("StepFunctions", "DescribeExecution"):
+            return client.describe_execution(executionArn=execution)
+
     begun = time.monotonic()
-    with stderr.status("The stack makes the report …") as line:
-        while (described := _describe(execution, connection))["status"] == _RUNNING:
+    with stderr_console().status("The stack makes the report …") as line:
+        while (found := described())["status"] == _RUNNING:
             line.update(f"The stack makes the report … {time.monotonic() - begun:,.0f} s")
             time.sleep(_EVERY_S)
-    if described["status"] != _DONE:
-        cause = described.get("cause") or described.get("error") or ""
-        raise ReportRunFailedError(execution, described["status"], cause)
-    return execution
-
-
-def _describe(execution: str, connection: Connection) -> Any:
-    with translated("StepFunctions", "DescribeExecution"):
-        return connection.clients.stepfunctions.describe_execution(executionArn=execution)
+    if found["status"] != _DONE:
+        raise ReportRunFailedError(execution, found["status"], found.get("cause") or found.get("error") or "")
