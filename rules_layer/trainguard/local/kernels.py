@@ -3,7 +3,6 @@
 The session of the deployed stack asks for the verdict and takes it in; here the traces are read in its turn.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.readers.reading import read_any
-from trainguard.local.sources import FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
+from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, safe_name
 
 MOST_LISTED = 50_000
 """As many as the deployed stack looks at."""
@@ -63,7 +62,9 @@ def find_traces(folder: Path) -> KernelFiles | None:
     job = folder.resolve()
     root = ProfileRoot("", safe_name(job.name))
     try:
-        files = dict(islice(_traces(job, root), MOST_LISTED + 1))
+        keys = ((root.folder + file.relative_to(job).as_posix(), file) for file in files_below(job, {RESULTS_FOLDER}))
+        found = ((key, file) for key, file in keys if match_below(key, root) is not None)
+        files = dict(islice(found, MOST_LISTED + 1))
         stats = {key: file.stat() for key, file in files.items()}
     except OSError as fault:
         raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
@@ -79,16 +80,6 @@ def traces_below(objects: ProfileObjects, bucket: str, job: str) -> KernelFiles 
         return None
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
     return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
-
-
-def _traces(job: Path, root: ProfileRoot) -> Iterator[tuple[str, Path]]:
-    for parent, folders, names in os.walk(job, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS_FOLDER)
-        for name in sorted(names):
-            file = Path(parent) / name
-            key = root.folder + file.relative_to(job).as_posix()
-            if match_below(key, root) is not None and file.is_file():
-                yield key, file
 
 
 def _found(objects: ProfileObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -227,7 +227,7 @@ def open_folder(place: str) -> ProfileSource:
             expected = "expected the folder of the job, which holds profiler-output"
             raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
         root = only_root(place, roots)
-        paths = _files(root)
+        paths = dict(sorted((file.relative_to(root).as_posix(), file) for file in files_below(root)))
         sizes = {name: file.stat().st_size for name, file in paths.items()}
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
@@ -251,29 +251,31 @@ def _roots_below(folder: Path) -> list[Path]:
     direct = folder / PROFILER_OUTPUT
     if direct.is_dir() and _holds_streams(direct):
         return [direct]
-    found = []
+    return [found for found in folders_below(folder, PROFILER_OUTPUT) if _holds_streams(found)]
+
+
+def folders_below(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the folders of a name, without what lies in them; results hold none. Raises OSError."""
     for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS)
-        if PROFILER_OUTPUT in folders:
-            folders.remove(PROFILER_OUTPUT)
-            if _holds_streams(Path(parent) / PROFILER_OUTPUT):
-                found.append(Path(parent) / PROFILER_OUTPUT)
-    return found
+        folders[:] = sorted(each for each in folders if each != RESULTS)
+        if name in folders:
+            folders.remove(name)
+            yield Path(parent) / name
+
+
+def files_below(folder: Path, left_out: Container[str] = ()) -> Iterator[Path]:
+    """Yield the files below a folder, without those in folders of the names ``left_out``; raises OSError."""
+    for parent, folders, names in os.walk(folder, onerror=refuse_unreadable):
+        folders[:] = sorted(name for name in folders if name not in left_out)
+        for name in sorted(names):
+            file = Path(parent) / name
+            if file.is_file():
+                yield file
 
 
 def refuse_unreadable(fault: OSError) -> None:
     """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
     raise fault
-
-
-def _files(root: Path) -> dict[str, Path]:
-    found = {}
-    for parent, _, files in os.walk(root, onerror=refuse_unreadable):
-        for name in files:
-            file = Path(parent) / name
-            if file.is_file():
-                found[file.relative_to(root).as_posix()] = file
-    return dict(sorted(found.items()))
 
 
 def only_root(place: str, roots: Sequence[Root]) -> Root:

@@ -3,7 +3,6 @@
 Each file gets the key that it would have in a bucket.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,15 @@ from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_training_log
 from trainguard.local.profile import TrainingFiles
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
+from trainguard.local.sources import (
+    PROFILER_OUTPUT,
+    RESULTS,
+    FilesAsBucket,
+    FolderFiles,
+    files_below,
+    folders_below,
+    safe_name,
+)
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
@@ -77,7 +84,7 @@ def find_training(place: str, profile: Path | None = None) -> Found | None:
             return _of_job(profile.resolve().parent)
         if _is_run(folder):
             return _of_run(folder)
-        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(_runs_below(folder))
+        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(folders_below(folder, DEBUG_OUTPUT))
         if len(runs) > 1:
             shown = ", ".join(map(str, runs[:_SHOWN])) + (", …" if len(runs) > _SHOWN else "")
             raise ProfileSourceError(place, f"holds debug-output of {len(runs)} jobs ({shown}), expected one: name it")
@@ -93,14 +100,6 @@ def _is_run(folder: Path) -> bool:
         or len(parts) > 1
         or (folder.name == DEBUG_OUTPUT and any((folder / name).is_file() for name in END_NAMES))
     )
-
-
-def _runs_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS)
-        if DEBUG_OUTPUT in folders:
-            folders.remove(DEBUG_OUTPUT)
-            yield Path(parent) / DEBUG_OUTPUT
 
 
 def _of_run(folder: Path) -> Found:
@@ -128,7 +127,7 @@ def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) ->
 def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     """Return the files of a run by key; what has another name is no part of it."""
     found: dict[str, Path] = {}
-    for file in _files(folder):
+    for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         try:
             known = match_name(name)
@@ -141,7 +140,7 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for file in _files(folder):
+    for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         below = name.partition("/")[0] in SCALAR_FOLDERS
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
@@ -153,12 +152,3 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
                 if is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames()):
                     found[f"{key}/{_AS_NAMED}"] = file
     return found
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in sorted(files):
-            file = Path(parent) / name
-            if file.is_file():
-                yield file

@@ -144,7 +144,7 @@ def check_lifecycle(site: Site) -> Iterable[CheckResult]:
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
-    whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
+    whole = [rule for rule in enabled if not rule.get("Prefix") and not any(rule.get("Filter", {}).values())]
     faults: list[CheckResult] = []
     for rule in enabled:
         name = rule.get("ID", "without a name")
@@ -162,11 +162,6 @@ def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
     days = [rule["Expiration"]["Days"] for rule in whole if "Days" in rule.get("Expiration", {})]
     kept = f"profiles and reports are deleted after {counted(min(days), 'day')}" if days else "nothing is deleted"
     return f"{kept}; {counted(others, 'rule')} for a part of the bucket" if others else kept
-
-
-def _is_of_the_whole_bucket(rule: "LifecycleRuleOutputTypeDef") -> bool:
-    given = rule.get("Filter", {})
-    return not rule.get("Prefix") and not any(value for value in given.values())
 
 
 _BY_QUEUE = "-c profile_notifications=queue"
@@ -206,7 +201,13 @@ def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResu
         site.bucket != site.own_bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
     )
     if prefixes is not None and takes_events:
-        return _announced_twice(configured)
+        if EVENT_BRIDGE not in configured:
+            found = "the bucket notifies the queue, and the stack is deployed for its events: S3 may not send"
+            return fail(found, f"Deploy it with {_BY_QUEUE}.")
+        found = (
+            "the bucket notifies the queue and EventBridge, and the stack takes both: each object sends two messages"
+        )
+        return warn(found, f"Deploy it with {_BY_QUEUE}, or take one off: `trainguard notifications --remove`.")
     if prefixes is not None and not (is_own and prefixes):
         return _announced_to_the_queue(configured, prefixes, is_own=is_own)
     if EVENT_BRIDGE in configured and (takes_events or is_own):
@@ -226,14 +227,6 @@ def _announced_to_the_queue(configured: Mapping[str, Any], prefixes: list[str], 
             "with the --prefix that it has."
         )
     return warn("the bucket notifies the queue and EventBridge: each object is paid for twice", advice)
-
-
-def _announced_twice(configured: Mapping[str, Any]) -> CheckResult:
-    if EVENT_BRIDGE not in configured:
-        found = "the bucket notifies the queue, and the stack is deployed for its events: S3 may not send"
-        return fail(found, f"Deploy it with {_BY_QUEUE}.")
-    found = "the bucket notifies the queue and EventBridge, and the stack takes both: each object sends two messages"
-    return warn(found, f"Deploy it with {_BY_QUEUE}, or take one off: `trainguard notifications --remove`.")
 
 
 def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, is_own: bool) -> CheckResult:
