@@ -67,7 +67,7 @@ class WorkerPool:
     ) -> None:
         if self._executor is not None:
             # A task that nobody needs any more may take minutes: its process is given a moment to end.
-            late = threading.Timer(_GOODBYE_S, lambda: [worker.terminate() for worker in self._workers])
+            late = threading.Timer(_GOODBYE_S, self._terminate)
             late.start()
             self._executor.shutdown(cancel_futures=True)
             late.cancel()
@@ -108,6 +108,10 @@ class WorkerPool:
         executor.shutdown(cancel_futures=True)
         codes = [worker.exitcode for worker in self._workers]
         return WorkerDiedError(next((code for code in codes if code not in (0, -signal.SIGTERM)), codes[0]))
+
+    def _terminate(self) -> None:
+        for worker in self._workers:
+            worker.terminate()
 
 
 def _started(workers: int) -> ProcessPoolExecutor:

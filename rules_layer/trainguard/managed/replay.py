@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from operator import methodcaller
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -145,11 +146,10 @@ def replay(
     windows = _Windows(files, read, file_map)
     with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn
         for number, start_us in enumerate(starts, start=1):
-            window = windows.cut(start_us, start_us + interval_us)
-            each_rule(lambda rule, window=window: rule.observe(window))
+            each_rule(methodcaller("observe", windows.cut(start_us, start_us + interval_us)))
             if progress is not None:
                 progress(number, len(starts))
-        each_rule(lambda rule: rule.finish())
+        each_rule(methodcaller("finish"))
         reports = {rule.name: rule.report() for rule in rules if rule.name not in failed}
     return Replayed(
         reports=reports,
