@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, severity_cell
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Heading, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
@@ -208,26 +208,15 @@ def jobs_result(
 
 
 def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], str]], found: str) -> list[Block]:
-    columns = (
-        Column("job", folds=True),
-        Column("status"),
-        Column("instance", drops=3),
-        *when,
-        Column("severity"),
-        Column(found, folds=True),
-    )
-    rows = [
-        [
-            line["job"],
-            status_of_job(line["status"], active=line["active"]),
-            instances(line["instance_type"], line["instance_count"]),
-            *(write(line) for write in when.values()),
-            severity_cell(line["severity"]),
-            _finding_text(line),
-        ]
-        for line in lines
-    ]
-    return [Grid(columns, rows)] if rows else []
+    cells: Mapping[Column, Callable[[JobLine], Shown]] = {
+        Column("job", folds=True): lambda line: line["job"],
+        Column("status"): lambda line: status_of_job(line["status"], active=line["active"]),
+        Column("instance", drops=3): lambda line: instances(line["instance_type"], line["instance_count"]),
+        **when,
+        Column("severity"): lambda line: severity_cell(line["severity"]),
+        Column(found, folds=True): _finding_text,
+    }
+    return [table(lines, cells)] if lines else []
 
 
 def _started(line: JobLine) -> str:
