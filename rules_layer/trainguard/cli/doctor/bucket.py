@@ -67,7 +67,7 @@ def check_rules(site: Site) -> Iterable[CheckResult]:
 
 def check_pattern(site: Site) -> Iterable[CheckResult]:
     """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated."""
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return ()
     patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _pattern(rule).get("source", [])]
     if not patterns and not site.names("AWS::S3::Bucket"):
@@ -111,10 +111,10 @@ _DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
 def check_bucket(site: Site) -> Iterator[CheckResult]:
     bucket, region = site.bucket, site.deployment.region
-    if bucket != site.own_bucket:
+    if bucket != site.deployment.bucket:
         yield fail(
-            f"the stack listens to {site.own_bucket}, not to {bucket}",
-            f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.own_bucket}/.",
+            f"the stack listens to {site.deployment.bucket}, not to {bucket}",
+            f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.deployment.bucket}/.",
         )
     with asking("s3:ListBucket"):
         try:
@@ -128,7 +128,7 @@ def check_bucket(site: Site) -> Iterator[CheckResult]:
     if lies_in != region:
         found = f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here"
         yield fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
-    elif bucket == site.own_bucket:
+    elif bucket == site.deployment.bucket:
         yield ok(f"{bucket} in {lies_in}")
 
 
@@ -179,7 +179,7 @@ def check_notifications(site: Site) -> Iterator[CheckResult]:
                 raise
             return
     result = _grade_notifications(configured, site)
-    if result.level is Level.OK and announced(configured, site.queue_arn) is not None:
+    if result.level is Level.OK and announced(configured, site.deployment.queue_arn) is not None:
         with asking("sqs:GetQueueAttributes"):
             sends = s3_sends(site.clients.sqs, site.queue_url)
         refused = "the queue's policy does not let S3 send: nothing is evaluated"
@@ -196,9 +196,9 @@ def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResu
     An existing one does what the stack is deployed for: a stack that reads its events has rules for them.
     """
     is_own = site.bucket in site.names("AWS::S3::Bucket")
-    prefixes = announced(configured, site.queue_arn)
+    prefixes = announced(configured, site.deployment.queue_arn)
     takes_events = not is_own and (
-        site.bucket != site.own_bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+        site.bucket != site.deployment.bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
     )
     if prefixes is not None and takes_events:
         if EVENT_BRIDGE not in configured:
@@ -230,7 +230,7 @@ def _announced_to_the_queue(configured: Mapping[str, Any], prefixes: list[str], 
 
 
 def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, is_own: bool) -> CheckResult:
-    wanted = Wanted(stack=site.deployment.stack, queue=site.queue_arn)
+    wanted = Wanted(stack=site.deployment.stack, queue=site.deployment.queue_arn)
     missing = with_messages(configured, wanted) if to_queue else {**configured, EVENT_BRIDGE: {}}
     words = ("--bucket", site.bucket, "--notification-configuration", msgspec.json.encode(missing).decode())
     advice = "Switch it on; the command keeps the bucket's other notifications as they are now."

@@ -120,7 +120,9 @@ def _recent(site: Site, name: str, *metrics: str) -> tuple[list[float], str]:
 
 def queue_mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
     with asking("lambda:ListEventSourceMappings"):
-        return site.clients.functions.list_event_source_mappings(EventSourceArn=site.queue_arn)["EventSourceMappings"]
+        return site.clients.functions.list_event_source_mappings(EventSourceArn=site.deployment.queue_arn)[
+            "EventSourceMappings"
+        ]
 
 
 def _most_at_once(mapping: "EventSourceMappingConfigurationTypeDef") -> int:
@@ -162,7 +164,7 @@ def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
     if waiting == 0:
         return
     if output == "DoorbellDeadLetterQueueUrl":
-        arn = site.arn("sqs", url.rpartition("/")[2])
+        arn = site.deployment.arn("sqs", url.rpartition("/")[2])
         yield fail(
             f"{counted(waiting, 'message')} failed five times",
             "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue.",

@@ -133,7 +133,7 @@ def roles_of(site: Site) -> Mapping[str, str]:
 
 def check_roles(site: Site) -> Iterable[CheckResult]:
     """Judge whether the roles have their rights in the stack's bucket; another bucket is not theirs."""
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return ()
     if not site.asks_aws:
         return (warn("not checked here: an emulator simulates no rights of roles", "Run it against AWS."),)
@@ -218,7 +218,9 @@ PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
         "sagemaker:ListTags",
         "training jobs",
         "doctor --job",
-        lambda site: site.clients.sagemaker.list_tags(ResourceArn=site.arn("sagemaker", f"training-job/{_NOBODY}")),
+        lambda site: site.clients.sagemaker.list_tags(
+            ResourceArn=site.deployment.arn("sagemaker", f"training-job/{_NOBODY}")
+        ),
     ),
 )
 """Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try."""
@@ -324,7 +326,7 @@ def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[Ch
 
 
 def _remedy(site: Site, key: str) -> str:
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return f"Deploy with -c profile_bucket={shlex.quote(site.bucket)} -c profile_key_arn={key}: {_SECTION}."
     if site.names("AWS::S3::Bucket"):
         return f"Deploy with -c kms_key_arn={key}, or give the bucket the encryption again that the stack made."

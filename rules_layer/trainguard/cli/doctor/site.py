@@ -1,6 +1,5 @@
 """Common input of all checks: the deployed stack, its resources, and clients."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -47,7 +46,6 @@ class DoctorClients(Clients):
         return self._create("sts")
 
 
-_SCHEME = "s3://"
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
 _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
 
@@ -72,20 +70,11 @@ class Site:
 
     @property
     def bucket(self) -> str:
-        return self._bucket or self.own_bucket
-
-    @property
-    def own_bucket(self) -> str:
-        """The bucket that the stack was deployed for."""
-        return self.deployment.output("ProfilerOutputUri").removeprefix(_SCHEME).partition("/")[0]
+        return self._bucket or self.deployment.bucket
 
     @property
     def queue_url(self) -> str:
         return self.deployment.output("DoorbellQueueUrl")
-
-    @property
-    def queue_arn(self) -> str:
-        return self.arn("sqs", self.queue_url.rpartition("/")[2])
 
     @cached_property
     def _resources(self) -> "Sequence[StackResourceSummaryTypeDef]":
@@ -130,16 +119,9 @@ class Site:
                 rules.append(self.clients.events.describe_rule(Name=name))
         return rules
 
-    def arn(self, service: str, name: str) -> str:
-        """Return the ARN of something of the stack's account and Region."""
-        here = self.deployment
-        return f"arn:{here.partition}:{service}:{here.region}:{here.account}:{name}"
-
     def aws(self, *words: str) -> str:
-        """Return a command of the AWS command line for this stack's Region, quoted for a shell."""
-        place = ["--region", self.deployment.region]
-        who = [] if self._profile is None else ["--profile", self._profile]
-        return shlex.join(["aws", *words, *place, *who])
+        """Return a command of the AWS command line for this stack, quoted for a shell."""
+        return self.deployment.aws(*words, profile=self._profile)
 
 
 def listed(value: Any) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,6 +66,24 @@ class Deployment:
                 "Is it a TrainGuard stack? If it is an older one, deploy it again.",
             )
         return self.outputs[name]
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that the stack was deployed for."""
+        return self.output("ProfilerOutputUri").removeprefix(S3).partition("/")[0]
+
+    def arn(self, service: str, name: str) -> str:
+        """Return the ARN of something of the stack's account and Region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
+
+    @property
+    def queue_arn(self) -> str:
+        """The ARN of the evaluation queue."""
+        return self.arn("sqs", self.output("DoorbellQueueUrl").rpartition("/")[2])
+
+    def aws(self, *words: str, profile: str | None) -> str:
+        """Return a command of the AWS command line for the stack's Region, quoted for a shell."""
+        return shlex.join(["aws", *words, "--region", self.region, *(["--profile", profile] if profile else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """``trainguard notifications``: the change of a bucket's notifications, shown, and written on request."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,14 +25,10 @@ class Bucket:
     """The stack's existing bucket, and who owns it."""
 
     def __init__(self, deployment: Deployment, clients: Clients, profile: str | None) -> None:
-        self.name = deployment.output("ProfilerOutputUri").removeprefix("s3://").partition("/")[0]
-        url = deployment.output("DoorbellQueueUrl")
-        here = deployment
-        self.queue = f"arn:{here.partition}:sqs:{here.region}:{here.account}:{url.rpartition('/')[2]}"
+        self.name, self.queue = deployment.bucket, deployment.queue_arn
         self.deployment = deployment
         self._clients = clients
         self._profile = profile
-        self._url = url
 
     def read(self) -> dict[str, Any]:
         with translated("S3", "GetBucketNotificationConfiguration"):
@@ -67,7 +62,7 @@ class Bucket:
     def _sends(self) -> S3Sends:
         """Return for which buckets the queue's policy lets S3 send; raises RequestError where the stack has its own."""
         with translated("SQS", "GetQueueAttributes"):
-            sends = s3_sends(self._clients.sqs, self._url)
+            sends = s3_sends(self._clients.sqs, self.deployment.output("DoorbellQueueUrl"))
         if sends is S3Sends.OF_ACCOUNT:
             raise RequestError(
                 f"stack {self.deployment.stack} makes its bucket and its notifications",
@@ -97,10 +92,9 @@ class Bucket:
 
     def command(self, configuration: Mapping[str, Any]) -> str:
         whole = msgspec.json.encode(configuration).decode()
-        words = ["aws", "s3api", "put-bucket-notification-configuration", "--bucket", self.name]
-        words += ["--expected-bucket-owner", self.deployment.account, "--notification-configuration", whole]
-        words += ["--region", self.deployment.region]
-        return shlex.join([*words, *(["--profile", self._profile] if self._profile else [])])
+        place = ("--bucket", self.name, "--expected-bucket-owner", self.deployment.account)
+        words = ("s3api", "put-bucket-notification-configuration", *place, "--notification-configuration", whole)
+        return self.deployment.aws(*words, profile=self._profile)
 
 
 def change_result(
