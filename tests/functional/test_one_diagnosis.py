@@ -16,8 +16,8 @@ from tests.support.late_events import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
-from trainguard.local.analysis import EvaluatedProfile, NoProgress, evaluated_profile
-from trainguard.local.engine import evaluation_rows
+from trainguard.local.analysis import NoProgress, evaluated_profile, report_of
+from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.places import open_job
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.job.build import build_report
@@ -83,7 +83,7 @@ def tick(live: Live, at: float) -> None:
     live.net.take_tasks()
 
 
-def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live) -> EvaluatedProfile:
+def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live) -> Evaluation:
     """Analyse the same objects in a folder."""
     for upload in uploads:
         file = folder / upload.key
@@ -133,13 +133,13 @@ def test_given_the_same_objects_then_both_ways_say_the_same(case: str, tmp_path:
     assert not job.active
     there = build_report(job, records, now=0.0).report
     local = analysed(CASES[case], job, tmp_path, live)
-    here = local.report().report
+    here = report_of(local).report
 
     assert (here.verdict, here.summary) == (there.verdict, there.summary)
     assert here.ledger == there.ledger
     assert here.ledger_by_node == there.ledger_by_node
     assert of_findings(here.findings) == of_findings(there.findings)
-    rows = of_rows(evaluation_rows(local.evaluation, expires_at=0))
+    rows = of_rows(evaluation_rows(local, expires_at=0))
     assert rows == of_rows(live.world.rows.of_job(JOB))
     assert_one(rows, here)
     streams = {record.key.stream for record in records if record.key != StreamKey.own(JOB)}

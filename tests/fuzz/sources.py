@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.target import Target, documents, of_answer, of_document
-from trainguard.config.container import container_code, rule_request
+from trainguard.config.container import ConfiguredRule, container_code
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.rule_configs import CONFIGS
@@ -87,7 +87,8 @@ def _launch(given: Any) -> object:
     hook = DebuggerHookConfig(chosen.get("output"), None, chosen.get("hook"), configs)
     profile = ProfilerConfig(chosen.get("output"), chosen.get("interval"))
     code = container_code("Rule", chosen.get("source"), chosen.get("rule"))
-    return hook.to_request_dict(), profile.to_request_dict(), rule_request("r", "i", code)
+    rule = ConfiguredRule(name="r", image_uri="i", rule_parameters=code)
+    return hook.to_request_dict(), profile.to_request_dict(), rule.request(dict.fromkeys(code, ""))
 
 
 def _tags(given: Any) -> object:

@@ -143,7 +143,7 @@ def ledger(job: KnownJob, shares: StepShares | None = None, **record: Any) -> Le
         known = {"started_at": float(START), "instance_count": job.nodes + job.silent_nodes, **record}
         described = JobRecord(job="known", arn="unknown:known", bucket="", prefix="", **known)
         plan = FAMILIES.plan(described, defaults="documented")
-        done = evaluated_profile(profile, described, plan, NoProgress(), timelines=False).evaluation
+        done = evaluated_profile(profile, described, plan, NoProgress(), timelines=False)
         streams = FAMILIES.open(done.job.job, done.plan, done.records)
         found = ledger_of(done.job, done.plan, streams)
         if shares is not None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE, alert_input
-from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
+from trainguard.cli.commands.analyze.outcome import FIELDS, Outcome, blocks_of
 from trainguard.cli.output.rendering import show
 from trainguard.core.finding import Finding, Progress
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -142,18 +142,9 @@ def test_hostile_rule_text_is_one_cut_line_in_row_and_outbox(text: str) -> None:
 
 @given(text=hostile, terminal=st.booleans(), width=st.integers(30, 160))
 def test_hostile_text_of_an_analysis_cannot_control_the_terminal(text: str, terminal: bool, width: int) -> None:
-    line = RuleVerdict(
-        rule="StepOutlier",
-        status="FIRED",
-        reason=text,
-        advice=text,
-        cost=text,
-        times_fired=1,
-        violations=1,
-        data_points=1,
-        parameters={},
-    )
-    outcome = Outcome(rules=[line], files={}, unread={}, cost=text)
+    line = dict.fromkeys(FIELDS) | dict.fromkeys(("reason", "advice", "cost"), text)
+    line |= {"rule": "StepOutlier", "status": "FIRED", "times_fired": 1}
+    outcome = Outcome(place="job", rules=[line], files={}, unread={}, healthy=False, cost=text)
     console = Console(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width, highlight=False)
     with console.capture() as printed:
         show(console, blocks_of(outcome))

@@ -1,7 +1,8 @@
-"""Common options: a type of its parameter for one meaning, a function where a command explains it in its own words."""
+"""Options: those of several commands are here, each once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,34 +41,31 @@ def rule_names(begun: str) -> list[str]:
     return [name for name in spelled if name.lower().startswith(begun.lower())]
 
 
-def rule_option(meaning: str) -> Any:
-    """Return ``--rule``, a custom rule; ``meaning`` is its help."""
-    return typer.Option("--rule", metavar="MODULE:CLASS", help=meaning, show_default=False)
+def argument(metavar: str, meaning: str, **more: Any) -> Any:
+    """Return an argument whose default its help need not show."""
+    return typer.Argument(metavar=metavar, help=meaning, show_default=False, **more)
 
 
-def region_option(meaning: str, *, show_default: bool = False) -> Any:
-    """Return ``--region``; ``meaning`` is its help."""
-    return typer.Option("--region", metavar="REGION", help=meaning, show_default=show_default)
+def option(name: str, metavar: str | None, meaning: str, *, show_default: bool = False, **more: Any) -> Any:
+    """Return an option whose default its help need not show."""
+    return typer.Option(name, metavar=metavar, help=meaning, show_default=show_default, **more)
 
 
-def compare_option(meaning: str) -> Any:
-    """Return ``--compare``, what stands beside it; ``meaning`` is its help."""
-    return typer.Option("--compare", metavar="OTHER", help=meaning, show_default=False)
-
-
-def job_option(meaning: str) -> Any:
-    """Return ``--job``, the name of a training job; ``meaning`` is its help."""
-    return typer.Option("--job", metavar="JOB", help=meaning, show_default=False)
+# Options that commands explain in their own words.
+rule_option = partial(option, "--rule", "MODULE:CLASS")
+region_option = partial(option, "--region", "REGION")
+compare_option = partial(option, "--compare", "OTHER")
+job_option = partial(option, "--job", "JOB")
+defaults_option = partial(option, "--defaults", None)
+since_option = partial(option, "--since", "SPAN", parser=span)
 
 
 def status_option(meaning: str, *, metavar: str | None = None) -> Any:
-    """Return ``--status``, by which jobs or profiles are chosen; ``meaning`` is its help."""
-    return typer.Option("--status", metavar=metavar, help=meaning, case_sensitive=False, show_default=False)
+    return option("--status", metavar, meaning, case_sensitive=False)
 
 
 def out_option(meaning: str, *, metavar: str = "DIR") -> Any:
-    """Return ``--out``, where a command writes; ``meaning`` is its help."""
-    return typer.Option("--out", metavar=metavar, help=meaning, show_default=False)
+    return option("--out", metavar, meaning)
 
 
 def refuse(mode: str, options: Mapping[str, object]) -> None:
@@ -78,58 +76,29 @@ def refuse(mode: str, options: Mapping[str, object]) -> None:
         raise typer.BadParameter(f"{', '.join(given)} {verb} no meaning with {mode}")
 
 
-def defaults_option(meaning: str) -> Any:
-    """Return ``--defaults``, whose defaults parameters have; ``meaning`` is its help."""
-    return typer.Option("--defaults", help=meaning, show_default=False)
-
-
-def since_option(meaning: str) -> Any:
-    """Return ``--since``, a span of time up to now, in seconds; ``meaning`` is its help."""
-    return typer.Option("--since", metavar="SPAN", parser=span, help=meaning, show_default=False)
-
-
-Job = Annotated[
-    str, typer.Argument(metavar="JOB", help="The training job's name, as SageMaker has it.", show_default=False)
-]
-Profile = Annotated[
-    str | None,
-    typer.Option("--profile", metavar="NAME", help="The credentials' profile; else the usual.", show_default=False),
-]
+Job = Annotated[str, argument("JOB", "The training job's name, as SageMaker has it.")]
+Profile = Annotated[str | None, option("--profile", "NAME", "The credentials' profile; else the usual.")]
 Params = Annotated[
-    Path | None,
-    typer.Option(
-        "--params",
-        metavar="FILE",
-        help='JSON: {"<Rule>": {"patience": 100}} or {"<Rule>_patience": 100}.',
-        show_default=False,
-    ),
+    Path | None, option("--params", "FILE", 'JSON: {"<Rule>": {"patience": 100}} or {"<Rule>_patience": 100}.')
 ]
 InstanceType = Annotated[
     str | None,
-    typer.Option(
-        "--instance-type",
-        metavar="TYPE",
-        help="For example ml.g5.12xlarge: says what findings cost.",
-        autocompletion=instance_types,
-        show_default=False,
+    option(
+        "--instance-type", "TYPE", "For example ml.g5.12xlarge: says what findings cost.", autocompletion=instance_types
     ),
 ]
-Prices = Annotated[
-    Path | None,
-    typer.Option("--prices", metavar="FILE", help="A price table instead of the packaged one.", show_default=False),
-]
+Prices = Annotated[Path | None, option("--prices", "FILE", "A price table instead of the packaged one.")]
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
 OwnRule = Annotated[str | None, rule_option("Load this custom rule too.")]
 OwnRules = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--rules-package",
-        metavar="DIR",
+        "DIR",
+        "Load custom rules too: the package that was deployed.",
         envvar="TRAINGUARD_RULES_PACKAGE",
-        help="Load custom rules too: the package that was deployed.",
-        show_default=False,
     ),
 ]
 FailOnFire = Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule has fired.")]

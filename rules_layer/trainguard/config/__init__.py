@@ -8,20 +8,20 @@ from trainguard.config import rule_configs
 from trainguard.config.collector import CollectorArguments, collector_arguments
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
 from trainguard.config.debugger_rule import Rule
-from trainguard.config.framework_profile import FrameworkProfile
+from trainguard.config.framework_profile import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+)
 from trainguard.config.launch import (
     create_training_job_arguments,
     for_estimator,
     for_model_trainer,
     tags,
     update_training_job_arguments,
-)
-from trainguard.config.metrics_config import (
-    DataloaderProfilingConfig,
-    DetailedProfilingConfig,
-    HorovodProfilingConfig,
-    PythonProfilingConfig,
-    SMDataParallelProfilingConfig,
 )
 from trainguard.config.profiler_config import Profiler, ProfilerConfig
 from trainguard.config.profiler_rule import ProfilerRule

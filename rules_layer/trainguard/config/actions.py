@@ -65,7 +65,6 @@ class ActionList:
         self.actions = actions
 
     def __iter__(self) -> Iterator[Action]:
-        """Iterate over the actions."""
         return iter(self.actions)
 
 
@@ -79,5 +78,4 @@ def action_json(actions: Actions) -> str:
 
 
 def stops(actions: Actions | None) -> bool:
-    """Whether one of the actions stops the job."""
     return actions is not None and any(isinstance(action, StopTraining) for action in actions)

@@ -5,33 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainguard.config.actions import Actions, action_json, stops
-from trainguard.config.container import container_code, rule_request
+from trainguard.config.container import DEFAULT_IMAGE, ConfiguredRule, Value, container_code, written
 from trainguard.config.debugger_hook import CollectionConfig
 from trainguard.config.tensor_rules import TensorRuleConfig, check_settings, written_settings
-from trainguard.config.written import Value, written
 from trainguard.core.errors import LaunchConfigError
 
 _WHERE = "Rule"
-_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
 _LONGEST_NAME, _LONGEST_VALUE, _MOST_PARAMETERS = 256, 256, 100
 
 _ACTIONS = "action_json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(ConfiguredRule):
     """A rule over tensors: a managed one by `sagemaker`, which TrainGuard evaluates, or a container by `custom`.
 
     ``config`` is None for a container, which SageMaker runs. ``settings`` are all parameters as ``<Rule>_<parameter>``.
     """
 
-    name: str
-    image_uri: str
-    instance_type: str | None = None
-    container_local_output_path: str | None = None
-    s3_output_path: str | None = None
-    volume_size_in_gb: int | None = None
-    rule_parameters: Mapping[str, Value] = field(default_factory=dict)
     collection_configs: tuple[CollectionConfig, ...] = ()
     actions: Actions | None = None
     config: TensorRuleConfig | None = None
@@ -69,7 +60,7 @@ class Rule:
         check_settings(rule, settings)
         return cls(
             name=_named(name or rule),
-            image_uri=_IMAGE,
+            image_uri=DEFAULT_IMAGE,
             container_local_output_path=container_local_output_path,
             s3_output_path=s3_output_path,
             rule_parameters=_checked(base_config.rule_parameters | given, actions),
@@ -112,15 +103,7 @@ class Rule:
 
     def to_debugger_rule_config_dict(self) -> dict[str, Any]:
         """Return an entry of ``DebugRuleConfigurations`` of CreateTrainingJob."""
-        texts = {name: written(self.name, name, value) for name, value in self.rule_parameters.items()}
-        optional = {
-            "InstanceType": self.instance_type,
-            "VolumeSizeInGB": self.volume_size_in_gb,
-            "LocalPath": self.container_local_output_path,
-            "S3OutputPath": self.s3_output_path,
-            "RuleParameters": texts,
-        }
-        return rule_request(self.name, self.image_uri, optional)
+        return self.request({name: written(self.name, name, value) for name, value in self.rule_parameters.items()})
 
 
 def _given(where: str, parameters: Mapping[str, Value] | None, others: Sequence[str] | None) -> dict[str, Value]:

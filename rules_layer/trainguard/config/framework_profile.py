@@ -1,16 +1,138 @@
-"""Which framework metrics a training job writes, and how it writes them."""
+"""What is profiled inside the training framework, each with its range of steps or of time.
 
-from trainguard.config.checks import check_positive, check_whole_number
-from trainguard.config.metrics_config import (
-    DataloaderProfilingConfig,
-    DetailedProfilingConfig,
-    HorovodProfilingConfig,
-    MetricsConfig,
-    PythonProfilingConfig,
-    SMDataParallelProfilingConfig,
+Defaults as the SageMaker Python SDK documents them: detailed profiling of step 5, the data loader at step 7, Python at
+the steps 9 to 11, Horovod at step 13, the SageMaker data parallel library at step 15.
+"""
+
+import re
+from typing import Any, ClassVar
+
+from trainguard.config.ranges import (
+    PythonProfiler,
+    TimeRange,
+    check_flag,
+    check_positive,
+    check_whole_number,
+    cProfileTimer,
+    range_of,
 )
-from trainguard.config.ranges import RangeFields
 from trainguard.core.errors import LaunchConfigError
+
+
+class MetricsConfig:
+    """What the five configurations have in common: a range of steps, or of epoch seconds and ``duration`` in seconds.
+
+    ``profile_default_steps`` profiles the default steps, whatever steps are given; so does no range. Raises
+    LaunchConfigError when a value is none of its kind, or both ranges are given.
+    """
+
+    name: ClassVar[str]
+    default_start_step: ClassVar[int]
+    default_num_steps: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        start_step: int | None = None,
+        num_steps: int | None = None,
+        start_unix_time: int | None = None,
+        duration: float | None = None,
+        profile_default_steps: bool = False,
+    ) -> None:
+        check_flag(self.name, "profile_default_steps", profile_default_steps)
+        found = range_of(self.name, start_step, num_steps, start_unix_time, duration)
+        if profile_default_steps or found is None:
+            found = range_of(self.name, self.default_start_step, self.default_num_steps, start_unix_time, duration)
+        self.range = found or TimeRange(None, None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration under the names of the profiling parameters."""
+        return self.range.to_json()
+
+    def to_json_string(self) -> str:
+        """Return the configuration as the profiler in the training container reads it: a Python literal."""
+        texts = {name: f'"{value}"' if isinstance(value, str) else value for name, value in self.to_json().items()}
+        return "{" + "".join(f'"{name}": {value}, ' for name, value in texts.items()) + "}"
+
+
+class DetailedProfilingConfig(MetricsConfig):
+    """Operators of a step, by the framework's own profiler."""
+
+    name = "DetailedProfilingConfig"
+    default_start_step = 5
+
+
+class DataloaderProfilingConfig(MetricsConfig):
+    """The data loader's processes; ``metrics_regex`` chooses among their events."""
+
+    name = "DataloaderProfilingConfig"
+    default_start_step = 7
+
+    def __init__(
+        self,
+        start_step: int | None = None,
+        num_steps: int | None = None,
+        start_unix_time: int | None = None,
+        duration: float | None = None,
+        profile_default_steps: bool = False,
+        metrics_regex: str = ".*",
+    ) -> None:
+        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
+        try:
+            re.compile(metrics_regex)
+        except (re.error, TypeError) as fault:
+            raise LaunchConfigError(self.name, "metrics_regex", metrics_regex, "a regular expression") from fault
+        self.metrics_regex = metrics_regex
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration under the names of the profiling parameters."""
+        return super().to_json() | {"MetricsRegex": self.metrics_regex}
+
+
+class PythonProfilingConfig(MetricsConfig):
+    """Functions of the script, by pyinstrument or cProfile, which takes three timers in turn by default steps."""
+
+    name = "PythonProfilingConfig"
+    default_start_step = 9
+    default_num_steps = 3
+
+    def __init__(
+        self,
+        start_step: int | None = None,
+        num_steps: int | None = None,
+        start_unix_time: int | None = None,
+        duration: float | None = None,
+        profile_default_steps: bool = False,
+        python_profiler: PythonProfiler = PythonProfiler.CPROFILE,
+        cprofile_timer: cProfileTimer = cProfileTimer.TOTAL_TIME,
+    ) -> None:
+        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
+        if not isinstance(python_profiler, PythonProfiler):
+            raise LaunchConfigError(self.name, "python_profiler", python_profiler, "a PythonProfiler")
+        if not isinstance(cprofile_timer, cProfileTimer):
+            raise LaunchConfigError(self.name, "cprofile_timer", cprofile_timer, "a cProfileTimer")
+        timer = cProfileTimer.DEFAULT if profile_default_steps else cprofile_timer
+        self.python_profiler = python_profiler
+        self.cprofile_timer = None if python_profiler is PythonProfiler.PYINSTRUMENT else timer
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration under the names of the profiling parameters."""
+        named = super().to_json() | {"ProfilerName": self.python_profiler.value}
+        return named if self.cprofile_timer is None else named | {"cProfileTimer": self.cprofile_timer.value}
+
+
+class HorovodProfilingConfig(MetricsConfig):
+    """Horovod's communication."""
+
+    name = "HorovodProfilingConfig"
+    default_start_step = 13
+
+
+class SMDataParallelProfilingConfig(MetricsConfig):
+    """The communication of SageMaker's data parallel library."""
+
+    name = "SMDataParallelProfilingConfig"
+    default_start_step = 15
+
 
 _WHERE = "FrameworkProfile"
 _ALL: tuple[type[MetricsConfig], ...] = (
@@ -52,30 +174,25 @@ class FrameworkProfile:
         check_whole_number(_WHERE, "file_max_size", file_max_size, 1)
         check_positive(_WHERE, "file_close_interval", file_close_interval)
         check_whole_number(_WHERE, "file_open_fail_threshold", file_open_fail_threshold, 1)
-        given = (
+        given: tuple[MetricsConfig | None, ...] = (
             detailed_profiling_config,
             dataloader_profiling_config,
             python_profiling_config,
             horovod_profiling_config,
             smdataparallel_profiling_config,
         )
-        fields = RangeFields(start_step, num_steps, start_unix_time, duration)
+        steps = (start_step, num_steps, start_unix_time, duration)
+        profiled = range_of(_WHERE, *steps)
+        for kind, config in zip(_ALL, given, strict=True):
+            if config is not None and not isinstance(config, kind):
+                raise LaunchConfigError(_WHERE, kind.name, config, f"a {kind.__name__}")
+        configs: list[MetricsConfig] = [config for config in given if config is not None]
+        if not configs:
+            configs = [kind(profile_default_steps=True) if profiled is None else kind(*steps) for kind in _ALL]
         self.profiling_parameters: dict[str, str] = {
             "LocalPath": local_path,
             "RotateMaxFileSizeInBytes": str(file_max_size),
             "RotateFileCloseIntervalInSeconds": str(file_close_interval),
             "FileOpenFailThreshold": str(file_open_fail_threshold),
-            **{config.name: config.to_json_string() for config in _configs(given, fields)},
+            **{config.name: config.to_json_string() for config in configs},
         }
-
-
-def _configs(given: tuple[MetricsConfig | None, ...], fields: RangeFields) -> list[MetricsConfig]:
-    fields.resolve(_WHERE)
-    for kind, config in zip(_ALL, given, strict=True):
-        if config is not None and not isinstance(config, kind):
-            raise LaunchConfigError(_WHERE, kind.name, config, f"a {kind.__name__}")
-    if chosen := [config for config in given if config is not None]:
-        return chosen
-    if fields.given:
-        return [kind(fields.start_step, fields.num_steps, fields.start_unix_time, fields.duration) for kind in _ALL]
-    return [kind(profile_default_steps=True) for kind in _ALL]

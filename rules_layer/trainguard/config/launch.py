@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeGuard
 
+from trainguard.config.container import Value
 from trainguard.config.debugger_hook import DebuggerHookConfig, TensorBoardOutputConfig
 from trainguard.config.debugger_rule import Rule
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.rule_configs import CONFIGS, RuleConfig
 from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig
-from trainguard.config.written import Value
 from trainguard.core.errors import LaunchConfigError
 from trainguard.core.job_policy import ALL
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG

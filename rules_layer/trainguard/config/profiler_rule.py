@@ -1,30 +1,21 @@
 """A profiler rule of a training job, as the SageMaker Python SDK has it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from trainguard.config.container import container_code, rule_request
+from trainguard.config.container import DEFAULT_IMAGE, ConfiguredRule, Value, container_code
 from trainguard.config.rule_configs import RuleConfig
-from trainguard.config.written import Value
 from trainguard.core.errors import LaunchConfigError
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _WHERE = "ProfilerRule"
-DEFAULT_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilerRule:
+class ProfilerRule(ConfiguredRule):
     """A rule: one of TrainGuard's by `sagemaker`, or a container by `custom`, whose ``config`` is None."""
 
-    name: str
-    image_uri: str
-    instance_type: str | None = None
-    container_local_output_path: str | None = None
-    s3_output_path: str | None = None
-    volume_size_in_gb: int | None = None
-    rule_parameters: Mapping[str, Value] = field(default_factory=dict)
     config: RuleConfig | None = None
 
     @classmethod
@@ -75,11 +66,4 @@ class ProfilerRule:
 
     def to_profiler_rule_config_dict(self) -> dict[str, Any]:
         """Return an entry of ``ProfilerRuleConfigurations`` of CreateTrainingJob."""
-        optional = {
-            "InstanceType": self.instance_type,
-            "VolumeSizeInGB": self.volume_size_in_gb,
-            "LocalPath": self.container_local_output_path,
-            "S3OutputPath": self.s3_output_path,
-            "RuleParameters": {name: str(value) for name, value in self.rule_parameters.items()},
-        }
-        return rule_request(self.name, self.image_uri, optional)
+        return self.request({name: str(value) for name, value in self.rule_parameters.items()})

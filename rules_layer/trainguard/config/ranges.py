@@ -1,13 +1,30 @@
-"""From when to when something is profiled, in steps or in time; and the two enumerations of Python profiling."""
+"""From when to when something is profiled, in steps or in time; Python profiling; checks, where a bool is no number."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from trainguard.config.checks import check_positive, check_whole_number
 from trainguard.core.errors import LaunchConfigError
 
 _LATEST_UNIX_TIME = 253_402_300_799
+
+
+def check_whole_number(where: str, field: str, value: object, least: int) -> None:
+    """Raise LaunchConfigError unless ``value`` is an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LaunchConfigError(where, field, value, f"a whole number from {least}")
+
+
+def check_positive(where: str, field: str, value: object) -> None:
+    """Raise LaunchConfigError unless ``value`` is a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise LaunchConfigError(where, field, value, "a number above 0")
+
+
+def check_flag(where: str, field: str, value: object) -> None:
+    """Raise LaunchConfigError unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise LaunchConfigError(where, field, value, "True or False")
 
 
 class PythonProfiler(Enum):
@@ -66,28 +83,16 @@ class TimeRange:
         return {name: value for name, value in named.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class RangeFields:
-    """The four fields by which every configuration takes its range: a pair of steps or a pair of times."""
-
-    start_step: int | None = None
-    num_steps: int | None = None
-    start_unix_time: int | None = None
-    duration: float | None = None
-
-    @property
-    def given(self) -> bool:
-        """Whether any of them is set."""
-        return (self.start_step, self.num_steps, self.start_unix_time, self.duration) != (None, None, None, None)
-
-    def resolve(self, where: str) -> StepRange | TimeRange:
-        """Return the range; raises LaunchConfigError when both pairs are set."""
-        steps = self.start_step is not None or self.num_steps is not None
-        times = self.start_unix_time is not None or self.duration is not None
-        if steps and times:
-            both = f"start_step={self.start_step!r}, num_steps={self.num_steps!r} and "
-            both += f"start_unix_time={self.start_unix_time!r}, duration={self.duration!r}"
-            raise LaunchConfigError(where, "range", both, "either steps or times")
-        if steps:
-            return StepRange(self.start_step, self.num_steps)
-        return TimeRange(self.start_unix_time, self.duration)
+def range_of(
+    where: str, start_step: int | None, num_steps: int | None, start_unix_time: int | None, duration: float | None
+) -> StepRange | TimeRange | None:
+    """Return the range of a pair of steps or a pair of times, None without any; both pairs are a LaunchConfigError."""
+    steps = start_step is not None or num_steps is not None
+    times = start_unix_time is not None or duration is not None
+    if steps and times:
+        both = f"start_step={start_step!r}, num_steps={num_steps!r} and "
+        both += f"start_unix_time={start_unix_time!r}, duration={duration!r}"
+        raise LaunchConfigError(where, "range", both, "either steps or times")
+    if steps:
+        return StepRange(start_step, num_steps)
+    return TimeRange(start_unix_time, duration) if times else None

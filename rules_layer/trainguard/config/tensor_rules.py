@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from trainguard.config.container import Value, written
 from trainguard.config.debugger_hook import CollectionConfig
-from trainguard.config.written import Value, written
 from trainguard.core.errors import RuleConfigError
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.registry import TENSOR_RULES

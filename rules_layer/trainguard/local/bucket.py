@@ -15,14 +15,13 @@ from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
     RESULTS,
+    S3,
     STREAMS,
     ProfileSource,
     only_root,
     safe_name,
     source_in_memory,
 )
-
-SCHEME = "s3://"
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
@@ -31,7 +30,7 @@ def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
     ``clients`` are by default those of the environment's credentials and Region. Raises ProfileSourceError when the
     prefix cannot be listed, is empty, or lies above several profiles; NoProfileError when there is no profile in it.
     """
-    bucket, _, path = place.removeprefix(SCHEME).partition("/")
+    bucket, _, path = place.removeprefix(S3).partition("/")
     if not bucket:
         raise ProfileSourceError(place, "names no bucket, expected s3://bucket/prefix")
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
@@ -47,7 +46,7 @@ def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
     sizes = {each.key.removeprefix(root): each.size for each in listed if each.key.startswith(root)}
     above = root.rstrip("/").rpartition("/")[0]
     return ProfileSource(
-        place=f"{SCHEME}{bucket}/{root}".rstrip("/"),
+        place=f"{S3}{bucket}/{root}".rstrip("/"),
         job=above.rpartition("/")[2],
         files=BucketFiles(objects, bucket, root),
         sizes=sizes,
@@ -84,21 +83,21 @@ def job_of(files: BucketFiles) -> str:
 
 def open_training(place: str, clients: Clients | None = None) -> tuple[ProfileSource, TrainingFiles] | None:
     """Find the training of a job without a profile: its folder, or its debug-output. Raises PortUnavailableError."""
-    bucket, _, path = place.removeprefix(SCHEME).partition("/")
+    bucket, _, path = place.removeprefix(S3).partition("/")
     job = path.strip("/").removesuffix(f"/{FOLDER}")
     objects = S3ProfileObjects(client=(clients or Clients()).s3)
     found = training_below(objects, bucket, job) if job else None
     if found is None:
         return None
     beside = partial(_beside, BucketFiles(objects, bucket, f"{job}/"))
-    return source_in_memory(f"{SCHEME}{bucket}/{job}", job.rpartition("/")[2], {}, beside), found
+    return source_in_memory(f"{S3}{bucket}/{job}", job.rpartition("/")[2], {}, beside), found
 
 
 def training_below(objects: ProfileObjects, bucket: str, job: str) -> TrainingFiles | None:
     """Return what the job with key prefix ``job`` saved of its training, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     if safe_name(name) != name:
-        raise ProfileSourceError(f"{SCHEME}{bucket}/{job}", f"{name!r} is no name of a training job")
+        raise ProfileSourceError(f"{S3}{bucket}/{job}", f"{name!r} is no name of a training job")
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
     tensors = ended = False
     for listed in objects.list(bucket, run_prefix(root), ""):

@@ -9,9 +9,9 @@ functions.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
 from trainguard.engine.diagnosis.case import assess, case_of
@@ -36,6 +36,11 @@ from trainguard.local.profile import Node, Profile, node_objects
 from trainguard.pricing.cost import Account
 from trainguard.state.codec import CODEC, encode_state
 
+if TYPE_CHECKING:
+    from trainguard.local.training import RuleSteps
+    from trainguard.report.timeline.digest import NodeDigest
+    from trainguard.report.training.digest import TrainingDigest
+
 _SECOND_US = 1_000_000
 _MINUTE_US = MINUTE_S * _SECOND_US
 _UPLOAD_US = _SECOND_US
@@ -47,6 +52,12 @@ class Due:
 
     minutes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     framework: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def streams(self) -> Iterator[tuple[str, str]]:
+        """Yield node and stream of each object, in the order in which the objects are applied."""
+        for stream, nodes in (("system", self.minutes), ("framework", self.framework)):
+            for node, keys in nodes.items():
+                yield from ((node, stream) for _ in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,6 @@ class Schedule:
 
 
 def schedule(profile: Profile) -> Schedule:
-    """Put a profile's objects in order."""
     planned = {name: (list(_minutes(node)), list(_framework(node))) for name, node in profile.nodes.items()}
     last = max((_last_run(node) for node in profile.nodes.values()), default=0)
     runs: defaultdict[int, Due] = defaultdict(Due)
@@ -92,45 +102,38 @@ def schedule(profile: Profile) -> Schedule:
 
 def _minutes(node: Node) -> Iterator[tuple[str, int]]:
     order = GridOrder()
-    flush: int | None = None
-    for key in sorted(node.minutes, key=lambda each: node.minutes[each].minute):
-        minute = node.minutes[key].minute
-        arrival_us = (minute + MINUTE_S) * _SECOND_US + _UPLOAD_US
-        if flush is not None and arrival_us > flush * _SECOND_US:
-            yield from _ready(order, flush + MINUTE_S, drain=True)
-        order.announce(key, minute)
-        yield from _ready(order, _run_after(arrival_us), drain=False)
-        flush = _flush_after(arrival_us)
-    if flush is not None:
-        yield from _ready(order, flush + MINUTE_S, drain=True)
-
-
-def _ready(order: GridOrder, run_at: int, *, drain: bool) -> Iterator[tuple[str, int]]:
-    for _, key in order.ready(lambda _: (), drain=drain):
-        yield key, run_at
+    keys = sorted(node.minutes, key=lambda each: node.minutes[each].minute)
+    return _applied(
+        [(key, (node.minutes[key].minute + MINUTE_S) * _SECOND_US + _UPLOAD_US) for key in keys],
+        lambda key: order.announce(key, node.minutes[key].minute),
+        lambda drain: [key for _, key in order.ready(lambda _: (), drain=drain)],
+    )
 
 
 def _framework(node: Node) -> Iterator[tuple[str, int]]:
     order = PartitionOrder(FRAMEWORK_EXTENTS)
+    keys = sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
+    return _applied(
+        [(key, node.framework[key].end_us + _UPLOAD_US) for key in keys],
+        lambda key: order.announce(key, node.framework[key]),
+        lambda drain: [arrival.key for arrival in order.ready(lambda *_: (), drain=drain)],
+    )
+
+
+def _applied(
+    arrivals: Iterable[tuple[str, int]], announce: Callable[[str], object], ready: Callable[[bool], list[str]]
+) -> Iterator[tuple[str, int]]:
+    """Yield keys with the run, epoch seconds, that applies them; ``arrivals`` are in order, with epoch microseconds."""
     flush: int | None = None
-    for key in _framework_keys(node):
-        arrival_us = node.framework[key].end_us + _UPLOAD_US
+    for key, arrival_us in arrivals:
         if flush is not None and arrival_us > flush * _SECOND_US:
-            yield from _settled(order, flush + MINUTE_S, drain=True)
-        order.announce(key, node.framework[key])
-        yield from _settled(order, _run_after(arrival_us), drain=False)
-        flush = _flush_after(arrival_us)
+            yield from ((each, flush + MINUTE_S) for each in ready(True))
+        announce(key)
+        run_at = _run_after(arrival_us)
+        yield from ((each, run_at) for each in ready(False))
+        flush = run_at + int(SILENT_S)  # where nothing more comes of the node
     if flush is not None:
-        yield from _settled(order, flush + MINUTE_S, drain=True)
-
-
-def _settled(order: PartitionOrder, run_at: int, *, drain: bool) -> Iterator[tuple[str, int]]:
-    for arrival in order.ready(lambda *_: (), drain=drain):
-        yield arrival.key, run_at
-
-
-def _framework_keys(node: Node) -> list[str]:
-    return sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
+        yield from ((each, flush + MINUTE_S) for each in ready(True))
 
 
 def _last_run(node: Node) -> int:
@@ -142,11 +145,6 @@ def _last_run(node: Node) -> int:
 def _run_after(arrival_us: int) -> int:
     """Return epoch seconds of the scheduler's first run after an object came."""
     return -(-arrival_us // _MINUTE_US) * MINUTE_S
-
-
-def _flush_after(arrival_us: int) -> int:
-    """Return epoch seconds of the run that flushes a node from which nothing came after this object."""
-    return _run_after(arrival_us) + int(SILENT_S)
 
 
 AnySession = SystemSession | FrameworkSession
@@ -164,15 +162,14 @@ class ObjectListener(Protocol):
         ...
 
 
-def open_session(
+def _open_session(
     record: NodeRecord,
     profile: Profile,
     plan: RulePlan,
     samples: SamplesAhead,
     bodies: BodiesAhead,
-    tap: ObjectListener | None = None,
+    tap: ObjectListener | None,
 ) -> AnySession:
-    """Open a stream that has not begun."""
     node = record.key.node
     objects = node_objects(profile, node, bodies.read)
     listing = ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
@@ -230,11 +227,20 @@ Watcher = Callable[[int, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A profile that was evaluated: the job, and its items as the deployed stack holds them at the job's end."""
+    """A job that was evaluated, and its items as the deployed stack holds them at the job's end.
+
+    ``digests`` are its time lines by node, ``streams`` what each rule of training found, ``shown`` what a report shows
+    of the training, as far as there is any; notes are what people have to know beside the verdicts, a sentence each.
+    """
 
     job: JobRecord
     plan: RulePlan
     records: tuple[NodeRecord, ...]
+    digests: "tuple[NodeDigest, ...]" = ()
+    streams: "tuple[Sequence[RuleSteps], ...]" = ()
+    shown: "TrainingDigest | None" = None
+    training_notes: tuple[str, ...] = ()
+    kernel_notes: tuple[str, ...] = ()
 
 
 def evaluate_profile(
@@ -251,88 +257,46 @@ def evaluate_profile(
     Raises PortUnavailableError when the source did not answer; WorkerDiedError when a parsing process ended without an
     answer.
     """
-    return _LocalEngine(job, plan, profile, pool, watch, tap).run()
+    # Job and plan share the episodes, so that the scheduler can raise them.
+    episodes = dict(job.episodes)
+    job, plan = replace(job, episodes=episodes), replace(plan, episodes=episodes)
+    planned = schedule(profile)
+    samples = SamplesAhead(profile, planned.minutes(profile), pool)
+    bodies = BodiesAhead(profile.source, [profile.files[key] for key in planned.framework()])
+    running: dict[StreamKey, tuple[AnySession, Iterator[Applied]]] = {}
+    records: dict[StreamKey, NodeRecord] = {}
+    own, state = NodeRecord(StreamKey.own(job.job)), JobState()
 
+    def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:
+        if key not in running:
+            records[key] = NodeRecord(key, cursors={NEWEST: 0})
+            session = _open_session(NodeRecord(key), profile, plan, samples, bodies, tap)
+            running[key] = session, session.apply(drain=True, modified_before=None)
+        return running[key]
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    session: AnySession
-    applied: Iterator[Applied]
-
-
-class _LocalEngine:
-    """One evaluation; job and plan share the episodes, so that the scheduler can raise them."""
-
-    def __init__(
-        self,
-        job: JobRecord,
-        plan: RulePlan,
-        profile: Profile,
-        pool: WorkerPool,
-        watch: Watcher | None,
-        tap: ObjectListener | None,
-    ) -> None:
-        self._episodes = dict(job.episodes)
-        self._job = replace(job, episodes=self._episodes)
-        self._plan = replace(plan, episodes=self._episodes)
-        self._profile = profile
-        self._watch = watch
-        self._tap = tap
-        self._schedule = schedule(profile)
-        self._samples = SamplesAhead(profile, self._schedule.minutes(profile), pool)
-        self._bodies = BodiesAhead(profile.source, [profile.files[key] for key in self._schedule.framework()])
-        self._running: dict[StreamKey, _Running] = {}
-        self._records: dict[StreamKey, NodeRecord] = {}
-        self._state = JobState()
-
-    def run(self) -> Evaluation:
-        for due, runs in self._schedule.steps():
-            for node, keys in due.minutes.items():
-                self._apply(node, "system", keys)
-            for node, keys in due.framework.items():
-                self._apply(node, "framework", keys)
-            if runs:
-                self._schedule_run()
-        for key in FAMILIES.expected(self._job, set(self._running)):
-            self._stream(key)
-        items = [running.session.to_record(closed=True) for running in self._running.values()]
-        own = replace(self._own, version=1, state=encode_state(self._state), codec=CODEC)
-        ordered = sorted(items, key=lambda item: item.key.node_kind)
-        return Evaluation(replace(self._job, closing=True), self._plan, (*ordered, own))
-
-    def _apply(self, node: str, stream: str, keys: Sequence[str]) -> None:
-        running = self._stream(StreamKey(self._job.job, node, stream))
-        for _ in keys:
-            applied = next(running.applied)
-            if self._watch is not None:
-                self._watch(self._profile.size_of(applied.key), running.session.stream.state.watermark_s)
-
-    def _stream(self, key: StreamKey) -> _Running:
-        if key not in self._running:
-            record = NodeRecord(key)
-            session = open_session(record, self._profile, self._plan, self._samples, self._bodies, self._tap)
-            self._running[key] = _Running(session, session.apply(drain=True, modified_before=None))
-            self._records[key] = replace(record, cursors={NEWEST: 0})
-        return self._running[key]
-
-    @property
-    def _own(self) -> NodeRecord:
-        return NodeRecord(StreamKey.own(self._job.job))
-
-    def _schedule_run(self) -> None:
+    def run_scheduler() -> None:
         """Evaluate the job as the scheduler does, and raise the numbers of the episodes that end."""
-        for rule, episode in assess(self._job, self._plan, self._streams()).ended.items():
-            self._episodes[rule] = episode + 1
+        streams = {key: session.stream for key, (session, _) in running.items()}
+        family = PROFILER.streams_of({key: records[key] for key in streams}, streams)
+        known = JobStreams(families={PROFILER.name: family}, records=records, own=own, state=state)
+        for rule, episode in assess(job, plan, known).ended.items():
+            episodes[rule] = episode + 1
 
-    def _streams(self) -> JobStreams:
-        streams = {key: running.session.stream for key, running in self._running.items()}
-        records = {key: self._records[key] for key in streams}
-        return JobStreams(
-            families={PROFILER.name: PROFILER.streams_of(records, streams)},
-            records=self._records,
-            own=self._own,
-            state=self._state,
-        )
+    for due, runs in planned.steps():
+        for node, name in due.streams():
+            session, objects = stream(StreamKey(job.job, node, name))
+            applied = next(objects)
+            if watch is not None:
+                watch(profile.size_of(applied.key), session.stream.state.watermark_s)
+        if runs:
+            run_scheduler()
+    for key in FAMILIES.expected(job, set(running)):
+        stream(key)
+    items = sorted(
+        (session.to_record(closed=True) for session, _ in running.values()), key=lambda item: item.key.node_kind
+    )
+    last = replace(own, version=1, state=encode_state(state), codec=CODEC)
+    return Evaluation(replace(job, closing=True), plan, (*items, last))
 
 
 def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:

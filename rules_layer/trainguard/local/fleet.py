@@ -25,14 +25,6 @@ _OUTPUTS = (PROFILER_OUTPUT, DEBUG_OUTPUT)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundJob:
-    """A place that `open_job` reads, with the bytes of its file; 0 of a folder."""
-
-    place: str
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class JudgedJob:
     """A job with its rows; ``place`` is below the folder of a fleet, ``unread`` counts parts and objects."""
 
@@ -43,11 +35,11 @@ class JudgedJob:
     unread: int = 0
 
 
-def find_jobs(folder: str) -> list[FoundJob]:
-    """Return the jobs at or below a folder, or in a store of many runs, in order of their places.
+def find_jobs(folder: str) -> list[tuple[str, int]]:
+    """Return places that `open_job` reads, each with the bytes of its file, 0 of a folder; in order of the places.
 
-    A job is a run of another tool, or a folder with a ``profiler-output`` or a ``debug-output``. Raises
-    ProfileSourceError when the folder cannot be read, or holds no job.
+    They are at or below a folder, or in a store of many runs. A job is a run of another tool, or a folder with a
+    ``profiler-output`` or a ``debug-output``. Raises ProfileSourceError without a job, or where it cannot be read.
     """
     try:
         found = list(_found(folder)) if Path(folder).is_dir() else _stored(recordings_of(Path(folder)))
@@ -58,26 +50,31 @@ def find_jobs(folder: str) -> list[FoundJob]:
     return found
 
 
-def _found(folder: str) -> Iterator[FoundJob]:
+def _found(folder: str) -> Iterator[tuple[str, int]]:
     for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
         if any(name in _OUTPUTS for name in folders):
-            yield FoundJob(parent)
+            yield parent, 0
         folders[:] = sorted(name for name in folders if name not in (RESULTS, *_OUTPUTS))
         yield from _stored(recordings_in(parent, folders, files))
 
 
-def _stored(recordings: Iterable[RecordedRun]) -> list[FoundJob]:
-    return [FoundJob(each.place, each.size) for each in recordings]
+def _stored(recordings: Iterable[RecordedRun]) -> list[tuple[str, int]]:
+    return [(each.place, each.size) for each in recordings]
 
 
 def judged_jobs(
-    folder: str, found: Iterable[FoundJob], settings: GivenSettings, pool: WorkerPool
+    folder: str, found: Iterable[tuple[str, int]], settings: GivenSettings, pool: WorkerPool
 ) -> Iterator[JudgedJob]:
     """Yield each job with its rows; one that cannot be read has one row, of status ERROR. Raises WorkerDiedError."""
     names: dict[str, int] = {}
-    for each in pool.map(partial(_judged, settings, folder), [job.place for job in found]):
+    for each in pool.map(partial(_judged, settings, folder), [place for place, _ in found]):
         names[each.job.job] = number = names.get(each.job.job, 0) + 1
-        yield each if number == 1 else _renamed(each, f"{each.job.job}-{number}")
+        if number == 1:
+            yield each
+        else:
+            name = f"{each.job.job}-{number}"
+            rows = tuple(replace(row, job=name) for row in each.rows)
+            yield replace(each, job=replace(each.job, job=name), rows=rows)
 
 
 def _judged(settings: GivenSettings, folder: str, place: str) -> JudgedJob:
@@ -94,15 +91,9 @@ def _judged(settings: GivenSettings, folder: str, place: str) -> JudgedJob:
 
 def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
-    described = described_job(profile.source, settings.job(profile.root.job))
-    plan = FAMILIES.plan(described.job, prices=settings.prices)
-    done = evaluated_profile(profile, described.job, plan, NoProgress(), timelines=False).evaluation
+    job, _ = described_job(profile.source, settings.job(profile.root.job))
+    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), NoProgress(), timelines=False)
     rows = tuple(evaluation_rows(done, expires_at=0))
     unread = sum(record.counters.get(name, 0) for record in done.records for name in (BAD_OBJECTS, UNREAD_PARTS))
     active = not done.job.status.is_final
     return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread)
-
-
-def _renamed(judged: JudgedJob, name: str) -> JudgedJob:
-    rows = tuple(replace(row, job=name) for row in judged.rows)
-    return replace(judged, job=replace(judged.job, job=name), rows=rows)

@@ -23,7 +23,8 @@ from trainguard.kernels.listing import (
     read_document,
     traces_of,
 )
-from trainguard.local.traces import DOCUMENT, S3, listed_objects
+from trainguard.local.sources import S3
+from trainguard.local.traces import DOCUMENT, listed_objects
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients

@@ -3,10 +3,10 @@
 The session of the deployed stack asks for the verdict and takes it in; here the traces are read in its turn.
 """
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.readers.reading import read_any
-from trainguard.local.sources import FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
+from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, safe_name
 
 MOST_LISTED = 50_000
 """As many as the deployed stack looks at."""
@@ -62,11 +62,14 @@ def find_traces(folder: Path) -> KernelFiles | None:
     job = folder.resolve()
     root = ProfileRoot("", safe_name(job.name))
     try:
-        files = dict(islice(_traces(job, root), MOST_LISTED + 1))
-        listed = [_listed(key, file) for key, file in files.items()]
+        keys = ((root.folder + file.relative_to(job).as_posix(), file) for file in files_below(job, {RESULTS_FOLDER}))
+        found = ((key, file) for key, file in keys if match_below(key, root) is not None)
+        files = dict(islice(found, MOST_LISTED + 1))
+        stats = {key: file.stat() for key, file in files.items()}
     except OSError as fault:
         raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
     objects = FilesAsBucket(FolderFiles(str(folder), files))
+    listed = [ListedObject(key, about.st_mtime, about.st_size) for key, about in stats.items()]
     return _found(objects, str(folder), root, listed)
 
 
@@ -79,37 +82,16 @@ def traces_below(objects: ProfileObjects, bucket: str, job: str) -> KernelFiles 
     return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
 
 
-def _traces(job: Path, root: ProfileRoot) -> Iterator[tuple[str, Path]]:
-    for parent, folders, names in os.walk(job, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS_FOLDER)
-        for name in sorted(names):
-            file = Path(parent) / name
-            key = root.folder + file.relative_to(job).as_posix()
-            if match_below(key, root) is not None and file.is_file():
-                yield key, file
-
-
-def _listed(key: str, file: Path) -> ListedObject:
-    about = file.stat()
-    return ListedObject(key, about.st_mtime, about.st_size)
-
-
 def _found(objects: ProfileObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
     kept = listed[:MOST_LISTED]
-    captures = [
-        capture for folder in _folders(root, kept) for capture in captures_of(root, folder, kept) if capture.traces
-    ]
+    keys = (match_below(each.key, root) for each in kept)
+    folders = sorted({key.folder for key in keys if key is not None})
+    captures = [capture for folder in folders for capture in captures_of(root, folder, kept) if capture.traces]
     newest = max(captures, key=lambda each: (each.at, each.name), default=None)
     key = None if newest is None else match_below(newest.traces[0].key, root)
     if newest is None or key is None:
         return None
     return KernelFiles(objects, bucket, root, newest, key, len(captures), is_cut=len(listed) > MOST_LISTED)
-
-
-def _folders(root: ProfileRoot, listed: Iterable[ListedObject]) -> list[str]:
-    """Return the folders of traces; those of one capture are below the same one."""
-    keys = (match_below(each.key, root) for each in listed)
-    return sorted({key.folder for key in keys if key is not None})
 
 
 MOST_TRACES = 64
@@ -124,25 +106,22 @@ GZIP_GROWTH = 16
 _LONGEST = 300
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedKernels:
-    """A job's newest capture that was evaluated; ``notes`` are what people have to know of it, a sentence each."""
+def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tuple[NodeRecord, tuple[str, ...]]:
+    """Judge the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted.
 
-    record: NodeRecord
-    notes: tuple[str, ...]
-
-
-def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> EvaluatedKernels:
-    """Judge the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted."""
+    The notes are what people have to know of it, a sentence each.
+    """
     reader = _CaptureReader(files)
     source = ObjectSource(FilesAsBucket(reader), files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
     session.announce([Announced(files.newest.traces[0].key, files.key)])
-    _drain(session.apply(drain=True, modified_before=None))
+    for _ in session.apply(drain=True, modified_before=None):
+        pass
     for request in session.requests:
         reader.judge(request.name)
-    _drain(session.apply(drain=True, modified_before=None))
-    return EvaluatedKernels(session.to_record(closed=True), tuple(reader.notes))
+    for _ in session.apply(drain=True, modified_before=None):
+        pass
+    return session.to_record(closed=True), tuple(reader.notes)
 
 
 class _CaptureReader:
@@ -157,7 +136,13 @@ class _CaptureReader:
         capture = self._files.newest
         traces, left_out = _chosen(capture.traces)
         ranks, unread = _read(self._files, traces)
-        left_out_notes = list(_left_out(len(left_out), len(capture.traces), capture.left_out))
+        left_out_notes = []
+        if beyond := len(left_out) + capture.left_out:
+            all_traces = counted(len(capture.traces) + capture.left_out, "kernel trace")
+            left_out_notes.append(
+                f"{beyond:,} of {all_traces} of the newest capture are left out: at most {MOST_TRACES} files of "
+                f"{MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels` reads all."
+            )
         self.notes = [*left_out_notes, *self._notes(len(capture.traces)), *_unread(unread, len(traces))]
         head = CaptureHead(
             capture=capture.name,
@@ -198,32 +183,19 @@ class _CaptureReader:
 def _read(files: KernelFiles, traces: Sequence[TraceObject]) -> tuple[list[RankProfile], dict[str, str]]:
     """Return brief profiles by rank, one read at a time, and why others could not be read."""
     ranks, unread = [], {}
-    for trace in traces:
-        name = trace.key.removeprefix(files.newest.folder)
-        read = _profile(files, name, trace.key)
-        if isinstance(read, str):
-            unread[name] = read
-        else:
-            ranks.append(read)
+    for each in traces:
+        name = each.key.removeprefix(files.newest.folder)
+        try:
+            opened = partial(files.objects.open_stream, files.bucket, each.key)
+            ranks.append(brief(rank_profile(read_any(name, opened, files.on_disk(each.key)))))
+        except KernelTraceError as fault:
+            unread[name] = fault.reason
+        except MemoryError:
+            unread[name] = "it takes more memory than there is"
+        except Exception as fault:
+            # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
+            unread[name] = f"{type(fault).__name__}: {fault}"
     return sorted(ranks, key=rank_place), unread
-
-
-def _profile(files: KernelFiles, name: str, key: str) -> RankProfile | str:
-    try:
-        trace = read_any(name, lambda: files.objects.open_stream(files.bucket, key), files.on_disk(key))
-        return brief(rank_profile(trace))
-    except KernelTraceError as fault:
-        return fault.reason
-    except MemoryError:
-        return "it takes more memory than there is"
-    except Exception as fault:
-        # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
-        return f"{type(fault).__name__}: {fault}"
-
-
-def _drain(applied: Iterator[object]) -> None:
-    for _ in applied:
-        pass
 
 
 def _chosen(traces: Sequence[TraceObject]) -> tuple[list[TraceObject], list[TraceObject]]:
@@ -238,15 +210,6 @@ def _chosen(traces: Sequence[TraceObject]) -> tuple[list[TraceObject], list[Trac
         else:
             left_out.append(trace)
     return chosen, left_out
-
-
-def _left_out(beyond: int, traces: int, behind: int) -> Iterator[str]:
-    if beyond or behind:
-        yield (
-            f"{beyond + behind:,} of {counted(traces + behind, 'kernel trace')} of the newest capture are left out:"
-            f" at most {MOST_TRACES} files of {MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels`"
-            " reads all."
-        )
 
 
 def _unread(unread: Mapping[str, str], traces: int) -> Iterator[str]:

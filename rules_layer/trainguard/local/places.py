@@ -32,6 +32,7 @@ from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
+    S3,
     SERVICES,
     ProfileSource,
     RecordedRun,
@@ -60,8 +61,11 @@ def reader_of(file: Path) -> Reader | None:
     if file.suffix == _WANDB:
         return _read_wandb
     if file.suffix == _TABLE:
-        known = _mapping_of(file).is_file() or is_nvidia_smi(columns_of(_first_line(file)))
-        return _read_table if known else None
+        if file.with_suffix(SUFFIX).is_file():
+            return _read_table
+        with file.open("rb") as opened:
+            columns = columns_of(opened.readline(_BEGINNING).decode("utf-8-sig", "replace"))
+        return _read_table if is_nvidia_smi(columns) else None
     if file.suffix not in _LOGS:
         return None
     with file.open("rb") as opened:
@@ -69,15 +73,6 @@ def reader_of(file: Path) -> Reader | None:
     if neuron_monitor.MARK in beginning:
         return _read_neuron_monitor
     return _read_dynolog if dynolog.MARK.search(beginning) else None
-
-
-def _mapping_of(table: Path) -> Path:
-    return table.with_suffix(SUFFIX)
-
-
-def _first_line(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.readline(_BEGINNING).decode("utf-8-sig", "replace")
 
 
 def _read_wandb(file: Path) -> SourceRun:
@@ -98,7 +93,7 @@ def _read_dynolog(file: Path) -> SourceRun:
 
 
 def _read_table(file: Path) -> SourceRun:
-    beside = _mapping_of(file)
+    beside = file.with_suffix(SUFFIX)
     mapping = NVIDIA_SMI
     if beside.is_file():
         with beside.open("rb") as opened:
@@ -186,9 +181,6 @@ def _listed(found: Sequence[RecordedRun]) -> str:
     return ", ".join(shown) + (", …" if len(found) > _SHOWN else "")
 
 
-S3 = "s3://"
-
-
 def open_place(place: str, clients: "Clients | None" = None) -> ProfileSource:
     """Find the profile at a folder or ``s3://bucket/prefix``; raises ProfileSourceError, NoProfileError."""
     if not place.startswith(S3):
@@ -205,19 +197,13 @@ def open_job(place: str, clients: "Clients | None" = None) -> Profile:
     """
     if place.startswith(S3):
         return _job_in_bucket(place, clients)
-    return _recorded(place) if is_recording(place) else _job_in_folder(place)
+    return _recorded(place, recording_at(place)) if is_recording(place) else _job_in_folder(place)
 
 
-def _recorded(place: str) -> Profile:
-    recording = recording_at(place)
+def _recorded(place: str, recording: RecordedRun | None) -> Profile:
     if recording is None:
         open_folder(place)  # Says what a file is that no command reads.
         raise NoProfileError(place)
-    return _opened(recording)
-
-
-def _opened(recording: RecordedRun) -> Profile:
-
     from trainguard.local.recorded_run import open_run
 
     return open_run(recording)
@@ -229,17 +215,17 @@ def _job_in_folder(place: str) -> Profile:
     except NoProfileError:
         recording = recording_at(place)
         if recording is not None:
-            return _opened(recording)
+            return _recorded(place, recording)
         found = find_training(place)
         if found is None:
             raise
-        beside = partial(read_beside, found.job)
-        empty = empty_profile(source_in_memory(str(found.place), found.job.resolve().name, {}, beside), found.files)
-        return replace(empty, kernels=find_traces(found.job))
+        lies, job, files = found
+        empty = source_in_memory(str(lies), job.resolve().name, {}, partial(read_beside, job))
+        return replace(empty_profile(empty, files), kernels=find_traces(job))
     root = Path(source.place)
     found = find_training(place, root)
     job = root.resolve().parent if root.name == PROFILER_OUTPUT else root
-    return replace(read_profile(source), training=None if found is None else found.files, kernels=find_traces(job))
+    return replace(read_profile(source), training=None if found is None else found[2], kernels=find_traces(job))
 
 
 def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:

@@ -4,15 +4,17 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError, WorkerDiedError
 from trainguard.formats.profile.keys import SystemKey
@@ -33,18 +35,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def workers_for(tasks: int, cores: int | None = None) -> int:
     """Return how many processes help with so many tasks: none on one core, or where it would not pay."""
     if multiprocessing.parent_process() is not None:
         return 0  # The processes of a pool are as many as help.
-    cores = usable_cores() if cores is None else cores
+    if cores is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if cores < 2 or tasks < SMALLEST_JOB else min(cores, MAX_WORKERS)
 
 
@@ -78,7 +74,6 @@ class WorkerPool:
 
     @property
     def processes(self) -> list[int]:
-        """Process ids of the workers."""
         return [worker.pid or 0 for worker in self._workers]
 
     def map(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
@@ -89,33 +84,24 @@ class WorkerPool:
         """
         if self._executor is None:
             return map(function, items)
-        return self._ahead(self._executor, function, items)
+        return _ahead(partial(self._submitted, self._executor, function), items, self._ahead_of_use)
 
-    def _ahead(self, executor: ProcessPoolExecutor, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        under_way: deque[Future[tuple[bool, Any]]] = deque()
-        for item in items:
-            under_way.append(self._submitted(executor, function, item))
-            if len(under_way) >= self._ahead_of_use:
-                yield self._result(executor, under_way.popleft())
-        while under_way:
-            yield self._result(executor, under_way.popleft())
-
-    def _submitted(
-        self, executor: ProcessPoolExecutor, function: Callable[[T], R], item: T
-    ) -> "Future[tuple[bool, Any]]":
+    def _submitted(self, executor: ProcessPoolExecutor, function: Callable[[T], R], item: T) -> Callable[[], R]:
         try:
-            return executor.submit(_answer, function, item)
+            future = executor.submit(_answer, function, item)
         except BrokenProcessPool as fault:
             raise self._death(executor) from fault
 
-    def _result(self, executor: ProcessPoolExecutor, future: "Future[tuple[bool, Any]]") -> Any:
-        try:
-            fine, value = future.result()
-        except BrokenProcessPool as fault:
-            raise self._death(executor) from fault
-        if not fine:
-            raise RuntimeError(value)
-        return value
+        def result() -> R:
+            try:
+                fine, value = future.result()
+            except BrokenProcessPool as fault:
+                raise self._death(executor) from fault
+            if not fine:
+                raise RuntimeError(value)
+            return cast("R", value)
+
+        return result
 
     def _death(self, executor: ProcessPoolExecutor) -> WorkerDiedError:
         """Return the error of the worker that died: the executor has terminated the others."""
@@ -129,16 +115,12 @@ class WorkerPool:
 
 
 def _started(workers: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     if context.get_start_method() == "fork":
         gc.freeze()  # a collection would touch, and so copy, every page that a fork shares
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
     list(executor.map(abs, range(workers)))  # starts all of them, before there is a thread of this process
     return executor
-
-
-def _can_fork() -> bool:
-    return os.name == "posix" and os.uname().sysname == "Linux"
 
 
 def _begin() -> None:
@@ -178,23 +160,18 @@ class Unreadable:
         return TelemetryFormatError(key, self.reason) if self.foreseen else RuntimeError(self.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class SystemTask:
-    """One object of system metrics to parse; ``body`` is its file where that can be opened, else its bytes."""
-
-    key: str
-    node: str
-    minute: int
-    body: Path | bytes | Unreadable
+SystemTask = tuple[str, SystemKey, Path | bytes | Unreadable]
+"""A system object to parse: its key, what the key says, and its file where that can be opened, else its bytes."""
 
 
 def read_samples(task: SystemTask) -> Samples | Unreadable:
     """Parse one object; whatever is wrong with it is the result."""
-    if isinstance(task.body, Unreadable):
-        return task.body
+    key, parsed, body = task
+    if isinstance(body, Unreadable):
+        return body
     try:
-        body = read_file(task.body) if isinstance(task.body, Path) else task.body
-        return read_system_object(task.key, body, node=task.node, minute=task.minute)
+        content = read_file(body) if isinstance(body, Path) else body
+        return read_system_object(key, content, node=parsed.node, minute=parsed.minute)
     except TelemetryFormatError as fault:
         return Unreadable(fault.reason, foreseen=True)
     except Exception as fault:
@@ -207,9 +184,7 @@ class SamplesAhead:
 
     def __init__(self, profile: Profile, order: Sequence[tuple[str, SystemKey]], pool: WorkerPool) -> None:
         bodies = _bodies(profile, [key for key, _ in order])
-        tasks = (
-            SystemTask(key, parsed.node, parsed.minute, body) for (key, parsed), body in zip(order, bodies, strict=True)
-        )
+        tasks = ((key, parsed, body) for (key, parsed), body in zip(order, bodies, strict=True))
         self._results = pool.map(read_samples, tasks)
         self._keys = iter([key for key, _ in order])
 
@@ -259,12 +234,17 @@ def fetched(read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         return
     threads = ThreadPoolExecutor(FETCHES, thread_name_prefix="fetch")
     try:
-        under_way: deque[Future[R]] = deque()
-        for item in items:
-            under_way.append(threads.submit(read, item))
-            if len(under_way) == FETCHES:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+        yield from _ahead(lambda item: threads.submit(read, item).result, items, FETCHES)
     finally:
         threads.shutdown(cancel_futures=True)
+
+
+def _ahead(submit: Callable[[T], Callable[[], R]], items: Iterable[T], at_once: int) -> Iterator[R]:
+    """Yield results in order, of ``at_once`` items that are under way."""
+    under_way: deque[Callable[[], R]] = deque()
+    for item in items:
+        under_way.append(submit(item))
+        if len(under_way) >= at_once:
+            yield under_way.popleft()()
+    while under_way:
+        yield under_way.popleft()()

@@ -89,7 +89,6 @@ class Profile:
 
     @property
     def objects(self) -> int:
-        """How many objects of nodes there are."""
         return sum(len(node.minutes) + len(node.framework) for node in self.nodes.values())
 
     def size_of(self, key: str) -> int:
@@ -118,15 +117,12 @@ class NodeFiles:
         return self.read(self._file(name))[: max_bytes + 1]
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of an object from offset ``start`` on."""
         return self.profile.source.files.get_range(self._file(name), start, length)
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open an object to be read from the front."""
         return self.profile.source.files.open_stream(self._file(name))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         for key in self._keys[max(bisect_left(self._keys, prefix), bisect_right(self._keys, start_after)) :]:
             if not key.startswith(prefix):
                 return
@@ -139,7 +135,6 @@ class NodeFiles:
 
 
 def node_objects(profile: Profile, node: str, read: Callable[[str], bytes]) -> FilesAsBucket:
-    """Return the objects of one node as a bucket, read only."""
     return FilesAsBucket(NodeFiles(profile, node, read))
 
 

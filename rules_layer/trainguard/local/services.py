@@ -6,7 +6,6 @@ Credentials come from the environment, by the names that the tools' own clients 
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import parse_qsl
@@ -35,37 +34,25 @@ def service_run(
     """
     known = os.environ if environment is None else environment
     if place.startswith(_MLFLOW):
-        return _mlflow(place, known, session)
+        api, page, run = mlflow_service(place, known, session)
+        if not run:
+            expected = place.partition("#")[0].removeprefix(_MLFLOW)
+            raise ProfileSourceError(place, f"names no run, expected {expected}#RUN")
+        return RecordedRun(place, partial(read_server_run, api, page, run), run=run)
     return _prometheus(place, known, session)
-
-
-def _mlflow(place: str, environment: Mapping[str, str], session: Session | None) -> RecordedRun:
-    service = mlflow_service(place, environment, session)
-    if not service.run:
-        raise ProfileSourceError(place, f"names no run, expected {place.partition('#')[0].removeprefix(_MLFLOW)}#RUN")
-    return RecordedRun(place, partial(read_server_run, service.api, service.page, service.run), run=service.run)
-
-
-@dataclass(frozen=True, slots=True)
-class MlflowService:
-    """A server of MLflow; ``page`` is where people see it, and ``run`` the identity of a run, or nothing."""
-
-    api: HttpJson
-    page: str
-    run: str
 
 
 def mlflow_service(
     place: str, environment: Mapping[str, str] | None = None, session: Session | None = None
-) -> MlflowService:
-    """Return the server of a place of MLflow, as of `service_run`; the run need not be named."""
+) -> tuple[HttpJson, str, str]:
+    """Return the server of a place of MLflow, where people see it, and the identity of a run, or nothing."""
     environment = os.environ if environment is None else environment
     if not place.startswith(_MLFLOW):
         raise ProfileSourceError(place, "is no server of MLflow, expected for example mlflow+https://host#RUN")
     server, _, run = place.removeprefix(_MLFLOW).partition("#")
     identity = run.rstrip("/").rpartition("/")[2]
     api = mlflow_api(place, server, lambda _: _mlflow_headers(environment), session)
-    return MlflowService(api, "" if SERVER_ARN.fullmatch(server) else server.rstrip("/"), identity)
+    return api, "" if SERVER_ARN.fullmatch(server) else server.rstrip("/"), identity
 
 
 def _mlflow_headers(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,9 +1,17 @@
 """What a person gave for jobs that are evaluated here."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from trainguard.core.errors import JobFileError, ParameterFileError, PortUnavailableError, ProfileSourceError
+from trainguard.core.errors import (
+    JobFileError,
+    ParameterFileError,
+    PortUnavailableError,
+    ProfileSourceError,
+    TrainGuardError,
+)
 from trainguard.core.records import OUTSIDE_ARN, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
@@ -36,6 +44,14 @@ class GivenSettings:
         )
 
 
+def read_given(file: str | os.PathLike[str], fault_of: Callable[[str, str], TrainGuardError]) -> bytes:
+    """Return the content of a file that a person names; ``fault_of`` is the error of its name and a reason."""
+    try:
+        return Path(file).read_bytes()
+    except OSError as fault:
+        raise fault_of(os.fspath(file), fault.strerror or str(fault)) from fault
+
+
 def rule_settings(name: str, body: bytes, defaults: Defaults = "documented") -> Mapping[str, str]:
     """Return the rule settings of a JSON document; ``name`` is for messages.
 
@@ -55,24 +71,16 @@ BAD_JOB_FILES = "bad_job_files"
 """As the deployed stack counts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedJob:
-    """A job with what its file says; ``note`` says what people must know of the file, ``bad`` that it was not used."""
-
-    job: JobRecord
-    note: str | None = None
-    bad: bool = False
-
-
-def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
+def described_job(source: ProfileSource, job: JobRecord) -> tuple[JobRecord, list[str]]:
     """Fill in what is not known of a job from the file beside its profile; a person's options hold.
 
-    Parameters of rules are not taken from the file, and of its tags only whose the job is. A bad file changes nothing.
+    Parameters of rules are not taken from the file, and of its tags only whose the job is. A bad file, which
+    ``file_fault`` names, changes nothing. The notes say what people must know of the file.
     """
     try:
         body = source.beside(JOB_FILE, MAX_BYTES)
         if body is None:
-            return DescribedJob(job)
+            return job, []
         described = read_job_file(JOB_FILE, body, None)
     except JobFileError as fault:
         return _not_used(job, str(fault))
@@ -90,8 +98,8 @@ def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
         run_links=job.run_links or described.run_links,
     )
     other = f"{JOB_FILE} beside the profile is of job {described.job}, and the folder is called {source.job}."
-    return DescribedJob(filled, None if described.job == source.job else other)
+    return filled, [] if described.job == source.job else [other]
 
 
-def _not_used(job: JobRecord, why: str) -> DescribedJob:
-    return DescribedJob(replace(job, file_fault=why), f"Not used: {why}.", bad=True)
+def _not_used(job: JobRecord, why: str) -> tuple[JobRecord, list[str]]:
+    return replace(job, file_fault=why), [f"Not used: {why}."]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ ANY_JOB = "profile"
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
+S3 = "s3://"
 SERVICES = ("mlflow+", "prometheus+")
 """How the places of runs begin that a service keeps."""
 
@@ -86,24 +87,20 @@ class FolderFiles:
     paths: Mapping[str, Path]
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return a file's bytes, one more than ``max_bytes`` at most."""
         with self._reading(name), self._path(name).open("rb") as opened:
             return read_opened(opened, max_bytes)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         with self._reading(name), self._path(name).open("rb") as opened:
             opened.seek(start)
             return opened.read(length)
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
         with self._reading(name):
             return self._path(name).open("rb")
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
         for name in _listed(self.paths, prefix, start_after):
             about = self.paths[name].stat()
             yield ListedObject(name, about.st_mtime, about.st_size)
@@ -130,20 +127,16 @@ class MemoryFiles:
     modified_at: float = 0.0
 
     def get(self, name: str, max_bytes: int) -> bytes:
-        """Return a file's bytes, one more than ``max_bytes`` at most."""
         return self._body(name)[: max_bytes + 1]
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on."""
         check_range(start, length)
         return self._body(name)[start : start + length]
 
     def open_stream(self, name: str) -> ByteStream:
-        """Open a file to be read from the front."""
         return BytesIO(self._body(name))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
         for name in _listed(self.bodies, prefix, start_after):
             yield ListedObject(name, self.modified_at, len(self.bodies[name]))
 
@@ -164,34 +157,28 @@ class FilesAsBucket:
     files: Files
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
-        """Return an object's bytes, one more than ``max_bytes`` at most."""
         del bucket
         return self.files.get(key, max_bytes)
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes of an object from offset ``start`` on."""
         del bucket
         return self.files.get_range(key, start, length)
 
     def open_stream(self, bucket: str, key: str) -> ByteStream:
-        """Open an object to be read from the front."""
         del bucket
         return self.files.open_stream(key)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         del bucket
         return self.files.list(prefix, start_after)
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Refuse."""
         raise NotImplementedError(f"{key}: a local job is only read")
 
 
 def source_in_memory(
     place: str, job: str, bodies: Mapping[str, bytes], beside: Callable[[str, int], bytes | None]
 ) -> ProfileSource:
-    """Return a profile in memory, by name."""
     sizes = {name: len(bodies[name]) for name in sorted(bodies)}
     return ProfileSource(place, job, MemoryFiles(place, bodies), sizes, beside)
 
@@ -230,26 +217,23 @@ def open_folder(place: str) -> ProfileSource:
     if not folder.exists():
         raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
     if not folder.is_dir():
-        raise ProfileSourceError(place, _what_a_file_is(folder))
+        if folder.name.lower().endswith(_ARCHIVES):
+            raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
+        expected = "expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
+        raise ProfileSourceError(place, f"is no folder, {expected}")
     try:
         roots = [folder] if _holds_streams(folder) else _roots_below(folder)
         if not roots and _is_report(folder):
             expected = "expected the folder of the job, which holds profiler-output"
             raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
         root = only_root(place, roots)
-        paths = _files(root)
+        paths = dict(sorted((file.relative_to(root).as_posix(), file) for file in files_below(root)))
         sizes = {name: file.stat().st_size for name, file in paths.items()}
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
     job = root.resolve().parent
     files = FolderFiles(str(root), paths)
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
-
-
-def _what_a_file_is(file: Path) -> str:
-    if file.name.lower().endswith(_ARCHIVES):
-        return "is an archive: unpack it, and give the folder that comes out of it"
-    return "is no folder, expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
 
 
 def _is_report(folder: Path) -> bool:
@@ -267,29 +251,31 @@ def _roots_below(folder: Path) -> list[Path]:
     direct = folder / PROFILER_OUTPUT
     if direct.is_dir() and _holds_streams(direct):
         return [direct]
-    found = []
+    return [found for found in folders_below(folder, PROFILER_OUTPUT) if _holds_streams(found)]
+
+
+def folders_below(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the folders of a name, without what lies in them; results hold none. Raises OSError."""
     for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS)
-        if PROFILER_OUTPUT in folders:
-            folders.remove(PROFILER_OUTPUT)
-            if _holds_streams(Path(parent) / PROFILER_OUTPUT):
-                found.append(Path(parent) / PROFILER_OUTPUT)
-    return found
+        folders[:] = sorted(each for each in folders if each != RESULTS)
+        if name in folders:
+            folders.remove(name)
+            yield Path(parent) / name
+
+
+def files_below(folder: Path, left_out: Container[str] = ()) -> Iterator[Path]:
+    """Yield the files below a folder, without those in folders of the names ``left_out``; raises OSError."""
+    for parent, folders, names in os.walk(folder, onerror=refuse_unreadable):
+        folders[:] = sorted(name for name in folders if name not in left_out)
+        for name in sorted(names):
+            file = Path(parent) / name
+            if file.is_file():
+                yield file
 
 
 def refuse_unreadable(fault: OSError) -> None:
     """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
     raise fault
-
-
-def _files(root: Path) -> dict[str, Path]:
-    found = {}
-    for parent, _, files in os.walk(root, onerror=refuse_unreadable):
-        for name in files:
-            file = Path(parent) / name
-            if file.is_file():
-                found[file.relative_to(root).as_posix()] = file
-    return dict(sorted(found.items()))
 
 
 def only_root(place: str, roots: Sequence[Root]) -> Root:

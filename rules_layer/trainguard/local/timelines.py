@@ -37,11 +37,9 @@ class TimelineListener:
         return [self._digests[node] for node in sorted(self._digests)]
 
     def samples(self, node: str, samples: Samples) -> None:
-        """Take one object of system metrics."""
         self._of(node).add_samples(samples)
 
     def events(self, node: str, events: FrameworkEvents) -> None:
-        """Take one framework object."""
         self._of(node).add_events(events)
 
     def _of(self, node: str) -> NodeDigest:

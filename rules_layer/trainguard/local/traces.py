@@ -10,13 +10,13 @@ from trainguard.core.layout import RESULTS_FOLDER
 from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.readers.reading import REPORT_ENDINGS, read_any
+from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
     from trainguard.aws.s3_objects import S3ProfileObjects
     from trainguard.core.ports import ListedObject
 
-S3 = "s3://"
 NAMED_TRACES = (
     ".pt.trace.json",
     ".pt.trace.json.gz",
@@ -116,15 +116,12 @@ def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
     named, perhaps = (_ending(names, endings, others) for endings, others in _NOT_TRACES.items())
     if named or perhaps:
         return (named, [name for name in perhaps if name not in named]) if named else (perhaps, [])
+    reports = any(name.endswith(REPORT_ENDINGS) for name in names)
     expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))
-    hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if _has_reports(names) else ""
+    hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if reports else ""
     raise KernelTraceError(place, f"it holds no file that ends in {expected}{hint}")
 
 
 def _ending(names: Sequence[str], endings: tuple[str, ...], others: Set[str]) -> list[str]:
     found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
     return sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
-
-
-def _has_reports(names: Sequence[str]) -> bool:
-    return any(name.endswith(REPORT_ENDINGS) for name in names)

@@ -4,9 +4,9 @@ Rules that a job's owner did not choose are evaluated for their reports, and mak
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from trainguard.core.errors import RuleFailedError, RunMissingError
 from trainguard.core.job_policy import ALL
@@ -42,17 +42,17 @@ class RuleSteps:
     result: RuleResult = field(default_factory=lambda: RuleResult(Status.WAITING_FOR_DATA, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedTraining:
-    """A job's training that was evaluated: its items, and what each rule found in each stream."""
-
-    records: tuple[NodeRecord, ...]
-    streams: tuple[Sequence[RuleSteps], ...]
-    notes: tuple[str, ...] = ()
+Streams = tuple[Sequence[RuleSteps], ...]
+"""What each rule found in each stream."""
 
 
-def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles) -> EvaluatedTraining:
-    """Evaluate an ended job by all rules of training health; raises ProfileSourceError, PortUnavailableError."""
+def evaluate_training(
+    job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles
+) -> tuple[tuple[NodeRecord, ...], Streams, tuple[str, ...]]:
+    """Evaluate an ended job by all rules of training health; return its items, what the rules found, and notes.
+
+    Raises ProfileSourceError, PortUnavailableError.
+    """
     every = families.plan(replace(job, training_rules=(ALL,)), prices=plan.prices)
     every = replace(every, by_event_time=True, episodes=plan.episodes, interval_s=plan.interval_s)
     source = ObjectSource(
@@ -64,29 +64,23 @@ def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files:
     )
     done = []
     if files.tensors:
-        done.append(_evaluated(StreamKey(job.job, ALL_WORKERS, TRAINING), source, every, _tensor_keys(files)))
+        # The session lists the folder itself; the mark of the end is announced where it is there.
+        end = [f"{run_prefix(files.root)}training_job_end.ts"] if files.ended else []
+        done.append(_evaluated(StreamKey(job.job, ALL_WORKERS, TRAINING), source, every, end))
     if files.scalars:
         done.append(_evaluated(StreamKey(job.job, SCALAR_FILES, SCALARS), source, every, files.scalars))
-    records = tuple(each.record for each in done)
-    notes = tuple(note for each in done for note in each.notes)
-    return EvaluatedTraining(records, tuple(each.rules for each in done), notes)
+    notes = tuple(note for _, _, of_stream in done for note in of_stream)
+    return tuple(record for record, _, _ in done), tuple(rules for _, rules, _ in done), notes
 
 
-class _EvaluatedStream(NamedTuple):
-    record: NodeRecord
-    rules: Sequence[RuleSteps]
-    notes: Sequence[str]
-
-
-def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
-    """Yield the folder, which the session lists, and the mark of the end where it is there."""
-    if files.ended:
-        yield f"{run_prefix(files.root)}training_job_end.ts"
-
-
-def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]) -> _EvaluatedStream:
+def _evaluated(
+    key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]
+) -> tuple[NodeRecord, Sequence[RuleSteps], Sequence[str]]:
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
-    rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}
+    rules = {
+        rule.name: RuleSteps(rule, plan.parameters[rule.name].in_force() if rule.name in plan.parameters else {})
+        for rule in step_rules(plan)
+    }
     session.announce([Announced(each, match_key(each)) for each in keys])
 
     def note_step() -> None:
@@ -102,7 +96,7 @@ def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Itera
         outcome = rules[verdict.rule]
         _note(outcome, last)
         outcome.result = verdict.result
-    return _EvaluatedStream(session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes)
+    return session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes
 
 
 def _note(outcome: RuleSteps, stream: StepStream[Any]) -> None:
@@ -117,15 +111,11 @@ def _note(outcome: RuleSteps, stream: StepStream[Any]) -> None:
         outcome.steps.append(newest.step)
 
 
-def _parameters(plan: RulePlan, rule: str) -> Mapping[str, object]:
-    return plan.parameters[rule].in_force() if rule in plan.parameters else {}
-
-
 DebuggerStatus = Literal["NoIssuesFound", "IssuesFound", "Error", "NotApplicable"]
 _RANK: Mapping[DebuggerStatus, int] = {"IssuesFound": 0, "NoIssuesFound": 1, "Error": 2, "NotApplicable": 3}
 
 
-def debugger_reports(done: EvaluatedTraining) -> dict[str, bytes]:
+def debugger_reports(streams: Streams) -> dict[str, bytes]:
     """Return the report of every rule by its file's name.
 
     Of tensors and files of scalars, the stream counts that has a finding, else one on which the rule could check a
@@ -133,7 +123,7 @@ def debugger_reports(done: EvaluatedTraining) -> dict[str, bytes]:
     """
     reports = {}
     for rule in TRAINING_RULES:
-        of_rule = [_report(each) for rules in done.streams for each in rules if each.rule is rule]
+        of_rule = [_report(each) for rules in streams for each in rules if each.rule is rule]
         if of_rule:
             best = min(of_rule, key=lambda report: _RANK[report["status"]])
             reports[f"debugger-reports/{best['rule']}.json"] = encode_report(best)
@@ -171,36 +161,27 @@ def _finite(value: float | None) -> float | None:
 
 
 def digest_training(
-    training: TrainingFiles, job: str, done: EvaluatedTraining, names: ScalarNames
+    training: TrainingFiles, job: str, records: Iterable[NodeRecord], streams: Streams, names: ScalarNames
 ) -> TrainingDigest | None:
     """Read what a report shows of a job's training; tensors that rules name are shown before others.
 
     ``job`` is for errors. None of a debug-output without a readable collections file, and no scalars beside it.
     """
-    scalars = _of_scalars(training, done, names) if training.scalars else TrainingDigest()
+    scalars = TrainingDigest()
+    if training.scalars:
+        source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
+        other_runs = [state_of(record).other_runs for record in records if record.key.stream == SCALARS]
+        until = {name: step for runs in other_runs for name, step in runs.items()}
+        scalars = read_scalars_on(source, ScalarPart(), names, until=until).digest
     if not training.tensors:
         return scalars
     files = run_files(training.objects, training.bucket, training.root)
-    checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
+    found = [each for rules in streams for each in rules]
+    checks = [each.state.first for each in found if each.state is not None]
     wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
+    confusion = next((names_of(each.parameters) for each in found if each.rule.name == CONFUSION), {})
     try:
-        tensors = read_on(files, job, RunPart(), wanted=wanted, confusion=_confusion(done), ended=training.ended).digest
+        tensors = read_on(files, job, RunPart(), wanted=wanted, confusion=confusion, ended=training.ended).digest
     except RunMissingError:
         return scalars if scalars.steps else None
     return joined(tensors, scalars)
-
-
-def _confusion(done: EvaluatedTraining) -> dict[str, str]:
-    given = [each.parameters for rules in done.streams for each in rules if each.rule.name == CONFUSION]
-    return names_of(given[0]) if given else {}
-
-
-def _of_scalars(training: TrainingFiles, done: EvaluatedTraining, names: ScalarNames) -> TrainingDigest:
-    source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
-    until = {
-        name: step
-        for record in done.records
-        if record.key.stream == SCALARS
-        for name, step in state_of(record).other_runs.items()
-    }
-    return read_scalars_on(source, ScalarPart(), names, until=until).digest

@@ -3,7 +3,6 @@
 Each file gets the key that it would have in a bucket.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,15 @@ from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_training_log
 from trainguard.local.profile import TrainingFiles
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, FilesAsBucket, FolderFiles, refuse_unreadable, safe_name
+from trainguard.local.sources import (
+    PROFILER_OUTPUT,
+    RESULTS,
+    FilesAsBucket,
+    FolderFiles,
+    files_below,
+    folders_below,
+    safe_name,
+)
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
@@ -30,13 +37,8 @@ _AS_NAMED = "metrics.csv"
 _LONGEST_HEADER = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFolder:
-    """The files of a job's training, the ``place`` that holds them, and the folder of the job."""
-
-    place: Path
-    job: Path
-    files: TrainingFiles
+Found = tuple[Path, Path, TrainingFiles]
+"""Where the files of a job's training lie, the folder of the job, and the files."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,6 @@ class JobFiles(FolderFiles):
     known: set[str] = field(default_factory=set)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         self._meet(prefix.rpartition(f"/{DEBUG_OUTPUT}/")[0])
         for listed in super().list(prefix, start_after):
             is_tensor = f"/{DEBUG_OUTPUT}/" in listed.key
@@ -69,7 +70,7 @@ class JobFiles(FolderFiles):
             self.paths.update(_tensor_files(run, ProfileRoot("", job)))
 
 
-def find_training(place: str, profile: Path | None = None) -> FoundFolder | None:
+def find_training(place: str, profile: Path | None = None) -> Found | None:
     """Find what a job saved of its training at, in or below a folder; None where there is nothing.
 
     Of several jobs, the one beside ``profile`` counts. Raises ProfileSourceError when the folder cannot be read, or
@@ -83,7 +84,7 @@ def find_training(place: str, profile: Path | None = None) -> FoundFolder | None
             return _of_job(profile.resolve().parent)
         if _is_run(folder):
             return _of_run(folder)
-        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(_runs_below(folder))
+        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(folders_below(folder, DEBUG_OUTPUT))
         if len(runs) > 1:
             shown = ", ".join(map(str, runs[:_SHOWN])) + (", …" if len(runs) > _SHOWN else "")
             raise ProfileSourceError(place, f"holds debug-output of {len(runs)} jobs ({shown}), expected one: name it")
@@ -94,47 +95,39 @@ def find_training(place: str, profile: Path | None = None) -> FoundFolder | None
 
 def _is_run(folder: Path) -> bool:
     parts = [part for part in _PARTS if (folder / part).is_dir()]
-    return "index" in parts or len(parts) > 1 or (folder.name == DEBUG_OUTPUT and _has_ended(folder))
+    return (
+        "index" in parts
+        or len(parts) > 1
+        or (folder.name == DEBUG_OUTPUT and any((folder / name).is_file() for name in END_NAMES))
+    )
 
 
-def _has_ended(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in END_NAMES)
-
-
-def _runs_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name != RESULTS)
-        if DEBUG_OUTPUT in folders:
-            folders.remove(DEBUG_OUTPUT)
-            yield Path(parent) / DEBUG_OUTPUT
-
-
-def _of_run(folder: Path) -> FoundFolder:
+def _of_run(folder: Path) -> Found:
     job = folder.resolve().parent if folder.name == DEBUG_OUTPUT else folder.resolve()
     root = ProfileRoot("", safe_name(job.name))
     return _found(folder, job, root, _tensor_files(folder, root))
 
 
-def _of_job(folder: Path) -> FoundFolder | None:
+def _of_job(folder: Path) -> Found | None:
     root = ProfileRoot("", safe_name(folder.resolve().name))
     files = _tensor_files(folder / DEBUG_OUTPUT, root) if _is_run(folder / DEBUG_OUTPUT) else {}
     files |= _scalar_files(folder, root)
     return _found(folder, folder, root, files) if files else None
 
 
-def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> FoundFolder:
+def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> Found:
     parsed = {key: match_key(key) for key in files}
     tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
     ended = any(isinstance(each, EndKey) for each in parsed.values())
     scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
     objects = FilesAsBucket(JobFiles(str(place), files, job.resolve().parent, known={root.job}))
-    return FoundFolder(place, job, TrainingFiles(objects, str(place), root, tensors, ended, scalars))
+    return place, job, TrainingFiles(objects, str(place), root, tensors, ended, scalars)
 
 
 def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     """Return the files of a run by key; what has another name is no part of it."""
     found: dict[str, Path] = {}
-    for file in _files(folder):
+    for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         try:
             known = match_name(name)
@@ -147,27 +140,15 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for file in _files(folder):
+    for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         below = name.partition("/")[0] in SCALAR_FOLDERS
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
         if match_scalar_key(key) is not None:
             found[key] = file
-        elif file.suffix.lower() == _TABLE and _is_training_log(file):
-            found[f"{key}/{_AS_NAMED}"] = file
+        elif file.suffix.lower() == _TABLE:
+            # Its name says nothing of training: its first line decides.
+            with file.open("rb") as opened:
+                if is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames()):
+                    found[f"{key}/{_AS_NAMED}"] = file
     return found
-
-
-def _is_training_log(file: Path) -> bool:
-    """Decide by the first line of a table whose name says nothing of training."""
-    with file.open("rb") as opened:
-        return is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames())
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in sorted(files):
-            file = Path(parent) / name
-            if file.is_file():
-                yield file

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.managed.history import Box, History, NodeHistories, Past, upper_quantile
+from trainguard.managed.history import History, NodeHistories, box, chosen, upper_quantile
 from trainguard.managed.rule import CompatibleRule, Number, RuleParameters, Window
 from trainguard.managed.system_stream import SystemWindow
 
@@ -38,27 +38,21 @@ class BatchSize(CompatibleRule[BatchSizeParameters]):
         self._gpu = NodeHistories()
         self._memory = NodeHistories()
         self._cores: set[str] = set()
-        self._small: dict[tuple[str, str], tuple[Past, Past, Past]] = {}
+        self._small: dict[tuple[str, str], tuple[FloatArray, FloatArray, FloatArray]] = {}
 
     def observe(self, window: Window) -> None:
         """Append the window's values, then judge every node and its GPUs on their last ``window`` values."""
-        for samples in window.system.of("GPUMemoryUtilization"):
-            self._memory.of(samples.node, samples.name).extend(samples.values)
-        for samples in window.system.of("GPUUtilization"):
-            self._gpu.of(samples.node, samples.name).extend(samples.values)
-        self._extend_cpu(window.system)
+        self._memory.extend(window.system.of("GPUMemoryUtilization"))
+        self._gpu.extend(window.system.of("GPUUtilization"))
+        cores = window.system.rows_of("CPUUtilization")
+        self._cores.update(window.system.names_in(cores))
+        for node, rows in window.system.by_node(cores).items():
+            # Each node's mean over cores, at each exact time in the order in which the times were met.
+            self._cpu.setdefault(node, History()).extend(_sums_by_time(window.system, rows) / len(self._cores))
         for node, history in self._cpu.items():
-            size = len(history)
-            self.counts.datapoints = size
-            if size > self.parameters.window and size > self.parameters.patience:
+            self.datapoints = len(history)
+            if len(history) > self.parameters.window and len(history) > self.parameters.patience:
                 self._judge(node, history)
-
-    def _extend_cpu(self, system: SystemWindow) -> None:
-        """Append each node's mean over cores, at each exact time in the order in which the times were met."""
-        cores = system.rows_of("CPUUtilization")
-        self._cores.update(system.names_in(cores))
-        for node, rows in system.by_node(cores).items():
-            self._cpu.setdefault(node, History()).extend(_sums_by_time(system, rows) / len(self._cores))
 
     def _judge(self, node: str, history: History) -> None:
         limits = self.parameters
@@ -72,30 +66,26 @@ class BatchSize(CompatibleRule[BatchSizeParameters]):
             high = upper_quantile(used.last(limits.window), 0.95)
             high_memory = upper_quantile(memory.last(limits.window), 0.95)
             if high < limits.gpu_threshold_p95 and high_memory < limits.gpu_memory_threshold_p95:
-                self._record(node, gpu, Past(history, len(history)), Past(used, len(used)), Past(memory, len(memory)))
-
-    def _record(self, node: str, gpu: str, cpu: Past, used: Past, memory: Past) -> None:
-        self.counts.rule_triggered += 1
-        self.counts.violations += 1
-        details = self.counts.details.setdefault(node, {})
-        for key in ("cpu", gpu, f"{gpu}_memory"):
-            details.setdefault(key, {})
-        self.counts.details["last_timestamp"] = self.first_us
-        self._small[node, gpu] = (cpu, used, memory)
+                self.triggered += 1
+                self.violations += 1
+                details = self.details.setdefault(node, {})
+                for key in ("cpu", gpu, f"{gpu}_memory"):
+                    details.setdefault(key, {})
+                self.details["last_timestamp"] = self.first_us
+                self._small[node, gpu] = (history.values, used.values, memory.values)
 
     def finish(self) -> None:
         """Compute the boxes of each GPU at its last violation, and of its node's CPUs at the node's last one."""
-        newest: dict[str, Past] = {}
+        newest: dict[str, FloatArray] = {}
         for (node, gpu), (cpu, used, memory) in self._small.items():
-            details: dict[str, Any] = self.counts.details[node]
+            details: dict[str, Any] = self.details[node]
             if node not in newest or cpu.size > newest[node].size:
                 newest[node] = cpu
-            of_gpu, of_memory = Box.of(used.values), Box.of(memory.values)
-            details[gpu] = _quartiles(of_gpu) | of_gpu.whiskers()
-            details[f"{gpu}_memory"] = _quartiles(of_memory) | of_memory.whiskers(of_gpu.p25)
+            of_gpu = box(used)
+            details[gpu] = chosen(of_gpu)
+            details[f"{gpu}_memory"] = chosen(box(memory, p25_of_range=of_gpu["p25"]))
         for node, cpu in newest.items():
-            box = Box.of(cpu.values)
-            self.counts.details[node]["cpu"] = _quartiles(box) | box.whiskers()
+            self.details[node]["cpu"] = chosen(box(cpu))
 
 
 def _sums_by_time(system: SystemWindow, rows: IntArray) -> FloatArray:
@@ -104,7 +94,3 @@ def _sums_by_time(system: SystemWindow, rows: IntArray) -> FloatArray:
     sums = np.bincount(instants, weights=system.values[rows], minlength=len(system.instants))
     met, first = np.unique(instants, return_index=True)
     return np.asarray(sums[met[np.argsort(first)]], dtype=np.float64)
-
-
-def _quartiles(box: Box) -> dict[str, float]:
-    return {"p25": box.p25, "p50": box.p50, "p75": box.p75, "p95": box.p95}

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.managed.correlation import Correlation
+from trainguard.managed.framework_time import Correlation
 from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, P, RuleParameters, Window
 from trainguard.managed.system_stream import SystemWindow
 
@@ -37,31 +37,28 @@ class _Bottleneck(CompatibleRule[P]):
         if len(self._found) > MAX_DATAPOINTS:
             self._found = {}
         times = self._fold(window.system)
-        details = self.counts.details
-        self.counts.violations = len(self._found)
-        self.counts.datapoints = self._snapshots
-        if self._too_many():
-            self.counts.rule_triggered += 1
+        details = self.details
+        self.violations = len(self._found)
+        self.datapoints = self._snapshots
+        enough = self._snapshots > self._limits["patience"] and self._snapshots
+        if enough and len(self._found) / self._snapshots * 100 > self._limits["threshold"]:
+            self.triggered += 1
             details["bottlenecks"] = {}
             if self._found:
                 details["low_gpu_utilization"] = self._low_gpu
-            self._correlation.at_points(window.framework, np.array(times) * 1000 * 1000, details)
+            points = np.array(times) * 1000 * 1000
+            self._correlation.ask(window.framework, points, points, details, strict=True)
         else:
             details["low_gpu_utilization"] = self._low_gpu
             details["bottlenecks"] = {}
 
     def finish(self) -> None:
-        details = self.counts.details
+        details = self.details
         if "bottlenecks" in details:
             details["bottlenecks"] = {
                 repr(time): {"GPUs": gpus, "CPUs": cores} for time, (gpus, cores) in self._found.items()
             }
         self._correlation.write(details)
-
-    def _too_many(self) -> bool:
-        if self._snapshots <= self._limits["patience"] or not self._snapshots:
-            return False
-        return len(self._found) / self._snapshots * 100 > self._limits["threshold"]
 
     def _fold(self, system: SystemWindow) -> list[float]:
         """Return the times of the window's bottlenecks, in the order of their first busy core."""

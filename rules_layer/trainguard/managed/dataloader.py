@@ -30,7 +30,6 @@ class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
     patience: Number = 10
 
     def shown(self) -> list[tuple[str, Number | str | None]]:
-        """Leave ``patience`` out."""
         return [("min_threshold", self.min_threshold), ("max_threshold", self.max_threshold)]
 
 
@@ -60,19 +59,22 @@ class Dataloader(CompatibleRule[DataloaderParameters]):
         rows = _rows_of_phases(events, _LOADING)
         self._note_prefetching(events, rows)
         if rows.size:
-            self.counts.datapoints += len(rows)
+            self.datapoints += len(rows)
             self._seconds.extend((events.ends[rows] - events.starts[rows]) / _US_PER_S)
-            self._counts += _processes_a_second(events, rows)
+            # Distinct processes of each second in which loading started; those without a pid are none.
+            found, second = np.unique(np.trunc(events.starts[rows] / _US_PER_S).astype(np.int64), return_inverse=True)
+            pairs = np.unique(np.stack([second, events.processes[rows]], axis=1), axis=0)
+            self._counts += np.bincount(pairs[pairs[:, 1] != NOTHING, 0], minlength=len(found)).tolist()
             self._judge()
-        if self.counts.violations > 0:
-            self.counts.rule_triggered = 1
+        if self.violations > 0:
+            self.triggered = 1
 
     def _note_settings(self, events: FrameworkWindow) -> None:
         initialize = set(_rows_of_phases(events, {_INITIALIZE}).tolist())
-        for row, settings in events.loaders.items():
+        for row, (pin_memory, num_workers) in events.loaders.items():
             if row in initialize:
-                self._pin_memory = self._pin_memory if settings.pin_memory is msgspec.UNSET else settings.pin_memory
-                self._num_workers = self._num_workers if settings.num_workers is msgspec.UNSET else settings.num_workers
+                self._pin_memory = self._pin_memory if pin_memory is msgspec.UNSET else pin_memory
+                self._num_workers = self._num_workers if num_workers is msgspec.UNSET else num_workers
 
     def _note_prefetching(self, events: FrameworkWindow, loading: IntArray) -> None:
         if not len(events):
@@ -90,33 +92,23 @@ class Dataloader(CompatibleRule[DataloaderParameters]):
         median = int(np.median(self._counts))
         if len(self._counts) > self.parameters.patience:
             cores = len(self._cores)
-            self.counts.violations += median < cores * (self.parameters.min_threshold / 100)
-            self.counts.violations += median > cores * (self.parameters.max_threshold / 100)
+            self.violations += median < cores * (self.parameters.min_threshold / 100)
+            self.violations += median > cores * (self.parameters.max_threshold / 100)
         settings = {"pin_memory": self._pin_memory, "num_workers": self._num_workers, "prefetch": self._prefetch}
-        self.counts.details.update({name: value for name, value in settings.items() if value is not None})
-        self.counts.details.update({"cores": len(self._cores), "dataloaders": median, "dataloading_time": {}})
+        self.details.update({name: value for name, value in settings.items() if value is not None})
+        self.details.update({"cores": len(self._cores), "dataloaders": median, "dataloading_time": {}})
 
     def finish(self) -> None:
-        """Describe all loading times."""
         if not len(self._seconds):
             return
         values = self._seconds.values
         p25, p50, p95 = np.quantile(values, (0.25, 0.5, 0.95)).tolist()
         probs, edges = np.histogram(values, bins=_BINS)
         times = {"p25": p25, "p50": p50, "p95": p95, "probs": probs.tolist(), "binedges": edges.tolist()}
-        self.counts.details["dataloading_time"] = times
+        self.details["dataloading_time"] = times
 
 
 def _rows_of_phases(events: FrameworkWindow, phases: frozenset[str] | set[str]) -> IntArray:
     if not len(events):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(np.array([phase in phases for phase in events.words.phases], dtype=np.bool_)[events.phases])
-
-
-def _processes_a_second(events: FrameworkWindow, rows: IntArray) -> list[int]:
-    """Count the distinct processes of each second in which loading started; those without a pid are none."""
-    seconds = np.trunc(events.starts[rows] / _US_PER_S).astype(np.int64)
-    found, second = np.unique(seconds, return_inverse=True)
-    pairs = np.unique(np.stack([second, events.processes[rows]], axis=1), axis=0)
-    counted = pairs[pairs[:, 1] != NOTHING, 0]
-    return [int(count) for count in np.bincount(counted, minlength=len(found))]

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -46,23 +46,14 @@ class _Event(msgspec.Struct):
     args: _Arguments | None = None
 
 
-class LoaderSettings(NamedTuple):
-    """What a DataLoaderIterInitialize event says; UNSET where it says nothing."""
+LoaderSettings = tuple[Any, Any]
+"""``pin_memory`` and ``num_workers`` of a DataLoaderIterInitialize event; UNSET where it says nothing."""
 
-    pin_memory: Any
-    num_workers: Any
+OpenEnd = tuple[int, PhaseId, float, float | None, str | None, int, int]
+"""An ``E`` whose ``B`` is in an earlier file: the row behind it, phase id, time, origin, phase, step and process.
 
-
-class OpenEnd(NamedTuple):
-    """An ``E`` before row ``row`` whose ``B`` is in an earlier file; None where an earlier file decides."""
-
-    row: int
-    phase_id: PhaseId
-    ts: float
-    origin_us: float | None
-    phase: str | None
-    step: int
-    process: int
+Origin and phase are None where an earlier file decides.
+"""
 
 
 class _Index(dict[Any, int]):
@@ -169,9 +160,7 @@ class _Reading:
                 self._append(event, phase_id, name, begin, ts - begin)
             return
         phase = file.phase_names.get(phase_id)
-        file.open_ends.append(
-            OpenEnd(len(self.rows), phase_id, ts, file.origin_us, phase, *self._arguments(event.args))
-        )
+        file.open_ends.append((len(self.rows), phase_id, ts, file.origin_us, phase, *self._arguments(event.args)))
 
     def _append(self, event: _Event, phase_id: PhaseId, name: str, ts: float, duration: float) -> None:
         file, row = self._file, len(self.rows)
@@ -179,7 +168,7 @@ class _Reading:
         if phase is None:
             file.open_phases[row] = phase_id
         if event.args is not None and (event.args.pin_memory is not UNSET or event.args.num_workers is not UNSET):
-            file.loaders[row] = LoaderSettings(event.args.pin_memory, event.args.num_workers)
+            file.loaders[row] = event.args.pin_memory, event.args.num_workers
         origin = math.nan if file.origin_us is None else file.origin_us
         number = NOTHING if phase is None else file.phases[phase]
         self.rows.append((ts, duration, origin, number, file.names[name], *self._arguments(event.args)))
@@ -200,12 +189,8 @@ _EVENTS = msgspec.json.Decoder(list[_Event])
 _RAW_EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class _Trace(msgspec.Struct, rename={"events": "traceEvents"}):
-    events: msgspec.Raw
-
-
-_TRACE = msgspec.json.Decoder(_Trace)
-_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError, zlib.error)
+_TRACE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError, zlib.error, KeyError)
 
 
 def _unzip(body: bytes) -> bytes:
@@ -219,7 +204,7 @@ def _unzip(body: bytes) -> bytes:
 def _decode(body: bytes, *, tensorflow: bool) -> tuple[Iterable[_Event], int, bool]:
     """Return the events, how many were bad, and whether the file could be read at all."""
     try:
-        text = bytes(_TRACE.decode(_unzip(body)).events) if tensorflow else body
+        text = bytes(_TRACE.decode(_unzip(body))["traceEvents"]) if tensorflow else body
         try:
             return _EVENTS.decode(text), 0, True
         except msgspec.ValidationError:

@@ -4,9 +4,9 @@ A query reads its files again, parser by parser; origins, phase names and stacks
 and close all by themselves are taken as they are.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,19 +70,16 @@ _Events = tuple[FloatArray, dict[int, LoaderSettings]]
 _START, _END, _DURATION, _NODE, _PHASE, _NAME, _STEP, _PROCESS = range(8)
 
 
-@dataclass(slots=True)
-class _ParserState:
-    origin_us: float = 0.0
-    phase_names: dict[PhaseId, str] = field(default_factory=dict)
-    stacks: dict[PhaseId, list[tuple[float, str]]] = field(default_factory=dict)
-
-
 class FrameworkStream:
     """The five parsers of the original, with what they remember; ``tally`` counts what was not used."""
 
     def __init__(self, tally: Counter[str]) -> None:
         self._tally = tally
-        self._states = {parser: _ParserState() for parser in Parser}
+        self._origins_us = dict.fromkeys(Parser, 0.0)
+        self._phase_names: dict[Parser, dict[PhaseId, str]] = {parser: {} for parser in Parser}
+        self._stacks: dict[Parser, dict[PhaseId, list[tuple[float, str]]]] = {
+            parser: defaultdict(list) for parser in Parser
+        }
         self._vocabularies = [Vocabulary() for _ in range(5)]
         self._nodes, self._phases, self._names, self._steps, self._processes = self._vocabularies
         self._words = Words(*(vocabulary.known for vocabulary in self._vocabularies))
@@ -116,31 +113,31 @@ class FrameworkStream:
 
     def _read(self, file: FrameworkFile) -> _Events:
         """Let the file's parser read it once more, and return what it appends."""
-        state = self._states[file.parser]
         events = self._settled.get(file.name)
         if events is None:
-            events = self._resolve(file, state)
+            events = self._resolve(file)
             if not (file.open_ends or file.open_phases or np.isnan(file.columns[2]).any()):
                 self._settled[file.name] = events
-        state.phase_names.update(file.phase_names)
+        self._phase_names[file.parser].update(file.phase_names)
         for phase_id, begins in file.open_begins.items():
-            state.stacks.setdefault(phase_id, []).extend(begins)
+            self._stacks[file.parser][phase_id].extend(begins)
         if file.origin_us is not None:
-            state.origin_us = file.origin_us
+            self._origins_us[file.parser] = file.origin_us
         return events
 
-    def _resolve(self, file: FrameworkFile, state: _ParserState) -> _Events:
+    def _resolve(self, file: FrameworkFile) -> _Events:
+        known = self._phase_names[file.parser]
         starts, durations, origins, *places = file.columns
         phases, names, steps, processes = (column.astype(np.int64) for column in places)
         columns = np.empty((8, len(starts)))
         with np.errstate(over="ignore"):  # such a start lies beyond all windows
-            columns[_START] = starts + np.where(np.isnan(origins), state.origin_us, origins)
+            columns[_START] = starts + np.where(np.isnan(origins), self._origins_us[file.parser], origins)
         columns[_END] = columns[_START] + durations
         columns[_DURATION] = durations
         columns[_NODE] = self._nodes[file.node]
         columns[_PHASE] = _renumbered(phases, [self._phases[phase] for phase in file.phases])
         for row, phase_id in file.open_phases.items():
-            columns[_PHASE, row] = self._phases[state.phase_names.get(phase_id, UNKNOWN)]
+            columns[_PHASE, row] = self._phases[known.get(phase_id, UNKNOWN)]
         columns[_NAME] = _renumbered(names, [self._names[name] for name in file.names])
         step_numbers = [self._steps[step] for step in file.steps]
         process_numbers = [self._processes[process] for process in file.processes]
@@ -148,27 +145,27 @@ class FrameworkStream:
         columns[_PROCESS] = _renumbered(processes, process_numbers)
         if not file.open_ends:
             return columns, file.loaders
-        return self._with_open_ends(file, columns, state, step_numbers, process_numbers)
+        return self._with_open_ends(file, columns, step_numbers, process_numbers)
 
     def _with_open_ends(
-        self, file: FrameworkFile, columns: FloatArray, state: _ParserState, steps: list[int], processes: list[int]
+        self, file: FrameworkFile, columns: FloatArray, steps: list[int], processes: list[int]
     ) -> _Events:
         """Put events in whose ``B`` is on a stack; one that would end before it began is lost with its ``B``."""
         rows, found = [], []
-        for end in file.open_ends:
-            stack = state.stacks.get(end.phase_id)
+        for row, phase_id, ended, of_file, named, step, process in file.open_ends:
+            stack = self._stacks[file.parser].get(phase_id)
             if not stack:
                 self._tally["ends_without_begin"] += 1
                 continue
             begin, name = stack.pop()
-            origin = state.origin_us if end.origin_us is None else end.origin_us
-            start, stop = origin + begin, origin + end.ts
+            origin = self._origins_us[file.parser] if of_file is None else of_file
+            start, stop = origin + begin, origin + ended
             if stop < start:
                 continue
-            phase = self._phases[end.phase or state.phase_names.get(end.phase_id, UNKNOWN)]
-            step, process = [*steps, NOTHING][end.step], [*processes, NOTHING][end.process]
-            rows.append(end.row)
-            found.append((start, stop, stop - start, self._nodes[file.node], phase, self._names[name], step, process))
+            phase = self._phases[named or self._phase_names[file.parser].get(phase_id, UNKNOWN)]
+            numbers = (self._nodes[file.node], phase, self._names[name], [*steps, NOTHING][step])
+            rows.append(row)
+            found.append((start, stop, stop - start, *numbers, [*processes, NOTHING][process]))
         loaders = {row + int(np.searchsorted(rows, row, side="right")): of for row, of in file.loaders.items()}
         inserted = np.array(found, dtype=np.float64).reshape(-1, 8).T
         return np.insert(columns, rows, inserted, axis=1), loaders

@@ -1,27 +1,29 @@
-"""Time spent in framework events, by phase and name, and the shares of it that reports give.
+"""Time spent in framework events, by phase and name, the shares of it that reports give, and what correlates.
 
 The first match of a phase's name decides: it contains "cpu" (any case), "gpu", "Step", is one of the two sub-module
 phases, or else Horovod where the event's file type is empty.
+
+Kept defects of correlation: each query adds an event's full duration; operators include their children; the labels of
+``ratio`` are swapped.
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from trainguard.formats.profile.snapshots import IntArray
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.managed.framework_stream import FrameworkWindow
 
 SMALLEST_SHARE_PERCENT = 2.0
-_HOROVOD_SMALLEST_SHARE = 0.02
+_SMALL_PART = 0.02
 
 Sums = dict[str, float]
 
 
 class Kind(IntEnum):
-    """What an event is."""
-
     CPU = 0
     GPU = 1
     STEP = 2
@@ -115,6 +117,8 @@ class FrameworkTime:
         gpu_percent, gpu_total = _operator_shares(gpu)
         forward, backward = (sum(self.sums[kind].values()) for kind in (Kind.FORWARD, Kind.BACKWARD))
         totals = [sum(names.values()) for names in (*gpu.values(), *cpu.values())]
+        horovod = self.sums[Kind.HOROVOD]
+        total = sum(horovod.values())
         labels = [*cpu, *gpu] if labels_swapped else [*gpu, *cpu]
         return {
             "ratio": dict(zip(labels, _percent(totals), strict=True)),
@@ -126,7 +130,7 @@ class FrameworkTime:
             "phase_time": {},
             "general": _percentages(self.sums[Kind.GENERAL]),
             "forward_backward": _percentages({"Forward pass": forward, "Backward pass": backward}),
-            "horovod": _horovod_shares(self.sums[Kind.HOROVOD]),
+            "horovod": _percentages({name: of for name, of in horovod.items() if of > 0 and of / total > _SMALL_PART}),
         }
 
 
@@ -155,7 +159,67 @@ def _operator_shares(operators: dict[str, Sums]) -> tuple[Sums, Sums]:
     return _percentages(percent), {name: whole(totals[name]) for name in percent}
 
 
-def _horovod_shares(sums: Sums) -> Sums:
-    total = sum(sums.values())
-    large = {name: of for name, of in sums.items() if of > 0 and of / total > _HOROVOD_SMALLEST_SHARE}
-    return _percentages(large)
+class Correlation:
+    """Time of the events that queries selected, over the whole job.
+
+    ``Details`` show what the last query wrote, so queries only reserve the keys that they would write first, and
+    ``write`` fills them in.
+    """
+
+    def __init__(self) -> None:
+        self._time = FrameworkTime()
+        self._kinds = Kinds()
+        self._asked = False
+
+    def ask(
+        self, window: FrameworkWindow, begins: FloatArray, ends: FloatArray, details: dict[str, Any], *, strict: bool
+    ) -> None:
+        """Query for the events that overlap each interval, epoch microseconds, float64[Q], in turn.
+
+        ``strict`` leaves out those that begin or end on an edge, as at a point.
+        """
+        if not begins.size:
+            return
+        self._asked = True
+        first, times = _matches(window, begins, ends, strict=strict)
+        kinds = self._kinds.of(window)
+        rows = np.flatnonzero(times)
+        rows = rows[np.argsort(first[rows], kind="stable")]
+        for part in _keys_change(kinds[rows], first[rows]):
+            self._time.add(window, kinds, rows[part], times[rows[part]])
+            for key in self._time.report_keys():
+                details.setdefault(key, {})
+
+    def write(self, details: dict[str, Any]) -> None:
+        """Fill in what the last query of the job left in ``Details``."""
+        if self._asked:
+            shares = self._time.shares(labels_swapped=True)
+            details.update({key: shares[key] for key in self._time.report_keys()})
+
+
+def _matches(
+    window: FrameworkWindow, begins: FloatArray, ends: FloatArray, *, strict: bool
+) -> tuple[IntArray, IntArray]:
+    """Return, for each event, the first query that selects it and how many do (0 where none does).
+
+    Queries come in runs that ascend; within one, those that select an event are neighbours.
+    """
+    first = np.full(len(window), len(begins))
+    times = np.zeros(len(window), dtype=np.int64)
+    breaks = np.flatnonzero((np.diff(begins) < 0) | (np.diff(ends) < 0)) + 1
+    for start, stop in zip([0, *breaks.tolist()], [*breaks.tolist(), len(begins)], strict=True):
+        low = np.searchsorted(ends[start:stop], window.starts, side="right" if strict else "left")
+        high = np.searchsorted(begins[start:stop], window.ends, side="left" if strict else "right")
+        matched = np.maximum(high - low, 0)
+        first = np.where((matched > 0) & (times == 0), start + low, first)
+        times += matched
+    return first, times
+
+
+def _keys_change(kinds: IntArray, first: IntArray) -> list[slice]:
+    """Cut rows after the first query and after those that meet a kind first: they order the keys of ``Details``."""
+    _, met = np.unique(kinds, return_index=True)
+    queries = {0, *first[met].tolist()}
+    cuts = np.unique(np.searchsorted(first, sorted(queries), side="right")).tolist()
+    edges = [0, *cuts, len(kinds)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]

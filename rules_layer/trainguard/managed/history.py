@@ -1,15 +1,14 @@
 """Whole histories of series, and the quantiles that reports give of them.
 
-Quantiles are numpy's (type 7) on values in arrival order, so that ties fall as in the original. A ``Past`` becomes
-numbers once, at the end: most boxes are overwritten.
+Quantiles are numpy's (type 7) on values in arrival order, so that ties fall as in the original.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray
+from trainguard.managed.system_stream import SeriesSamples, pieces_between_resets
 
 WHISKER_IQRS = 1.5
 _FIRST_CAPACITY = 1_024
@@ -26,7 +25,6 @@ class History:
         return self._size
 
     def extend(self, values: FloatArray) -> None:
-        """Append float64[n]."""
         size = self._size + len(values)
         if size > len(self._values):
             grown = np.empty(max(size, 2 * len(self._values)))
@@ -37,7 +35,7 @@ class History:
 
     @property
     def values(self) -> FloatArray:
-        """All values, oldest first; a view that later values do not change."""
+        """All values, oldest first; a view that later values do not change: a rule keeps it for its report."""
         return self._values[: self._size]
 
     def last(self, count: float) -> FloatArray:
@@ -46,56 +44,65 @@ class History:
 
 
 class NodeHistories:
-    """Histories by node and device, both in the order in which they were met."""
+    """Histories by node and device, both in the order in which they were met.
+
+    ``points`` is the number of values of the series whose sample came last.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, History]] = {}
+        self.points = 0
 
     def of(self, node: str, name: str) -> History:
-        """Return a device's history, a new one where there is none."""
         return self.nodes.setdefault(node, {}).setdefault(name, History())
+
+    def extend(self, samples: Iterable[SeriesSamples]) -> None:
+        for part in samples:
+            self.of(part.node, part.name).extend(part.values)
+
+    def pieces(self, samples: Sequence[SeriesSamples], limit: int) -> Iterator[list[SeriesSamples]]:
+        """Append a window's samples piece by piece; all state is dropped behind a value beyond ``limit``."""
+        sizes = {(node, name): len(history) for node, name, history in self}
+        for number, piece in enumerate(pieces_between_resets(samples, sizes, limit)):
+            if number:
+                self.nodes = {}
+            self.extend(piece)
+            if piece:
+                last = max(piece, key=lambda part: int(part.rows[-1]))
+                self.points = len(self.of(last.node, last.name))
+            yield piece
 
     def __iter__(self) -> Iterator[tuple[str, str, History]]:
         return ((node, name, history) for node, devices in self.nodes.items() for name, history in devices.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A history as it was when it had ``size`` values."""
+def box(values: FloatArray, *, p25_of_range: float | None = None) -> dict[str, float]:
+    """Return the numbers of a box plot of float64[n], n > 0: min, max, percentiles, and the whiskers.
 
-    history: History
-    size: int
+    ``upper`` and ``lower`` reach 1.5 interquartile ranges, within the values; the range is p75 minus ``p25_of_range``
+    where that is given.
+    """
+    smallest, p05, p25, p50, p75, p95, largest = np.quantile(values, (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)).tolist()
+    spread = p75 - (p25 if p25_of_range is None else p25_of_range)
+    return {
+        "min": smallest,
+        "max": largest,
+        "p05": p05,
+        "p25": p25,
+        "p50": p50,
+        "p75": p75,
+        "p95": p95,
+        "upper": min(p75 + WHISKER_IQRS * spread, largest),
+        "lower": max(p25 - WHISKER_IQRS * spread, smallest),
+    }
 
-    @property
-    def values(self) -> FloatArray:
-        """The values of then."""
-        return self.history.values[: self.size]
+
+QUARTILES = ("p25", "p50", "p75", "p95", "upper", "lower")
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """Numbers of a box plot; ``upper`` and ``lower`` reach 1.5 interquartile ranges, within the values."""
-
-    smallest: float
-    p05: float
-    p25: float
-    p50: float
-    p75: float
-    p95: float
-    largest: float
-
-    @classmethod
-    def of(cls, values: FloatArray) -> "Box":
-        """Compute the box of float64[n], n > 0."""
-        return cls(*np.quantile(values, (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)).tolist())
-
-    def whiskers(self, p25_of_range: float | None = None) -> dict[str, float]:
-        """Return ``upper`` and ``lower``; the interquartile range is p75 minus ``p25_of_range`` where that is given."""
-        spread = self.p75 - (self.p25 if p25_of_range is None else p25_of_range)
-        return {
-            "upper": min(self.p75 + WHISKER_IQRS * spread, self.largest),
-            "lower": max(self.p25 - WHISKER_IQRS * spread, self.smallest),
-        }
+def chosen(numbers: dict[str, float], names: Iterable[str] = QUARTILES) -> dict[str, float]:
+    """Return some numbers of a box, in the order of the names."""
+    return {name: numbers[name] for name in names}
 
 
 def upper_quantile(values: FloatArray, quantile: float) -> float:

@@ -5,13 +5,15 @@ Kept defects: the last GPU is compared with itself, so that the rule never trigg
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from trainguard.managed.history import NodeHistories, Past
+from trainguard.managed.history import NodeHistories
 from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, RuleParameters, Window
-from trainguard.managed.system_stream import pieces_between_resets
+
+if TYPE_CHECKING:
+    from trainguard.formats.profile.snapshots import FloatArray
 
 _EDGES = np.arange(0, 100, 2)
 
@@ -33,28 +35,18 @@ class LoadBalancing(CompatibleRule[LoadBalancingParameters]):
     def __init__(self, parameters: LoadBalancingParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()
-        self._shown: dict[tuple[str, str], Past] = {}
+        self._shown: dict[tuple[str, str], FloatArray] = {}
 
     def observe(self, window: Window) -> None:
         """Append the window's values; what the report shows follows every window."""
-        samples = window.system.of("GPUUtilization")
-        sizes = {(node, gpu): len(history) for node, gpu, history in self._used}
-        last_row = -1
-        for number, piece in enumerate(pieces_between_resets(samples, sizes, MAX_DATAPOINTS)):
-            if number:
-                self._used = NodeHistories()
-            for part in piece:
-                history = self._used.of(part.node, part.name)
-                history.extend(part.values)
-                if part.rows[-1] > last_row:
-                    last_row = int(part.rows[-1])
-                    self.counts.datapoints = len(history)
+        for _ in self._used.pieces(window.system.of("GPUUtilization"), MAX_DATAPOINTS):
+            pass
+        self.datapoints = self._used.points
         for node, gpu, history in self._used:
-            self.counts.details.setdefault(node, {"workloads": {}})["workloads"].setdefault(gpu, [])
-            self._shown[node, gpu] = Past(history, len(history))
+            self.details.setdefault(node, {"workloads": {}})["workloads"].setdefault(gpu, [])
+            self._shown[node, gpu] = history.values
 
     def finish(self) -> None:
-        """Count the histograms of the histories as they were last shown."""
-        for (node, gpu), past in self._shown.items():
-            counts, _ = np.histogram(past.values, bins=_EDGES)
-            self.counts.details[node]["workloads"][gpu] = counts.tolist()
+        for (node, gpu), values in self._shown.items():
+            counts, _ = np.histogram(values, bins=_EDGES)
+            self.details[node]["workloads"][gpu] = counts.tolist()

@@ -4,10 +4,15 @@ Kept defects: a 95th percentile at the threshold is neither; ``Datapoints`` is t
 idle tail count; beyond 1e6 values all state is dropped.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from trainguard.managed.history import Box, History, NodeHistories, Past
+from trainguard.managed.history import History, NodeHistories, box, chosen
 from trainguard.managed.rule import MAX_DATAPOINTS, CompatibleRule, Number, RuleParameters, Window
+
+if TYPE_CHECKING:
+    from trainguard.formats.profile.snapshots import FloatArray
 
 
 class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
@@ -28,15 +33,14 @@ class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
     def __init__(self, parameters: LowGPUUtilizationParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()
-        self._low: dict[tuple[str, str], tuple[Past, float, float]] = {}
+        self._low: dict[tuple[str, str], tuple[FloatArray, float, float]] = {}
 
     def observe(self, window: Window) -> None:
         """Append the window's values, then judge every GPU on its last ``window`` values."""
-        for samples in window.system.of("GPUUtilization"):
-            self._used.of(samples.node, samples.name).extend(samples.values)
+        self._used.extend(window.system.of("GPUUtilization"))
         overflow = False
         for node, gpu, history in self._used:
-            self.counts.datapoints = len(history)
+            self.datapoints = len(history)
             overflow |= len(history) > MAX_DATAPOINTS
             if len(history) > self.parameters.patience:
                 self._judge(node, gpu, history, window.start_us)
@@ -52,23 +56,13 @@ class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
         fluctuating = high > self.parameters.threshold_p95 and low < self.parameters.threshold_p5
         if not (under or fluctuating):
             return
-        self.counts.rule_triggered += 1
-        self.counts.violations += 1
-        self.counts.details.setdefault(node, {}).setdefault(gpu, {})
-        self.counts.details["last_timestamp"] = start_us
-        self._low[node, gpu] = (Past(history, len(history)), high, low)
+        self.triggered += 1
+        self.violations += 1
+        self.details.setdefault(node, {}).setdefault(gpu, {})
+        self.details["last_timestamp"] = start_us
+        self._low[node, gpu] = (history.values, high, low)
 
     def finish(self) -> None:
-        """Compute each GPU's box at its last violation."""
-        for (node, gpu), (past, high, low) in self._low.items():
-            box = Box.of(past.values)
-            self.counts.details[node][gpu] = {
-                "gpu_max": box.largest,
-                "gpu_95": high,
-                "gpu_5": low,
-                "p25": box.p25,
-                "p50": box.p50,
-                "p75": box.p75,
-                "p95": box.p95,
-                **box.whiskers(),
-            }
+        for (node, gpu), (values, high, low) in self._low.items():
+            numbers = box(values)
+            self.details[node][gpu] = {"gpu_max": numbers["max"], "gpu_95": high, "gpu_5": low} | chosen(numbers)

@@ -27,11 +27,11 @@ class MaxInitializationTime(CompatibleRule[MaxInitializationTimeParameters]):
     def __init__(self, parameters: MaxInitializationTimeParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._steps: dict[str, float] = {}
-        self.counts.details["step_num"] = self._steps
+        self.details["step_num"] = self._steps
 
     def observe(self, window: Window) -> None:
         """Widen the job's times, note the steps, and judge a waiting time of 0."""
-        details: dict[str, Any] = self.counts.details
+        details: dict[str, Any] = self.details
         if len(window.system):
             earliest, latest = float(window.system.times.min()), float(window.system.times.max())
             details["job_start"] = min(earliest, details.get("job_start", earliest))
@@ -39,11 +39,11 @@ class MaxInitializationTime(CompatibleRule[MaxInitializationTimeParameters]):
         events = window.framework
         is_step = np.array([STEP_NAME in name for name in events.words.names], dtype=np.bool_)
         starts = events.starts[is_step[events.names]].tolist() if len(events) else []
-        self.counts.datapoints += len(starts)
+        self.datapoints += len(starts)
         if starts and "first" not in self._steps:
             self._steps["first"] = whole(starts.pop(0))
         if starts:
             self._steps["last"] = whole(starts[-1])
         if self.parameters.threshold < 0 and not self._steps:
-            self.counts.violations += 1
-            self.counts.rule_triggered += 1
+            self.violations += 1
+            self.triggered += 1

@@ -39,7 +39,7 @@ class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
         self._time.add(events, kinds, rows, np.ones(len(rows), dtype=np.int64))
         self._add_steps(events, np.flatnonzero(kinds == Kind.STEP), new_gpu_phases)
         for key in self._time.report_keys():
-            self.counts.details.setdefault(key, {})
+            self.details.setdefault(key, {})
 
     def _meet_gpu_phases(self, events: FrameworkWindow, kinds: IntArray) -> list[int]:
         """Return the rows at which a GPU phase is met for the first time, ascending."""
@@ -69,6 +69,5 @@ class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
                 sums[_OTHERS] = (end - self._first_start) - sum(sums.values()) / gpu_phases
 
     def finish(self) -> None:
-        """Write the shares."""
         shares = self._time.shares(labels_swapped=False)
-        self.counts.details.update({key: shares[key] for key in self.counts.details})
+        self.details.update({key: shares[key] for key in self.details})

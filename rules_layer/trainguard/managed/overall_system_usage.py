@@ -5,7 +5,6 @@ the first node's count of CPU times; beyond 1e6 of them all series are dropped.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,15 +56,6 @@ class _SumsByTime:
         return sums
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A series as it was after ``windows`` windows, and its divisor."""
-
-    series: _SumsByTime
-    windows: int
-    divisor: int
-
-
 class OverallSystemUsage(CompatibleRule[RuleParameters]):
     """Reports the percentiles of six metrics for every node; never triggers."""
 
@@ -75,7 +65,9 @@ class OverallSystemUsage(CompatibleRule[RuleParameters]):
     def __init__(self, parameters: RuleParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used: dict[str, dict[str, _SumsByTime]] = {metric: {} for metric in _METRICS}
-        self._shown: dict[tuple[str, str], _Shown] = {}
+        self._shown: dict[tuple[str, str], tuple[_SumsByTime, int, int]] = {}
+        """By metric and node: the series, after how many windows, and its divisor."""
+
         self._gpus: set[str] = set()
         self._cores: set[str] = set()
 
@@ -88,16 +80,16 @@ class OverallSystemUsage(CompatibleRule[RuleParameters]):
             self._add(metric, system, wanted)
         cpu = next(iter(self._used["CPU"].values()), None)
         if cpu is not None:
-            self.counts.datapoints = cpu.size
+            self.datapoints = cpu.size
             if cpu.size > MAX_DATAPOINTS:
                 self._used = {metric: {} for metric in _METRICS}
         divisors = {"GPU": self._gpus, "GPU memory": self._gpus, "CPU": self._cores, "I/O": self._cores}
         for metric, nodes in self._used.items():
-            details = self.counts.details.setdefault(metric, {})
+            details = self.details.setdefault(metric, {})
             for node, series in nodes.items():
                 details.setdefault(node, {})
                 divisor = len(divisors[metric]) if metric in divisors else 1
-                self._shown[metric, node] = _Shown(series, series.windows, divisor)
+                self._shown[metric, node] = series, series.windows, divisor
 
     def _add(self, metric: str, system: SystemWindow, wanted: Callable[[Series], bool]) -> None:
         if not len(system):
@@ -109,13 +101,11 @@ class OverallSystemUsage(CompatibleRule[RuleParameters]):
 
     def finish(self) -> None:
         """Compute the percentiles of each series as it was last shown."""
-        for (metric, node), shown in self._shown.items():
-            sums = shown.series.sums(shown.windows)
+        for (metric, node), (series, windows, divisor) in self._shown.items():
+            sums = series.sums(windows)
             p50, p95, p99 = np.quantile(sums, (0.5, 0.95, 0.99))
             numbers = {"max": sums.max(), "p99": p99, "p95": p95, "p50": p50, "min": sums.min()}
-            self.counts.details[metric][node] = {
-                name: _share(number, shown.divisor) for name, number in numbers.items()
-            }
+            self.details[metric][node] = {name: _share(number, divisor) for name, number in numbers.items()}
 
 
 def _share(number: np.float64, divisor: int) -> float:

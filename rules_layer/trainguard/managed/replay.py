@@ -5,16 +5,17 @@ first: the last minute is lost. Files are looked for up to three minutes around 
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from itertools import islice
+from operator import methodcaller
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from trainguard.core.errors import RuleConfigError
-from trainguard.managed.ahead import FileMap, FilesAhead
 from trainguard.managed.framework_reader import FrameworkFile, read_framework_file
 from trainguard.managed.framework_stream import FrameworkStream
 from trainguard.managed.parameters import (
@@ -34,7 +35,64 @@ MAX_WINDOWS = 1_000_000
 """Almost two years of minutes: a file's name may hold any time, and a window takes time even if it is empty."""
 
 Progress = Callable[[int, int], None]
-K = TypeVar("K")
+FILES_A_BATCH = 16
+BATCHES_AHEAD = 2
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class FileMap(Protocol):
+    """What ``map`` is: ordered results of a function over items, for example the ``map`` of a process pool."""
+
+    def __call__(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterable[B]:
+        """Return an iterable of ``function(item)`` in order; function, items and results can be pickled."""
+        ...
+
+
+class FilesAhead(Generic[T, A]):
+    """A sequence of parsed files, of which only a part exists at any time.
+
+    Each of ``tasks`` reads its file and returns what ``parse`` takes; ``arrived`` is called once with each file.
+    Files are parsed once and in order: ``file_map`` is given 16 files at a time, 32 at most before the first is used.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Callable[[], A]],
+        parse: Callable[[A], T],
+        file_map: FileMap,
+        arrived: Callable[[T], None],
+    ) -> None:
+        self._waiting = iter(tasks)
+        self._parse = parse
+        self._map = file_map
+        self._arrived = arrived
+        self._batches: deque[Iterator[T]] = deque()
+        self._start = 0
+        self._kept: deque[T] = deque()
+
+    def span(self, start: int, stop: int) -> list[T]:
+        """Return the files ``start`` to ``stop`` (exclusive), and forget those before ``start``; neither goes back."""
+        while self._start + len(self._kept) < stop:
+            self._kept.append(self._next())
+        while self._start < start:
+            self._kept.popleft()
+            self._start += 1
+        return list(islice(self._kept, stop - start))
+
+    def _next(self) -> T:
+        while True:
+            while len(self._batches) < BATCHES_AHEAD:
+                bodies = [task() for task in islice(self._waiting, FILES_A_BATCH)]
+                if not bodies:
+                    break
+                self._batches.append(iter(self._map(self._parse, bodies)))
+            for file in self._batches[0]:
+                self._arrived(file)
+                return file
+            self._batches.popleft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +132,32 @@ def replay(
     files = catalogue(names)
     first_us = files.first_us
     starts = _window_starts(files, interval_us)
-    rules = _Rules([rule(parameters[rule.name], first_us) for rule in RULES])
+    rules: list[AnyCompatibleRule] = [rule(parameters[rule.name], first_us) for rule in RULES]
+    failed: dict[str, str] = {}
+
+    def each_rule(step: Callable[[AnyCompatibleRule], None]) -> None:
+        for rule in rules:
+            if rule.name not in failed:
+                try:
+                    step(rule)
+                except Exception as fault:
+                    failed[rule.name] = f"{type(fault).__name__}: {fault}"
+
     windows = _Windows(files, read, file_map)
     with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn
         for number, start_us in enumerate(starts, start=1):
-            rules.observe(windows.cut(start_us, start_us + interval_us))
+            each_rule(methodcaller("observe", windows.cut(start_us, start_us + interval_us)))
             if progress is not None:
                 progress(number, len(starts))
-        reports = rules.reports()
+        each_rule(methodcaller("finish"))
+        reports = {rule.name: rule.report() for rule in rules if rule.name not in failed}
     return Replayed(
         reports=reports,
         windows=len(starts),
         first_us=first_us,
         through_us=first_us + len(starts) * interval_us,
-        skipped=+(files.skipped + windows.skipped()),
-        failed=rules.failed,
+        skipped=+(files.skipped + windows.tally),
+        failed=failed,
     )
 
 
@@ -103,41 +172,16 @@ def _window_starts(files: Catalogue, interval_us: int) -> range:
     return starts
 
 
-class _Rules:
-    """The sub-rules, of which none takes the others down."""
-
-    def __init__(self, rules: Sequence[AnyCompatibleRule]) -> None:
-        self._rules = rules
-        self.failed: dict[str, str] = {}
-
-    def observe(self, window: Window) -> None:
-        for rule in self._rules:
-            self._try(rule, partial(rule.observe, window))
-
-    def reports(self) -> dict[str, dict[str, Any]]:
-        for rule in self._rules:
-            self._try(rule, rule.finish)
-        return {rule.name: rule.report() for rule in self._rules if rule.name not in self.failed}
-
-    def _try(self, rule: AnyCompatibleRule, step: Callable[[], None]) -> None:
-        if rule.name in self.failed:
-            return
-        try:
-            step()
-        except Exception as fault:
-            self.failed[rule.name] = f"{type(fault).__name__}: {fault}"
-
-
 class _Windows:
     """Answers one query after the other, each later than the one before."""
 
     def __init__(self, files: Catalogue, read: Callable[[str], bytes], file_map: FileMap) -> None:
-        self._system_times = [file.time_us for file in files.system]
+        self._system_times = [time_us for time_us, _ in files.system]
         self._framework_times = [file.time_us for file in files.framework]
         self._all_framework_times = files.framework_times_us
-        self._tally: Counter[str] = Counter()
+        self.tally: Counter[str] = Counter()
         self._system_files = FilesAhead(
-            [partial(read, file.name) for file in files.system], read_system_file, file_map, self._count_system
+            [partial(read, name) for _, name in files.system], read_system_file, file_map, self._count_system
         )
         self._framework_files = FilesAhead(
             [partial(_named, read, file) for file in files.framework],
@@ -146,7 +190,7 @@ class _Windows:
             self._count_framework,
         )
         self._system = SystemStream()
-        self._framework = FrameworkStream(self._tally)
+        self._framework = FrameworkStream(self.tally)
 
     def cut(self, start_us: int, end_us: int) -> Window:
         return Window(
@@ -169,15 +213,12 @@ class _Windows:
         stop = _through(self._framework_times, end_us + TIME_BUFFER_US, self._all_framework_times)
         return self._framework_files.span(start, stop)
 
-    def skipped(self) -> Counter[str]:
-        return self._tally
-
     def _count_system(self, file: SystemFile) -> None:
-        self._tally["bad_lines"] += file.bad_lines
+        self.tally["bad_lines"] += file.bad_lines
 
     def _count_framework(self, file: FrameworkFile) -> None:
-        self._tally["bad_events"] += file.bad_events
-        self._tally["framework_files_unreadable"] += not file.readable
+        self.tally["bad_events"] += file.bad_events
+        self.tally["framework_files_unreadable"] += not file.readable
 
 
 def _named(read: Callable[[str], bytes], file: FrameworkName) -> tuple[FrameworkName, bytes]:

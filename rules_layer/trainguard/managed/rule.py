@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -29,7 +29,7 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
     texts: ClassVar[frozenset[str]] = frozenset()
 
     def text(self) -> str:
-        """Return the report's ``RuleParameters``: ``name:value``, joined by line feeds."""
+        """Return the report's ``RuleParameters``."""
         return "\n".join(f"{name}:{value}" for name, value in self.shown())
 
     def shown(self) -> list[tuple[str, Number | str | None]]:
@@ -47,18 +47,12 @@ class Window:
     framework: FrameworkWindow
 
 
-@dataclass(slots=True)
-class RuleReport:
-    """The five fields of a sub-rule's report while they are counted; ``details`` keeps the original's key order."""
-
-    rule_triggered: int = 0
-    violations: int = 0
-    details: dict[str, Any] = field(default_factory=dict)
-    datapoints: int = 0
-
-
 class CompatibleRule(ABC, Generic[P]):
-    """A sub-rule of the managed report: owns its state for the whole job and is fed window after window."""
+    """A sub-rule of the managed report: owns its state for the whole job and is fed window after window.
+
+    ``triggered``, ``violations``, ``details`` and ``datapoints`` are what its report says; ``details`` keeps the
+    original's order of keys.
+    """
 
     name: ClassVar[str]
     parameters_type: type[P]
@@ -66,7 +60,8 @@ class CompatibleRule(ABC, Generic[P]):
     def __init__(self, parameters: P, first_us: int) -> None:
         self.parameters = parameters
         self.first_us = first_us
-        self.counts = RuleReport()
+        self.triggered = self.violations = self.datapoints = 0
+        self.details: dict[str, Any] = {}
 
     @abstractmethod
     def observe(self, window: Window) -> None:
@@ -79,10 +74,10 @@ class CompatibleRule(ABC, Generic[P]):
     def report(self) -> dict[str, Any]:
         """Return the report with its keys in the original's order."""
         return {
-            "RuleTriggered": self.counts.rule_triggered,
-            "Violations": self.counts.violations,
-            "Details": self.counts.details,
-            "Datapoints": self.counts.datapoints,
+            "RuleTriggered": self.triggered,
+            "Violations": self.violations,
+            "Details": self.details,
+            "Datapoints": self.datapoints,
             "RuleParameters": self.parameters.text(),
         }
 

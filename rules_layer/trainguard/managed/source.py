@@ -41,14 +41,6 @@ _SUFFIXES = {
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class SystemName:
-    """A system file: ``time_us`` is the start of its minute."""
-
-    time_us: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True, order=True)
 class FrameworkName:
     """A framework file: ``time_us`` is the end of its last event, ``origin_us`` the start of a TensorFlow trace."""
 
@@ -63,11 +55,11 @@ class FrameworkName:
 class Catalogue:
     """The files that are read, in order of (time, path), and what follows from their names alone.
 
-    ``framework_times_us`` are those of all that the framework reader lists: files that no parser reads move the clock,
-    too. ``skipped`` counts by reason.
+    ``system`` has each file's minute (its start, epoch microseconds) and its name. ``framework_times_us`` are those of
+    all that the framework reader lists: files that no parser reads move the clock, too. ``skipped`` counts by reason.
     """
 
-    system: tuple[SystemName, ...]
+    system: tuple[tuple[int, str], ...]
     framework: tuple[FrameworkName, ...]
     framework_times_us: tuple[int, ...]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -75,14 +67,14 @@ class Catalogue:
     @property
     def first_us(self) -> int:
         """Where the first window starts: the first system file, or the first framework file where that is earlier."""
-        first = self.system[0].time_us
+        first = self.system[0][0]
         earliest = self.framework_times_us[0] if self.framework_times_us else 0
         return min(first, earliest) if earliest else first
 
     @property
     def latest_us(self) -> int:
         """Up to where data counts as complete: the newest file of the stream that ends first."""
-        latest = self.system[-1].time_us
+        latest = self.system[-1][0]
         newest = self.framework_times_us[-1] if self.framework_times_us else 0
         return min(latest, newest) if newest else latest
 
@@ -93,7 +85,7 @@ def catalogue(names: Sequence[str]) -> Catalogue:
     system, framework, times = [], [], []
     for name in names:
         if match := _SYSTEM.fullmatch(name):
-            system.append(SystemName(int(match[1]) * _US_PER_S, name))
+            system.append((int(match[1]) * _US_PER_S, name))
         elif _FRAMEWORK.fullmatch(name):
             time_us, file = _framework_name(name, names)
             if time_us is None:

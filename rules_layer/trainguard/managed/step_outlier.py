@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
-from trainguard.managed.correlation import Correlation
 from trainguard.managed.framework_reader import NOTHING, Scalar
 from trainguard.managed.framework_stream import FrameworkWindow
+from trainguard.managed.framework_time import Correlation
 from trainguard.managed.history import History
 from trainguard.managed.rule import STEP_NAME, CompatibleRule, Number, RuleParameters, Window
 
@@ -99,13 +99,13 @@ class StepOutlier(CompatibleRule[StepOutlierParameters]):
         super().__init__(parameters, first_us)
         self._steps: dict[str, dict[str, _Steps]] = {}
         self._correlation = Correlation()
-        self.counts.details["step_details"] = {}
+        self.details["step_details"] = {}
 
     def observe(self, window: Window) -> None:
         """Append the window's steps, then judge every process and mode on all of its steps."""
         events = window.framework
         rows = self._selected(events)
-        self.counts.datapoints += len(rows)
+        self.datapoints += len(rows)
         for node, mode, part in _by_process_and_mode(events, rows):
             steps = self._steps.setdefault(node, {}).setdefault(mode, _Steps(self.parameters.stddev))
             seconds = (events.ends[part] - events.starts[part]) / 1_000_000.0
@@ -122,24 +122,24 @@ class StepOutlier(CompatibleRule[StepOutlierParameters]):
         return np.flatnonzero(np.array(wanted, dtype=np.bool_)[events.names])
 
     def _judge(self, node: str, steps: _Steps, events: FrameworkWindow, rows: IntArray) -> None:
-        self.counts.details["step_details"].setdefault(node, {})
+        self.details["step_details"].setdefault(node, {})
         numbers = steps.outliers()
         if not len(numbers) > self.parameters.n_outliers:
             return
-        self.counts.violations += len(numbers)
-        self.counts.rule_triggered += 1
+        self.violations += len(numbers)
+        self.triggered += 1
         intervals = _intervals(events, rows, node)
         found = [intervals[number] for number in numbers if number in intervals]
         begins, ends = np.array(found, dtype=np.float64).reshape(-1, 2).T
-        self._correlation.over_intervals(events, begins, ends, self.counts.details)
+        self._correlation.ask(events, begins, ends, self.details, strict=False)
 
     def finish(self) -> None:
         """Describe each process by its last mode, and write what correlated."""
         for node, modes in self._steps.items():
             for mode, steps in modes.items():
                 if len(steps) > FEWEST_STEPS:
-                    self.counts.details["step_details"][node] = steps.details(mode)
-        self._correlation.write(self.counts.details)
+                    self.details["step_details"][node] = steps.details(mode)
+        self._correlation.write(self.details)
 
 
 def _number(events: FrameworkWindow, row: int) -> Scalar:

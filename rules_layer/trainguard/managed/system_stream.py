@@ -32,8 +32,6 @@ class _Line(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one sample is of."""
-
     node: str
     name: str
     dimension: str
@@ -185,7 +183,6 @@ class SystemWindow:
         return int(self.times.size)
 
     def rows_of(self, dimension: str) -> IntArray:
-        """Return the rows of a dimension."""
         wanted = np.array([series.dimension == dimension for series in self.table], dtype=np.bool_)
         return np.flatnonzero(wanted[self.series]) if len(self) else np.empty(0, dtype=np.int64)
 

@@ -56,7 +56,7 @@ def rows_of(job: Path) -> Mapping[str, RuleRow]:
     profile = open_job(str(job))
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
     done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
-    rows = evaluation_rows(done.evaluation, expires_at=0)
+    rows = evaluation_rows(done, expires_at=0)
     return {row.target.removeprefix("kernels/"): row for row in rows if row.target.startswith("kernels/")}
 
 
@@ -187,7 +187,7 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     profile = open_job(str(job))
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
     done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
-    (record,) = (each for each in done.evaluation.records if each.key.family == "kernels")
+    (record,) = (each for each in done.records if each.key.family == "kernels")
     verdict = state_of(record).verdict
     assert verdict is not None
     assert verdict.rules[0].rule == "kernels/LoaderBound"

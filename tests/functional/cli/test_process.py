@@ -186,7 +186,7 @@ def test_unexpected_fault_has_another_exit_code_than_a_fire(
 ) -> None:
     code = (
         "import sys, trainguard.cli.commands.analyze.documented as documented, trainguard.cli.main as main\n"
-        "documented.Documented = lambda place, **_: place.nothing\n"
+        "documented.documented = lambda place, *_, **__: place.nothing\n"
         f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"
     )

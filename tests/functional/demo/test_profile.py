@@ -11,7 +11,7 @@ from demo.profile import write_profile
 from demo.recording import Recording
 from tests.support.delivery import Network
 from tests.support.small_job import Upload
-from trainguard.cli.commands.analyze.documented import Documented
+from trainguard.cli.commands.analyze.documented import documented
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.jobs.job_file import read_job_file
@@ -40,8 +40,8 @@ def test_job_file_of_a_written_profile_ended_in_the_last_minute(
 
 
 def test_fault_of_a_written_profile_is_found(folder: Path) -> None:
-    outcome = Documented(str(folder)).analyze(stderr_progress(shown=False))
-    assert {line.rule for line in outcome.rules if line.status == Status.FIRED} == FAULT
+    outcome = documented(str(folder), stderr_progress(shown=False))
+    assert {line["rule"] for line in outcome.rules if line["status"] == Status.FIRED} == FAULT
 
 
 def test_profile_copied_into_the_bucket_fires_each_rule_once(

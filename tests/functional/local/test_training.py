@@ -17,7 +17,7 @@ from trainguard.cli.main import app
 from trainguard.core.errors import NoProfileError, ParameterFileError, ProfileSourceError
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.analysis import NoProgress, evaluated_profile, report_of
 from trainguard.local.api.analyze import analyze
 from trainguard.local.places import open_job
 from trainguard.local.settings import rule_settings
@@ -52,8 +52,7 @@ def reports_of(place: str, parameters: dict[str, str], rule: str = "") -> dict[s
     settings = {f"{rule}_{name}": value for name, value in parameters.items()}
     job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=settings)
     done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
-    assert done.training is not None
-    written = {name.removeprefix("debugger-reports/"): body for name, body in debugger_reports(done.training).items()}
+    written = {name.removeprefix("debugger-reports/"): body for name, body in debugger_reports(done.streams).items()}
     return {name.removesuffix(".json"): json.loads(body) for name, body in written.items()}
 
 
@@ -146,8 +145,7 @@ def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dic
     given = rule_settings("names.json", json.dumps(settings).encode())
     job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=given)
     done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
-    assert done.training is not None
-    report = json.loads(debugger_reports(done.training)["debugger-reports/NotLearning.json"])
+    report = json.loads(debugger_reports(done.streams)["debugger-reports/NotLearning.json"])
     assert report["status"] == status
 
 
@@ -190,10 +188,9 @@ def test_broken_index_file_is_counted_and_others_are_judged(
     profile = open_job(str(tmp_path))
     job = JobRecord(job="job", arn="unknown", bucket="", prefix="")
     done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
-    coverage = {each.stream: each.counters for each in done.report().report.coverage}
+    coverage = {each.stream: each.counters for each in report_of(done).report.coverage}
     assert coverage["training"]["bad_objects"] == 1
-    assert done.training is not None
-    steps = json.loads(debugger_reports(done.training)["debugger-reports/VanishingGradient.json"])["steps"]
+    steps = json.loads(debugger_reports(done.streams)["debugger-reports/VanishingGradient.json"])["steps"]
     assert steps == [0, 10, 15]
 
 

@@ -43,7 +43,7 @@ def test_overlap_of_configurations_is_judged_as_by_s3(
 ) -> None:
     configured = {"LambdaFunctionConfigurations": [theirs | {"LambdaFunctionArn": "arn:theirs"}]}
     wanted = Wanted(stack="TrainGuard", queue=QUEUE, prefixes=prefixes)
-    assert [each.target for each in overlaps(configured, wanted)] == ["arn:theirs"] * overlap
+    assert [target for target, *_ in overlaps(configured, wanted)] == ["arn:theirs"] * overlap
 
 
 def test_queue_added_twice_is_there_once_and_keeps_the_rest() -> None:

@@ -95,8 +95,9 @@ def written_options() -> dict[str, list[str]]:
     found = defaultdict(list)
     for module, file in MODULES.items():
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option":
-                names = [ast.literal_eval(each) for each in node.args if isinstance(each, ast.Constant)]
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"typer.Option", "option", "partial"}:
+                words = [ast.literal_eval(each) for each in node.args if isinstance(each, ast.Constant)]
+                names = [word for word in words if str(word).startswith("--")]
                 for name in names:
                     found[name].append(module)
     return found

@@ -64,7 +64,7 @@ def test_loader_settings_after_an_older_end_keep_their_event() -> None:
     found = window(FrameworkStream(Counter()), first, second)
 
     assert [name for _, name, *_ in shown(found)] == ["open", "init", "next"]
-    assert {row: settings.num_workers for row, settings in found.loaders.items()} == {1: 2}
+    assert {row: num_workers for row, (_, num_workers) in found.loaders.items()} == {1: 2}
 
 
 def test_begin_of_the_file_before_keeps_its_place_when_ended() -> None:

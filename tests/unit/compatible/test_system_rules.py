@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.compatible.profiles import FIRST_US, Profile, Sample, replayed, report
 from trainguard.managed import gpu_memory_increase, load_balancing, low_gpu_utilization, overall_system_usage
-from trainguard.managed.history import Box, History
+from trainguard.managed.history import History, box
 from trainguard.managed.system_stream import SeriesSamples, pieces_between_resets
 
 GPU = "GPUUtilization"
@@ -293,9 +293,9 @@ def test_history_and_box_in_parts_equal_those_of_all_values(values: list[float],
         history.extend(part)
 
     assert history.values.tolist() == values
-    box = Box.of(history.values)
-    assert (box.smallest, box.largest) == (min(values), max(values))
-    assert box.p50 == pytest.approx(float(np.quantile(values, 0.5)))
+    numbers = box(history.values)
+    assert (numbers["min"], numbers["max"]) == (min(values), max(values))
+    assert numbers["p50"] == pytest.approx(float(np.quantile(values, 0.5)))
 
 
 def test_null_name_leaves_the_report_writable() -> None:

@@ -20,7 +20,7 @@ from trainguard.config import (
     TimeRange,
     cProfileTimer,
 )
-from trainguard.config.metrics_config import MetricsConfig
+from trainguard.config.framework_profile import MetricsConfig
 from trainguard.config.profiler_config import INTERVALS_MS
 from trainguard.core.errors import LaunchConfigError
 

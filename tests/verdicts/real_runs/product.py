@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.verdicts.real_runs.profile_writer import write_profile
 from tests.verdicts.real_runs.recording import read_recording
-from trainguard.cli.commands.analyze.documented import Documented
+from trainguard.cli.commands.analyze.documented import documented
 from trainguard.cli.commands.analyze.outcome import document_of
 from trainguard.cli.output.progress import stderr_progress
 
@@ -55,8 +55,7 @@ def say(run: str) -> Said:
     """Judge the run ``run``; once in a process."""
     with tempfile.TemporaryDirectory() as folder:
         job = write_profile(read_recording(run), Path(folder))
-        analysis = Documented(str(job / "profiler-output"))
-        return finding_on(document_of(analysis.analyze(stderr_progress(shown=False))))
+        return finding_on(document_of(documented(str(job / "profiler-output"), stderr_progress(shown=False))))
 
 
 def finding_on(document: Mapping[str, Any]) -> Said:

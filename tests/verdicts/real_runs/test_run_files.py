@@ -11,7 +11,7 @@ from tests.verdicts.real_runs.labels import labels
 from tests.verdicts.real_runs.product import finding_on, say
 from tests.verdicts.real_runs.profile_writer import START
 from tests.verdicts.real_runs.recording import Recording, read_recording
-from trainguard.cli.commands.analyze.documented import Documented
+from trainguard.cli.commands.analyze.documented import documented
 from trainguard.cli.commands.analyze.outcome import document_of
 from trainguard.cli.output.progress import stderr_progress
 
@@ -24,7 +24,7 @@ _NAMES = {"u": "gpu.{}.gpu", "a": "gpu.{}.memory", "c": "cpu.{}.cpu_percent", "r
 def test_verdict_on_a_run_file_is_that_on_its_profile(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"run-{name}.wandb"
     file.write_bytes(_run_file(read_recording(name)))
-    from_file = finding_on(document_of(Documented(str(file)).analyze(stderr_progress(shown=False))))
+    from_file = finding_on(document_of(documented(str(file), stderr_progress(shown=False))))
     from_profile = say(name)
     assert from_file.fired == from_profile.fired
     assert from_file.level == from_profile.level

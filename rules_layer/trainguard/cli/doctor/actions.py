@@ -24,7 +24,6 @@ _PENDING = "PendingConfirmation"
 
 
 def stop_switches(site: Site) -> StopSwitches:
-    """Return the stop switch and its override as they are stored."""
     own, override = (site.deployment.output(name) for name in (_OWN, _OVERRIDE))
     with asking("ssm:GetParameter"):
         return stored_switches(site.clients.ssm, parameter=own, override=override)
@@ -81,7 +80,6 @@ _BAD_ENDS: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "T
 
 
 def check_alarms(site: Site) -> Iterable[CheckResult]:
-    """Judge the stack's own alarms."""
     names = site.names("AWS::CloudWatch::Alarm")
     alarms: list[MetricAlarmTypeDef] = []
     for first in range(0, len(names), _ALARMS_A_CALL):
@@ -107,7 +105,6 @@ def check_alarms(site: Site) -> Iterable[CheckResult]:
 
 
 def check_machines(site: Site) -> Iterable[CheckResult]:
-    """Judge whether the state machines can be started."""
     machines = site.names("AWS::StepFunctions::StateMachine")
     faults = [] if machines else [fail("the stack has no state machine", DEPLOY)]
     for machine in machines:

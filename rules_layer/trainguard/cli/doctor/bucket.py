@@ -67,7 +67,7 @@ def check_rules(site: Site) -> Iterable[CheckResult]:
 
 def check_pattern(site: Site) -> Iterable[CheckResult]:
     """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated."""
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return ()
     patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _pattern(rule).get("source", [])]
     if not patterns and not site.names("AWS::S3::Bucket"):
@@ -110,12 +110,11 @@ _DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
 
 def check_bucket(site: Site) -> Iterator[CheckResult]:
-    """Judge whether the bucket is there, and where."""
     bucket, region = site.bucket, site.deployment.region
-    if bucket != site.own_bucket:
+    if bucket != site.deployment.bucket:
         yield fail(
-            f"the stack listens to {site.own_bucket}, not to {bucket}",
-            f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.own_bucket}/.",
+            f"the stack listens to {site.deployment.bucket}, not to {bucket}",
+            f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.deployment.bucket}/.",
         )
     with asking("s3:ListBucket"):
         try:
@@ -129,7 +128,7 @@ def check_bucket(site: Site) -> Iterator[CheckResult]:
     if lies_in != region:
         found = f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here"
         yield fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
-    elif bucket == site.own_bucket:
+    elif bucket == site.deployment.bucket:
         yield ok(f"{bucket} in {lies_in}")
 
 
@@ -145,7 +144,7 @@ def check_lifecycle(site: Site) -> Iterable[CheckResult]:
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
-    whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
+    whole = [rule for rule in enabled if not rule.get("Prefix") and not any(rule.get("Filter", {}).values())]
     faults: list[CheckResult] = []
     for rule in enabled:
         name = rule.get("ID", "without a name")
@@ -165,11 +164,6 @@ def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
     return f"{kept}; {counted(others, 'rule')} for a part of the bucket" if others else kept
 
 
-def _is_of_the_whole_bucket(rule: "LifecycleRuleOutputTypeDef") -> bool:
-    given = rule.get("Filter", {})
-    return not rule.get("Prefix") and not any(value for value in given.values())
-
-
 _BY_QUEUE = "-c profile_notifications=queue"
 _KEY_SECTION = "docs/deployment.md, section Your own key"
 _NEEDED = ("kms:GenerateDataKey", "kms:Decrypt")
@@ -185,7 +179,7 @@ def check_notifications(site: Site) -> Iterator[CheckResult]:
                 raise
             return
     result = _grade_notifications(configured, site)
-    if result.level is Level.OK and announced(configured, site.queue_arn) is not None:
+    if result.level is Level.OK and announced(configured, site.deployment.queue_arn) is not None:
         with asking("sqs:GetQueueAttributes"):
             sends = s3_sends(site.clients.sqs, site.queue_url)
         refused = "the queue's policy does not let S3 send: nothing is evaluated"
@@ -202,12 +196,18 @@ def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResu
     An existing one does what the stack is deployed for: a stack that reads its events has rules for them.
     """
     is_own = site.bucket in site.names("AWS::S3::Bucket")
-    prefixes = announced(configured, site.queue_arn)
+    prefixes = announced(configured, site.deployment.queue_arn)
     takes_events = not is_own and (
-        site.bucket != site.own_bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+        site.bucket != site.deployment.bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
     )
     if prefixes is not None and takes_events:
-        return _announced_twice(configured)
+        if EVENT_BRIDGE not in configured:
+            found = "the bucket notifies the queue, and the stack is deployed for its events: S3 may not send"
+            return fail(found, f"Deploy it with {_BY_QUEUE}.")
+        found = (
+            "the bucket notifies the queue and EventBridge, and the stack takes both: each object sends two messages"
+        )
+        return warn(found, f"Deploy it with {_BY_QUEUE}, or take one off: `trainguard notifications --remove`.")
     if prefixes is not None and not (is_own and prefixes):
         return _announced_to_the_queue(configured, prefixes, is_own=is_own)
     if EVENT_BRIDGE in configured and (takes_events or is_own):
@@ -229,16 +229,8 @@ def _announced_to_the_queue(configured: Mapping[str, Any], prefixes: list[str], 
     return warn("the bucket notifies the queue and EventBridge: each object is paid for twice", advice)
 
 
-def _announced_twice(configured: Mapping[str, Any]) -> CheckResult:
-    if EVENT_BRIDGE not in configured:
-        found = "the bucket notifies the queue, and the stack is deployed for its events: S3 may not send"
-        return fail(found, f"Deploy it with {_BY_QUEUE}.")
-    found = "the bucket notifies the queue and EventBridge, and the stack takes both: each object sends two messages"
-    return warn(found, f"Deploy it with {_BY_QUEUE}, or take one off: `trainguard notifications --remove`.")
-
-
 def _unannounced(site: Site, configured: Mapping[str, Any], *, to_queue: bool, is_own: bool) -> CheckResult:
-    wanted = Wanted(stack=site.deployment.stack, queue=site.queue_arn)
+    wanted = Wanted(stack=site.deployment.stack, queue=site.deployment.queue_arn)
     missing = with_messages(configured, wanted) if to_queue else {**configured, EVENT_BRIDGE: {}}
     words = ("--bucket", site.bucket, "--notification-configuration", msgspec.json.encode(missing).decode())
     advice = "Switch it on; the command keeps the bucket's other notifications as they are now."

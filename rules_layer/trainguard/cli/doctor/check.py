@@ -37,13 +37,11 @@ Findings = CheckResult | Iterable[CheckResult]
 
 
 def under_name(name: str, found: Findings) -> Iterator[CheckResult]:
-    """Yield what a check has found, under its name."""
     for each in (found,) if isinstance(found, CheckResult) else found:
         yield replace(each, check=name)
 
 
 def ok(found: str) -> CheckResult:
-    """Return that all is well."""
     return CheckResult(level=Level.OK, found=found)
 
 

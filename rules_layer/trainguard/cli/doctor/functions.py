@@ -20,7 +20,6 @@ _FEWEST_SCHEDULER_RUNS = 8
 
 
 def check_functions(site: Site) -> Iterable[CheckResult]:
-    """Judge the state of each function and of its last update."""
     faults = [] if site.functions else [fail("the stack has no function", DEPLOY)]
     for name, configuration in site.functions.items():
         state = configuration.get("State", "Active")
@@ -62,7 +61,6 @@ def check_concurrency(site: Site) -> Iterable[CheckResult]:
 
 
 def check_mappings(site: Site) -> Iterator[CheckResult]:
-    """Judge the mappings of the evaluation queue."""
     mappings = queue_mappings(site)
     if not mappings:
         yield fail("no function is called for the evaluation queue", DEPLOY)
@@ -121,9 +119,10 @@ def _recent(site: Site, name: str, *metrics: str) -> tuple[list[float], str]:
 
 
 def queue_mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
-    """Return the mappings of the evaluation queue to its function."""
     with asking("lambda:ListEventSourceMappings"):
-        return site.clients.functions.list_event_source_mappings(EventSourceArn=site.queue_arn)["EventSourceMappings"]
+        return site.clients.functions.list_event_source_mappings(EventSourceArn=site.deployment.queue_arn)[
+            "EventSourceMappings"
+        ]
 
 
 def _most_at_once(mapping: "EventSourceMappingConfigurationTypeDef") -> int:
@@ -136,14 +135,12 @@ _AGE_WINDOW_MIN = 10
 
 
 def check_evaluation_queue(site: Site) -> CheckResult:
-    """Say how many messages wait."""
     counts = _depth(site, site.queue_url)
     hidden = counts["ApproximateNumberOfMessagesNotVisible"]
     return ok(f"{counts['ApproximateNumberOfMessages']:,} waiting, {hidden:,} being evaluated")
 
 
 def check_delay(site: Site) -> CheckResult:
-    """Judge how long the oldest message waits."""
     queue = {"QueueName": site.queue_url.rpartition("/")[2]}
     ages = metric_values(site, "AWS/SQS", "ApproximateAgeOfOldestMessage", queue, "Maximum", _AGE_WINDOW_MIN)
     if not ages:
@@ -156,7 +153,6 @@ def check_delay(site: Site) -> CheckResult:
 
 
 def check_dead_letters(site: Site) -> Iterable[CheckResult]:
-    """Judge the queues of what could not be handled."""
     outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
     faults = [fault for output in outputs for fault in _grade_dead_letters(site, output)]
     return unless(faults, "none, of messages and of events")
@@ -168,7 +164,7 @@ def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
     if waiting == 0:
         return
     if output == "DoorbellDeadLetterQueueUrl":
-        arn = site.arn("sqs", url.rpartition("/")[2])
+        arn = site.deployment.arn("sqs", url.rpartition("/")[2])
         yield fail(
             f"{counted(waiting, 'message')} failed five times",
             "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue.",

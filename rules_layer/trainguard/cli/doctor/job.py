@@ -91,7 +91,6 @@ def grade_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Check
 
 
 def check_stop(case: JobCase) -> CheckResult:
-    """Say whether a fire would stop the job."""
     now = case.site.now
     switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
@@ -247,7 +246,6 @@ _SUFFIX = ".json"
 
 
 def check_source(case: JobCase) -> Iterator[CheckResult]:
-    """Judge how far a job's sources are read."""
     record = case.record
     prefix = f"{case.root.folder}{FOLDER}/"
     statuses: dict[str, PollStatus | None] = {}

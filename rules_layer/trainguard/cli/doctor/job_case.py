@@ -54,8 +54,6 @@ class SeenProfile:
 
 
 class JobCase:
-    """One job under examination."""
-
     def __init__(self, site: Site, job: str) -> None:
         self.site = site
         self.job = job
@@ -79,7 +77,6 @@ class JobCase:
 
     @cached_property
     def stored(self) -> JobRecord | None:
-        """The job's item in Jobs."""
         return self._stores.jobs.load(self.job)
 
     @cached_property
@@ -98,33 +95,27 @@ class JobCase:
 
     @cached_property
     def nodes(self) -> Sequence[NodeRecord]:
-        """The items of the job's nodes."""
         return [record for record in items_of(self.record, self._stores.nodes) if record.key.node != JOB_NODE]
 
     @cached_property
     def rows(self) -> Sequence[RuleRow]:
-        """The rules' rows of the job as a whole."""
         return [row for row in self._stores.rows.of_job(self.job) if row.node is None]
 
     @property
     def root(self) -> ProfileRoot:
-        """Where the profile should lie."""
         return self.record.root
 
     @property
     def place(self) -> str:
-        """The profile's place as an S3 URI."""
         return f"s3://{self.record.bucket}/{self.root.folder}profiler-output/"
 
     @cached_property
     def profile(self) -> SeenProfile:
-        """What lies in the bucket."""
         until = self.record.ended_at or self.site.now
         return look_at(self._stores.objects, self.record.bucket, self.root, until)
 
     @property
     def objects(self) -> ProfileObjects:
-        """The objects of the bucket."""
         return self._stores.objects
 
     @cached_property
@@ -172,13 +163,8 @@ _LONGEST = 160
 _LAST = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class SeenTraces:
-    """Traces below a job's folder: numbers by ``folders``, keys by why they are ``unread``; ``is_cut``: not all."""
-
-    folders: Mapping[str, int]
-    unread: Mapping[str, Sequence[str]]
-    is_cut: bool
+SeenTraces = tuple[Mapping[str, int], Mapping[str, Sequence[str]], bool]
+"""Traces below a job's folder: numbers by folder, keys by why they are not read, and whether there are more objects."""
 
 
 def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenTraces:
@@ -192,7 +178,7 @@ def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> S
             folders[found.folder] += 1
         elif each.key.endswith((*TRACE_ENDINGS, *DATABASE_ENDINGS)):
             unread[_why(each.key)].append(each.key)
-    return SeenTraces(folders, unread, len(listed) > MOST_LOOKED_AT)
+    return folders, unread, len(listed) > MOST_LOOKED_AT
 
 
 def check_traces(case: JobCase) -> Iterable[CheckResult]:
@@ -204,22 +190,23 @@ def check_traces(case: JobCase) -> Iterable[CheckResult]:
 
 def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator[CheckResult]:
     """Judge traces; ``met`` are the folders that the evaluator knows to have some, the newest 32."""
-    more = f" among the first {MOST_LOOKED_AT:,} objects" if seen.is_cut else ""
-    if not seen.folders and not seen.unread:
+    found, unread, is_cut = seen
+    more = f" among the first {MOST_LOOKED_AT:,} objects" if is_cut else ""
+    if not found and not unread:
         yield ok(f"no kernel traces below {_short(root.folder)}{more}")
         return
-    if seen.folders:
-        folders = counted(len(seen.folders), "folder")
-        traces = counted(sum(seen.folders.values()), "kernel trace")
-        yield ok(f"{traces} in {folders}{more}: {_named(sorted(seen.folders))}")
-    new = sorted(set(seen.folders) - met)
+    if found:
+        folders = counted(len(found), "folder")
+        traces = counted(sum(found.values()), "kernel trace")
+        yield ok(f"{traces} in {folders}{more}: {_named(sorted(found))}")
+    new = sorted(set(found) - met)
     if new and len(met) < MOST_FOLDERS:
         yield warn(
             f"the evaluator does not know {counted(len(new), 'folder')} with kernel traces: {_named(new)}",
             "Their traces came before the job was known, or their messages did not arrive. Upload one of each folder "
             "again: all of the folder are then judged.",
         )
-    for why, keys in sorted(seen.unread.items()):
+    for why, keys in sorted(unread.items()):
         yield warn(
             f"{counted(len(keys), 'file')} not read, {why}: {_named(keys)}",
             f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",

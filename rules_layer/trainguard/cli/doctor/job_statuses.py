@@ -61,7 +61,6 @@ class RecorderStatus(_Status, kw_only=True):
 
     @property
     def writer(self) -> str:
-        """The node and the process."""
         return f"{self.node} {self.process}"
 
 
@@ -121,13 +120,11 @@ def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot, kind:
 
 
 def check_collector(case: JobCase) -> Iterable[CheckResult]:
-    """Judge the statuses of collectors."""
     seen = read_statuses(case.objects, case.record.bucket, case.root, CollectorStatus)
     return grade_collector(seen, now=case.site.now, final=case.record.status.is_final)
 
 
 def check_recorders(case: JobCase) -> Iterable[CheckResult]:
-    """Judge the statuses of recorders."""
     return grade_recorders(read_statuses(case.objects, case.record.bucket, case.root, RecorderStatus))
 
 
@@ -148,7 +145,6 @@ def grade_collector(seen: SeenStatuses[CollectorStatus], *, now: float, final: b
 
 
 def grade_recorders(seen: SeenStatuses[RecorderStatus]) -> Iterable[CheckResult]:
-    """Judge the final statuses of recorders."""
     if not seen.count:
         return (ok("no recorder has written its final status"),)
     faults = [*_unread(seen), *_losses(_OF_RECORDER, seen, ": ")]

@@ -18,7 +18,6 @@ from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
     from mypy_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
 _SIMULATE = "iam:SimulatePrincipalPolicy"
@@ -80,7 +79,6 @@ class Use:
     keys: str = "*"
 
     def resource(self, bucket_arn: str) -> str:
-        """Return the ARN of an example of the used resource."""
         return bucket_arn if self.actions == (LIST,) else f"{bucket_arn}/{self._example}"
 
     @property
@@ -135,7 +133,7 @@ def roles_of(site: Site) -> Mapping[str, str]:
 
 def check_roles(site: Site) -> Iterable[CheckResult]:
     """Judge whether the roles have their rights in the stack's bucket; another bucket is not theirs."""
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return ()
     if not site.asks_aws:
         return (warn("not checked here: an emulator simulates no rights of roles", "Run it against AWS."),)
@@ -160,69 +158,70 @@ _ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationExcep
 _POLICY = "Ask for the policy in docs/cli.md, section Permissions."
 
 
-def _item(site: Site) -> object:
-    key: dict[str, AttributeValueTypeDef] = {"TrainingJobName": {"S": _NOBODY}}
-    return site.clients.dynamodb.get_item(TableName=site.deployment.output("JobsTable"), Key=key)
-
-
-def _scan(site: Site) -> object:
-    return site.clients.dynamodb.scan(TableName=site.deployment.output("JobsTable"), Limit=1)
-
-
-def _active(site: Site) -> object:
+def _query(site: Site, output: str, name: str, value: str, **more: Any) -> object:
     return site.clients.dynamodb.query(
-        TableName=site.deployment.output("JobsTable"),
-        IndexName=ACTIVE_JOBS_INDEX,
+        TableName=site.deployment.output(output),
         KeyConditionExpression="#partition = :partition",
-        ExpressionAttributeNames={"#partition": "Active"},
-        ExpressionAttributeValues={":partition": {"S": "slow"}},
+        ExpressionAttributeNames={"#partition": name},
+        ExpressionAttributeValues={":partition": {"S": value}},
         Limit=1,
+        **more,
     )
 
 
 def _rows(output: str) -> Callable[[Site], object]:
-    def ask(site: Site) -> object:
-        return site.clients.dynamodb.query(
-            TableName=site.deployment.output(output),
-            KeyConditionExpression="#partition = :partition",
-            ExpressionAttributeNames={"#partition": "TrainingJobName"},
-            ExpressionAttributeValues={":partition": {"S": _NOBODY}},
-            Limit=1,
-        )
-
-    return ask
-
-
-def _listing(site: Site) -> object:
-    return site.clients.s3.list_objects_v2(Bucket=site.bucket, Prefix=f"{_NOBODY}/", MaxKeys=1)
+    return lambda site: _query(site, output, "TrainingJobName", _NOBODY)
 
 
 def _object(name: str) -> Callable[[Site], object]:
-    def ask(site: Site) -> object:
-        return site.clients.s3.head_object(Bucket=site.bucket, Key=f"{_NOBODY}/{name}")
-
-    return ask
-
-
-def _training_job(site: Site) -> object:
-    return site.clients.sagemaker.describe_training_job(TrainingJobName=_NOBODY)
-
-
-def _tags(site: Site) -> object:
-    return site.clients.sagemaker.list_tags(ResourceArn=site.arn("sagemaker", f"training-job/{_NOBODY}"))
+    return lambda site: site.clients.s3.head_object(Bucket=site.bucket, Key=f"{_NOBODY}/{name}")
 
 
 PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
-    ("dynamodb:GetItem", "the table Jobs", "status, explain, open, report, replay", _item),
-    ("dynamodb:Scan", "the table Jobs", "jobs, report --fleet", _scan),
-    ("dynamodb:Query", "the index ActiveJobs", "status", _active),
+    (
+        "dynamodb:GetItem",
+        "the table Jobs",
+        "status, explain, open, report, replay",
+        lambda site: site.clients.dynamodb.get_item(
+            TableName=site.deployment.output("JobsTable"), Key={"TrainingJobName": {"S": _NOBODY}}
+        ),
+    ),
+    (
+        "dynamodb:Scan",
+        "the table Jobs",
+        "jobs, report --fleet",
+        lambda site: site.clients.dynamodb.scan(TableName=site.deployment.output("JobsTable"), Limit=1),
+    ),
+    (
+        "dynamodb:Query",
+        "the index ActiveJobs",
+        "status",
+        lambda site: _query(site, "JobsTable", "Active", "slow", IndexName=ACTIVE_JOBS_INDEX),
+    ),
     ("dynamodb:Query", "the table RuleState", "jobs, status, explain, report", _rows("RuleStateTable")),
     ("dynamodb:Query", "the table NodeState", "report, doctor --job", _rows("NodeStateTable")),
-    ("s3:ListBucket", "the bucket", "report, analyze, doctor --job", _listing),
+    (
+        "s3:ListBucket",
+        "the bucket",
+        "report, analyze, doctor --job",
+        lambda site: site.clients.s3.list_objects_v2(Bucket=site.bucket, Prefix=f"{_NOBODY}/", MaxKeys=1),
+    ),
     ("s3:GetObject", "reports", "open", _object("rule-output/TrainGuardReport/report.html")),
     ("s3:GetObject", "profiles", "report, analyze, replay", _object("profiler-output/system/training_job_end.ts")),
-    ("sagemaker:DescribeTrainingJob", "training jobs", "doctor --job", _training_job),
-    ("sagemaker:ListTags", "training jobs", "doctor --job", _tags),
+    (
+        "sagemaker:DescribeTrainingJob",
+        "training jobs",
+        "doctor --job",
+        lambda site: site.clients.sagemaker.describe_training_job(TrainingJobName=_NOBODY),
+    ),
+    (
+        "sagemaker:ListTags",
+        "training jobs",
+        "doctor --job",
+        lambda site: site.clients.sagemaker.list_tags(
+            ResourceArn=site.deployment.arn("sagemaker", f"training-job/{_NOBODY}")
+        ),
+    ),
 )
 """Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try."""
 
@@ -280,7 +279,13 @@ def check_encryption(site: Site) -> Iterator[CheckResult]:
 def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
     if ":key/" in named and _account(named) != site.deployment.account:
         yield from _grade_rights(site, named, roles_of(site))
-        yield _of_another_account(site, named)
+        # What the policy of another account's key says, that account alone may read.
+        yield warn(
+            f"{named}, which encrypts {site.bucket}, is of account {_account(named)}: its policy cannot be read from "
+            "here",
+            f"It must let account {site.deployment.account} use {_DECRYPT} and {_GENERATE} through S3; "
+            f"{_SECTION}, has the statement.",
+        )
         return
     with asking("kms:DescribeKey"):
         described = site.clients.kms.describe_key(KeyId=named)["KeyMetadata"]
@@ -321,7 +326,7 @@ def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[Ch
 
 
 def _remedy(site: Site, key: str) -> str:
-    if site.bucket != site.own_bucket:
+    if site.bucket != site.deployment.bucket:
         return f"Deploy with -c profile_bucket={shlex.quote(site.bucket)} -c profile_key_arn={key}: {_SECTION}."
     if site.names("AWS::S3::Bucket"):
         return f"Deploy with -c kms_key_arn={key}, or give the bucket the encryption again that the stack made."
@@ -350,12 +355,3 @@ def _lets_in(policy: Mapping[str, Any], principals: AbstractSet[str], action: st
         ):
             return True
     return False
-
-
-def _of_another_account(site: Site, key: str) -> CheckResult:
-    """Return what the policy of another account's key must say, which that account alone may read."""
-    return warn(
-        f"{key}, which encrypts {site.bucket}, is of account {_account(key)}: its policy cannot be read from here",
-        f"It must let account {site.deployment.account} use {_DECRYPT} and {_GENERATE} through S3; "
-        f"{_SECTION}, has the statement.",
-    )

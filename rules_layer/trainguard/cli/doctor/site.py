@@ -1,6 +1,5 @@
 """Common input of all checks: the deployed stack, its resources, and clients."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -26,35 +25,27 @@ if TYPE_CHECKING:
 
 
 class DoctorClients(Clients):
-    """The clients of one diagnosis."""
-
     @cached_property
     def functions(self) -> "LambdaClient":
-        """Client of the functions and of the queue's mapping to them."""
         return cast("LambdaClient", self._create("lambda"))
 
     @cached_property
     def cloudwatch(self) -> "CloudWatchClient":
-        """Client of alarms and metrics."""
         return cast("CloudWatchClient", self._create("cloudwatch"))
 
     @cached_property
     def iam(self) -> "IAMClient":
-        """Client that reckons what a role may do."""
         return cast("IAMClient", self._create("iam"))
 
     @cached_property
     def kms(self) -> "KMSClient":
-        """Client of the key that encrypts the bucket."""
         return cast("KMSClient", self._create("kms"))
 
     @cached_property
     def sts(self) -> Any:
-        """Client that says who is calling."""
         return self._create("sts")
 
 
-_SCHEME = "s3://"
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
 _SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
 
@@ -79,23 +70,11 @@ class Site:
 
     @property
     def bucket(self) -> str:
-        """The bucket that is examined."""
-        return self._bucket or self.own_bucket
-
-    @property
-    def own_bucket(self) -> str:
-        """The bucket that the stack was deployed for."""
-        return self.deployment.output("ProfilerOutputUri").removeprefix(_SCHEME).partition("/")[0]
+        return self._bucket or self.deployment.bucket
 
     @property
     def queue_url(self) -> str:
-        """The URL of the evaluation queue."""
         return self.deployment.output("DoorbellQueueUrl")
-
-    @property
-    def queue_arn(self) -> str:
-        """The ARN of the evaluation queue."""
-        return self.arn("sqs", self.queue_url.rpartition("/")[2])
 
     @cached_property
     def _resources(self) -> "Sequence[StackResourceSummaryTypeDef]":
@@ -108,7 +87,6 @@ class Site:
         return sorted(found, key=lambda resource: resource["LogicalResourceId"])
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of all resources of a kind, for example ``AWS::Lambda::Function``."""
         return [each["PhysicalResourceId"] for each in self._resources if each["ResourceType"] == kind]
 
     @property
@@ -118,7 +96,6 @@ class Site:
         return host.endswith(_AWS_DOMAINS)
 
     def key_policy(self, key: str) -> Mapping[str, Any]:
-        """Return the policy of a key of KMS."""
         with asking("kms:GetKeyPolicy"):
             document: dict[str, Any] = msgspec.json.decode(self.clients.kms.get_key_policy(KeyId=key)["Policy"])
         return document
@@ -136,23 +113,15 @@ class Site:
 
     @cached_property
     def rules(self) -> "Sequence[DescribeRuleResponseTypeDef]":
-        """The stack's EventBridge rules."""
         rules = []
         for name in self.names("AWS::Events::Rule"):
             with asking("events:DescribeRule"):
                 rules.append(self.clients.events.describe_rule(Name=name))
         return rules
 
-    def arn(self, service: str, name: str) -> str:
-        """Return the ARN of something of the stack's account and Region."""
-        here = self.deployment
-        return f"arn:{here.partition}:{service}:{here.region}:{here.account}:{name}"
-
     def aws(self, *words: str) -> str:
-        """Return a command of the AWS command line for this stack's Region, quoted for a shell."""
-        place = ["--region", self.deployment.region]
-        who = [] if self._profile is None else ["--profile", self._profile]
-        return shlex.join(["aws", *words, *place, *who])
+        """Return a command of the AWS command line for this stack, quoted for a shell."""
+        return self.deployment.aws(*words, profile=self._profile)
 
 
 def listed(value: Any) -> Sequence[Any]:

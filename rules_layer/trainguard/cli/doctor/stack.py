@@ -1,12 +1,16 @@
 """Checks of the caller, and of the stack: its state, its outputs, its version."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.check import CheckResult, asking, fail, ok, unless, warn
 from trainguard.cli.doctor.functions import queue_mappings
 from trainguard.cli.doctor.site import Site
 from trainguard.core.units import counted
 from trainguard.running_costs.sizing import SIZES, Size, size_for
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
 EXPECTED_OUTPUTS = (
     "ProfilerOutputUri",
@@ -31,7 +35,6 @@ _DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
 
 
 def check_credentials(site: Site) -> CheckResult:
-    """Say who asks, and where."""
     with asking("sts:GetCallerIdentity"):
         identity = site.clients.sts.get_caller_identity()
     return ok(f"{identity['Arn']} in account {identity['Account']}, Region {site.deployment.region}")
@@ -73,12 +76,10 @@ _WORKING = frozenset({"ACTIVE", "UPDATING"})
 
 
 def check_tables(site: Site) -> Iterable[CheckResult]:
-    """Judge the state of the tables and their indices."""
     faults: list[CheckResult] = []
     sizes = []
     for output in _TABLES:
-        with asking("dynamodb:DescribeTable"):
-            table = site.clients.dynamodb.describe_table(TableName=site.deployment.output(output))["Table"]
+        table = _table(site, output)
         name = table.get("TableName", "")
         if (state := table.get("TableStatus", "unknown")) not in _WORKING:
             faults.append(fail(f"{name} is {state}", "See it in the console of DynamoDB, under Tables."))
@@ -92,32 +93,28 @@ def check_tables(site: Site) -> Iterable[CheckResult]:
 
 
 def check_expiry(site: Site) -> Iterable[CheckResult]:
-    """Judge whether items of jobs that ended expire."""
     faults = []
     for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeTimeToLive"):
             set_to = site.clients.dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
         state, column = set_to.get("TimeToLiveStatus", "DISABLED"), set_to.get("AttributeName")
         if state not in {"ENABLED", "ENABLING"} or column != _EXPIRES_AT:
-            wanted = f"Enabled=true,AttributeName={_EXPIRES_AT}"
-            words = ("--table-name", table, "--time-to-live-specification", wanted)
+            wanted = ("--time-to-live-specification", f"Enabled=true,AttributeName={_EXPIRES_AT}")
             found = f"time to live of {table} is {state}" + ("" if column is None else f" on {column}")
-            enable = site.aws("dynamodb", "update-time-to-live", *words)
+            enable = site.aws("dynamodb", "update-time-to-live", "--table-name", table, *wanted)
             faults.append(warn(found, "Items of jobs that ended stay for ever: enable it.", enable))
     return unless(faults, f"time to live is on for 3 tables, by {_EXPIRES_AT}")
 
 
 def check_backups(site: Site) -> Iterable[CheckResult]:
-    """Judge whether the tables can be restored to a point in time."""
     faults = []
     for table in (site.deployment.output(output) for output in _TABLES):
         with asking("dynamodb:DescribeContinuousBackups"):
             answer = site.clients.dynamodb.describe_continuous_backups(TableName=table)
         recovery = answer["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
         if (state := recovery.get("PointInTimeRecoveryStatus", "DISABLED")) != "ENABLED":
-            wanted = "PointInTimeRecoveryEnabled=true"
-            words = ("--table-name", table, "--point-in-time-recovery-specification", wanted)
-            enable = site.aws("dynamodb", "update-continuous-backups", *words)
+            wanted = ("--point-in-time-recovery-specification", "PointInTimeRecoveryEnabled=true")
+            enable = site.aws("dynamodb", "update-continuous-backups", "--table-name", table, *wanted)
             found = f"point-in-time recovery of {table} is {state}"
             faults.append(warn(found, "What is deleted by mistake is lost: enable it.", enable))
     return unless(faults, "point-in-time recovery is on for 3 tables")
@@ -128,7 +125,14 @@ _PAGE = "docs/reliability.md"
 
 def check_sizing(site: Site) -> Iterator[CheckResult]:
     """Compare the stack's settings with the row of the table for the nodes of all jobs that run."""
-    nodes = _running_nodes(site)
+    with asking("dynamodb:Scan"):
+        pages = site.clients.dynamodb.get_paginator("scan").paginate(
+            TableName=site.deployment.output("JobsTable"),
+            FilterExpression="attribute_exists(#active)",
+            ProjectionExpression="#count",
+            ExpressionAttributeNames={"#active": "Active", "#count": "InstanceCount"},
+        )
+        nodes = sum(int(item.get("InstanceCount", {}).get("N", "1")) for page in pages for item in page["Items"])
     if nodes == 0:
         yield ok("no job runs")
         return
@@ -155,17 +159,6 @@ def grade_settings(nodes: int, row: Size, deployed: dict[str, int]) -> CheckResu
     )
 
 
-def _running_nodes(site: Site) -> int:
-    with asking("dynamodb:Scan"):
-        pages = site.clients.dynamodb.get_paginator("scan").paginate(
-            TableName=site.deployment.output("JobsTable"),
-            FilterExpression="attribute_exists(#active)",
-            ProjectionExpression="#count",
-            ExpressionAttributeNames={"#active": "Active", "#count": "InstanceCount"},
-        )
-        return sum(int(item.get("InstanceCount", {}).get("N", "1")) for page in pages for item in page["Items"])
-
-
 def _deployed(site: Site) -> dict[str, int]:
     found = {}
     for name, function in (("evaluator_memory_mb", "evaluate_objects"), ("reconcile_memory_mb", "reconcile_job")):
@@ -175,14 +168,12 @@ def _deployed(site: Site) -> dict[str, int]:
     at_once = [each.get("ScalingConfig", {}).get("MaximumConcurrency", 0) for each in queue_mappings(site)]
     if at_once and all(at_once):
         found["evaluator_concurrency"] = min(at_once)
-    units = [units for table in _TABLES if (units := _most_units(site, table)) is not None]
-    if units:
+    throughputs = [_table(site, output).get("OnDemandThroughput", {}) for output in _TABLES]
+    if units := [most for each in throughputs if (most := each.get("MaxWriteRequestUnits", -1)) > 0]:
         found["max_write_units"] = min(units)
     return found
 
 
-def _most_units(site: Site, output: str) -> int | None:
+def _table(site: Site, output: str) -> "TableDescriptionTypeDef":
     with asking("dynamodb:DescribeTable"):
-        table = site.clients.dynamodb.describe_table(TableName=site.deployment.output(output))["Table"]
-    most = table.get("OnDemandThroughput", {}).get("MaxWriteRequestUnits", -1)
-    return most if most > 0 else None
+        return site.clients.dynamodb.describe_table(TableName=site.deployment.output(output))["Table"]

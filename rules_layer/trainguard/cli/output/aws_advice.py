@@ -65,7 +65,6 @@ _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str
 
 
 def advised(fault: TrainGuardError) -> TrainGuardError:
-    """Return the fault, or one with advice where AWS's answer has caused it."""
     if isinstance(fault, PortUnavailableError) and isinstance(fault.__cause__, (ClientError, BotoCoreError)):
         return _advice(fault.__cause__) or fault
     return fault

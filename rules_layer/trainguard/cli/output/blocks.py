@@ -1,7 +1,8 @@
 """Blocks for people, without a medium: tables, facts, headings, sentences, items of a list."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trainguard.core.finding import Severity
 from trainguard.core.records import Status
@@ -28,6 +29,7 @@ class Cell:
 
 
 Shown = str | Cell
+T = TypeVar("T")
 
 
 def status_cell(status: Status, *, over: bool = False) -> Cell:
@@ -37,7 +39,6 @@ def status_cell(status: Status, *, over: bool = False) -> Cell:
 
 
 def severity_cell(severity: Severity | None) -> Shown:
-    """Return a finding's severity in its colour."""
     return "" if severity is None else Cell(severity.value, _SEVERITY_STYLES.get(severity, ""))
 
 
@@ -60,17 +61,18 @@ class Grid:
     stacks_below: int = 0
 
 
+def table(items: Iterable[T], cells: Mapping[Column, Callable[[T], Shown]]) -> Grid:
+    """Return a row for each item: in a column what the column's function says of it."""
+    return Grid(tuple(cells), [[cell(item) for cell in cells.values()] for item in items])
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with values."""
-
     rows: Sequence[tuple[str, Shown]]
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The beginning of a section."""
-
     text: str
 
 

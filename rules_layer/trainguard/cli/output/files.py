@@ -1,4 +1,4 @@
-"""Reads parameter files, and writes a report's files into a folder, all of them or none."""
+"""Writes a report's files into a folder, all of them or none."""
 
 import os
 import tempfile
@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainguard.core.errors import OutputError, ParameterFileError, ReportPageError
+from trainguard.core.errors import OutputError, ReportPageError
 from trainguard.core.links import REPORT_PAGE
 
 if TYPE_CHECKING:
     from trainguard.report.job.build import BuiltReport
 
 _FILES = frozenset({".csv", ".htm", ".html", ".json", ".md", ".pdf", ".png", ".svg", ".txt", ".xlsx", ".zip"})
-
-
-def read_body(file: Path) -> bytes:
-    """Return a parameter file's content; raises ParameterFileError."""
-    try:
-        return file.read_bytes()
-    except OSError as fault:
-        raise ParameterFileError(str(file), fault.strerror or str(fault)) from fault
 
 
 def prepare(folder: Path) -> None:
@@ -40,6 +32,8 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files below ``folder``; every body is on disk before the first is replaced. Raises OutputError."""
     bodies: dict[Path, Path] = {}
     target = folder
+    umask = os.umask(0)
+    os.umask(umask)
     try:
         for name, body in files.items():
             target = folder / name
@@ -48,7 +42,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             bodies[target] = Path(temporary)
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
-            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).chmod(0o666 & ~umask)
         for target, written in bodies.items():
             written.replace(target)
     except OSError as fault:
@@ -56,12 +50,6 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         for left in bodies.values():
             left.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 _PAGE_SUFFIXES = frozenset({".html", ".htm"})
@@ -76,7 +64,6 @@ class OutputPath:
 
     @property
     def shown(self) -> Path:
-        """The page's path."""
         return self.folder / (self.page or REPORT_PAGE)
 
     def names(self, files: Iterable[str]) -> list[str]:
@@ -84,7 +71,6 @@ class OutputPath:
         return list(files) if self.page is None else [self.page]
 
     def prepare(self) -> None:
-        """Make sure that files can be written there, before anything slow; raises OutputError."""
         prepare(self.folder)
 
     def write(self, built: "BuiltReport") -> Mapping[str, bytes]:

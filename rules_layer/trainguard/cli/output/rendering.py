@@ -36,7 +36,6 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return the console of everything but results."""
     return Console(stderr=True, highlight=False)
 
 
@@ -55,17 +54,13 @@ def show(console: Console, blocks: Iterable[Block]) -> None:
     for place, block in enumerate(blocks):
         if not console.is_terminal:
             for line in _plain(block):
-                _print_tabbed(console, line)
+                console.print(Segments([Segment("\t".join(line) + "\n")]), end="", soft_wrap=True)
         elif isinstance(block, Line) and block.whole:
             _print_whole(console, block.text, block.style)
         else:
             console.print(_rich(block, first=place == 0))
         if console.is_terminal and isinstance(block, Item) and block.command:
             _print_whole(console, " " * _COMMAND_INDENT + block.command, "bold")
-
-
-def _print_tabbed(console: Console, cells: Sequence[str]) -> None:
-    console.print(Segments([Segment("\t".join(cells) + "\n")]), end="", soft_wrap=True)
 
 
 def _print_whole(console: Console, text: str, style: str) -> None:

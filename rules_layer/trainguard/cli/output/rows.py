@@ -37,12 +37,10 @@ def row_json(row: RuleRow) -> dict[str, Any]:
 
 
 def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
-    """Return the fields ``names`` of a row for machines."""
     return {name: value for name, value in row_json(row).items() if name in names}
 
 
 def iso(epoch_s: float | None) -> str | None:
-    """Return a time for machines."""
     return None if epoch_s is None else iso_from_epoch(epoch_s)
 
 

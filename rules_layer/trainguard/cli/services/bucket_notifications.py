@@ -26,13 +26,8 @@ Configuration = Mapping[str, Any]
 """S3 replaces it as a whole: there is no call that changes a part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One configuration for people: its target, the events, and the keys that it is for."""
-
-    target: str
-    events: str
-    keys: str
+Entry = tuple[str, str, str]
+"""One configuration for people: its target, the events, and the keys that it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,6 @@ class Wanted:
 
 
 def read_configuration(client: "S3Client", bucket: str, account: str) -> dict[str, Any]:
-    """Return the notifications of a bucket of this account."""
     answer: Mapping[str, Any] = client.get_bucket_notification_configuration(Bucket=bucket, ExpectedBucketOwner=account)
     return {name: answer[name] for name in (EVENT_BRIDGE, *_TARGETS) if name in answer}
 
@@ -101,13 +95,12 @@ def overlaps(configured: Configuration, wanted: Wanted) -> list[Entry]:
         for each in configured.get(name, [])
         if not wanted.has(name, each)
         and any(event.startswith(_ANY_CREATED) for event in each["Events"])
-        and any(_begin_alike(prefix, _filters(each)[0]) for prefix in ours)
+        and any(one.startswith(_filters(each)[0]) or _filters(each)[0].startswith(one) for one in ours)
     ]
 
 
 def listed(configured: Configuration) -> list[Entry]:
-    """Return all configurations for people."""
-    found = [Entry("EventBridge", "all events", "all keys")] if EVENT_BRIDGE in configured else []
+    found: list[Entry] = [("EventBridge", "all events", "all keys")] if EVENT_BRIDGE in configured else []
     return found + [_entry(each, target) for name, target in _TARGETS.items() for each in configured.get(name, [])]
 
 
@@ -131,10 +124,6 @@ def _say_the_same(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping
     return shown(present) == shown(wanted)
 
 
-def _begin_alike(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
-
-
 def _filters(entry: Mapping[str, Any]) -> tuple[str, str]:
     """Return prefix and suffix, of which S3 writes the names in either case."""
     rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", [])
@@ -144,7 +133,7 @@ def _filters(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 def _entry(entry: Mapping[str, Any], target: str) -> Entry:
     prefix, suffix = _filters(entry)
-    return Entry(entry[target], ", ".join(entry["Events"]), f"{prefix}*{suffix}" if prefix or suffix else "all keys")
+    return entry[target], ", ".join(entry["Events"]), f"{prefix}*{suffix}" if prefix or suffix else "all keys"
 
 
 S3 = "s3.amazonaws.com"
@@ -159,7 +148,6 @@ class S3Sends(Enum):
 
 
 def s3_sends(client: "SQSClient", url: str) -> S3Sends:
-    """Return for which buckets the policy of a queue lets S3 send."""
     answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
     policy = msgspec.json.decode(answer.get("Attributes", {}).get("Policy", "{}"))
     for statement in policy.get("Statement", []):
@@ -170,7 +158,6 @@ def s3_sends(client: "SQSClient", url: str) -> S3Sends:
 
 
 def services_of(statement: Mapping[str, Any]) -> list[str]:
-    """Return the services that a policy's statement is about."""
     principal = statement.get("Principal")
     named = principal.get("Service", []) if isinstance(principal, dict) else []
     return named if isinstance(named, list) else [named]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,9 +36,8 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
-from trainguard.local.bucket import SCHEME
 from trainguard.local.places import is_recording
-from trainguard.local.sources import PROFILER_OUTPUT
+from trainguard.local.sources import PROFILER_OUTPUT, S3
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -67,11 +67,27 @@ class Deployment:
             )
         return self.outputs[name]
 
+    @property
+    def bucket(self) -> str:
+        """The bucket that the stack was deployed for."""
+        return self.output("ProfilerOutputUri").removeprefix(S3).partition("/")[0]
+
+    def arn(self, service: str, name: str) -> str:
+        """Return the ARN of something of the stack's account and Region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
+
+    @property
+    def queue_arn(self) -> str:
+        """The ARN of the evaluation queue."""
+        return self.arn("sqs", self.output("DoorbellQueueUrl").rpartition("/")[2])
+
+    def aws(self, *words: str, profile: str | None) -> str:
+        """Return a command of the AWS command line for the stack's Region, quoted for a shell."""
+        return shlex.join(["aws", *words, "--region", self.region, *(["--profile", profile] if profile else [])])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What a deployment holds."""
-
     jobs: Jobs
     nodes: NodeStates
     rows: RuleStates
@@ -80,8 +96,6 @@ class Stores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A deployment that a command can work with."""
-
     deployment: Deployment
     clients: Clients
     stores: Stores
@@ -190,8 +204,7 @@ class Place:
 
     @property
     def in_s3(self) -> bool:
-        """Whether it is a URI of S3."""
-        return self.text.startswith(SCHEME)
+        return self.text.startswith(S3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +217,7 @@ class StackJob:
 def target_of(source: str) -> Place | StackJob:
     """Return the target; a folder comes before a job of its name. Raises ProfileSourceError for neither."""
     is_name = JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None
-    if source.startswith(SCHEME):
+    if source.startswith(S3):
         return Place(source)
     if is_recording(source):
         return Place(source)
@@ -232,7 +245,7 @@ def connect_for(target: Place | StackJob, where: Where) -> Connection:
 def job_place(job: JobRecord) -> Place:
     """Return where a job's profile lies; of a replay, its job's."""
     root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)
-    return Place(f"{SCHEME}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
+    return Place(f"{S3}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
 
 
 def job_in_stack(name: str, jobs: Jobs) -> JobRecord:

@@ -71,7 +71,6 @@ def setting_of(rule: str, parameter: str, settings: Mapping[str, str]) -> str | 
 
 
 def value_text(value: Value) -> str:
-    """Return a parameter's value for people."""
     if value is None:
         return "none"
     if isinstance(value, bool | str):

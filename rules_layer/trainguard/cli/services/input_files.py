@@ -2,33 +2,30 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trainguard.cli.output.files import read_body
 from trainguard.cli.services.names import similar
 from trainguard.cli.services.own_rules import rule_at
-from trainguard.core.errors import PriceTableError
-from trainguard.local.settings import rule_settings
+from trainguard.core.errors import ParameterFileError, PriceTableError
+from trainguard.local.settings import GivenSettings, read_given, rule_settings
 from trainguard.pricing.table import PriceTable, packaged_prices, read_prices
 from trainguard.rules.extension import AnyRule
 from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
 from trainguard.rules.protocol import RuleParameters
-
-if TYPE_CHECKING:
-    from trainguard.local.settings import GivenSettings
 
 
 def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mapping[str, str]:
     """Return the rule settings of a parameter file, if any; raises ParameterFileError, RuleConfigError."""
     if file is None:
         return {}
-    return rule_settings(str(file), read_body(file), defaults)
+    return rule_settings(str(file), read_given(file, ParameterFileError), defaults)
 
 
 def rule_from(place: str, file: Path | None) -> tuple[AnyRule, RuleParameters]:
     """Return the rule at ``module:Class`` with a file's parameters; raises RuleLoadError, ParameterFileError."""
     rule = rule_at(place)
-    settings = {} if file is None else read_parameter_file(str(file), read_body(file), others=[rule.name])
+    settings: Mapping[str, str] = {}
+    if file is not None:
+        settings = read_parameter_file(str(file), read_given(file, ParameterFileError), others=[rule.name])
     return rule, parameters_of(rule.name, rule.parameters_type, settings)
 
 
@@ -39,10 +36,8 @@ def given_settings(
     *,
     framework_expected: bool = False,
     defaults: Defaults = "documented",
-) -> "GivenSettings":
+) -> GivenSettings:
     """Return the settings for jobs that are judged here; raises as `settings_from` and `prices_from` do."""
-    from trainguard.local.settings import GivenSettings
-
     return GivenSettings(
         rule_settings=settings_from(params, defaults),
         instance_type=instance_type,
@@ -62,11 +57,4 @@ def unpriced(instance_type: str | None, table: PriceTable | None) -> list[str]:
 
 
 def prices_from(file: Path | None) -> PriceTable | None:
-    """Return the price table of a file, if any; raises PriceTableError."""
-    if file is None:
-        return None
-    try:
-        body = file.read_bytes()
-    except OSError as fault:
-        raise PriceTableError(str(file), fault.strerror or str(fault)) from fault
-    return read_prices(str(file), body)
+    return None if file is None else read_prices(str(file), read_given(file, PriceTableError))

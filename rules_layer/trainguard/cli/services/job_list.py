@@ -4,16 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import Any
 
-import msgspec
-
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, severity_cell
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Heading, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job
 from trainguard.core.errors import StateCodecError
-from trainguard.core.finding import Severity, severity_rank
+from trainguard.core.finding import severity_rank
 from trainguard.core.records import JobRecord, JobStatus, RuleRow
 from trainguard.core.units import counted, show_duration
 
@@ -99,26 +98,11 @@ AT_ONCE = 16
 _VERDICT_CHARACTERS = 120
 
 
-class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job; times are ISO 8601 in UTC. ``severity`` and ``cost_lost`` are of ``finding``, the most severe."""
+JobLine = dict[str, Any]
+"""A job as `--json` has it; times are ISO 8601 in UTC.
 
-    job: str
-    status: JobStatus
-    active: bool
-    instance_type: str | None
-    instance_count: int | None
-    started_at: str | None
-    ended_at: str | None
-    duration_s: float | None
-    verdict: str | None
-    finding: str | None
-    severity: Severity | None
-    cost_lost: str | None
-    ringing: list[str]
-    fired: list[str]
-    evaluated_through: str | None
-    tuning_job: str | None
-    fault: str | None = None
+``severity`` and ``cost_lost`` are of ``finding``, the most severe; ``fault`` says why its rows cannot be read.
+"""
 
 
 def _active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:
@@ -132,11 +116,11 @@ def begun(record: JobRecord) -> float | None:
     return next((at for at in known if at is not None), None)
 
 
-def instances(line: JobLine | JobRecord) -> str:
+def instances(kind: str | None, count: int | None) -> str:
     """Return for example ``2 x ml.p4d.24xlarge``."""
-    if line.instance_type is None:
+    if kind is None:
         return ""
-    return line.instance_type if line.instance_count in {None, 1} else f"{line.instance_count} x {line.instance_type}"
+    return kind if count in {None, 1} else f"{count} x {kind}"
 
 
 def _read_lines(
@@ -148,7 +132,7 @@ def _read_lines(
         try:
             return _line(record, read_whole_job(stores, record), now)
         except StateCodecError as fault:
-            return msgspec.structs.replace(_line(record, [], now), fault=str(fault))
+            return _line(record, [], now) | {"fault": str(fault)}
 
     for start in range(0, len(records), AT_ONCE):
         yield from pool.map(line, records[start : start + AT_ONCE])
@@ -160,24 +144,25 @@ def _line(record: JobRecord, rows: Sequence[RuleRow], now: float) -> JobLine:
     fired = [row.rule for row in rows if row.node is None and has_fired(row) and row is not report]
     until = record.ended_at or (now if record.active else record.last_object_at)
     begin = record.started_at or record.created_at
-    return JobLine(
-        job=record.job,
-        status=record.status,
-        active=record.active,
-        instance_type=record.instance_type,
-        instance_count=record.instance_count,
-        started_at=iso(record.started_at),
-        ended_at=iso(record.ended_at),
-        duration_s=None if begin is None or until is None else max(until - begin, 0.0),
-        verdict=None if report is None else report.finding.reason,
-        finding=None if top is None else top.rule,
-        severity=None if top is None else top.finding.severity,
-        cost_lost=None if top is None else top.finding.cost,
-        ringing=[row.rule for row in firing],
-        fired=fired,
-        evaluated_through=None if report is None else iso(report.evaluated_through),
-        tuning_job=record.tuning_job,
-    )
+    return {
+        "job": record.job,
+        "status": record.status,
+        "active": record.active,
+        "instance_type": record.instance_type,
+        "instance_count": record.instance_count,
+        "started_at": iso(record.started_at),
+        "ended_at": iso(record.ended_at),
+        "duration_s": None if begin is None or until is None else max(until - begin, 0.0),
+        "verdict": None if report is None else report.finding.reason,
+        "finding": None if top is None else top.rule,
+        "severity": None if top is None else top.finding.severity,
+        "cost_lost": None if top is None else top.finding.cost,
+        "ringing": [row.rule for row in firing],
+        "fired": fired,
+        "evaluated_through": None if report is None else iso(report.evaluated_through),
+        "tuning_job": record.tuning_job,
+        "fault": None,
+    }
 
 
 def status_of_job(status: JobStatus, *, active: bool) -> Cell:
@@ -188,20 +173,15 @@ def status_of_job(status: JobStatus, *, active: bool) -> Cell:
 
 def _finding_text(line: JobLine) -> str:
     """Return the finding in a few words: what fires and what it has cost, else the verdict."""
-    if line.fault is not None:
-        return line.fault
-    if not line.ringing:
-        over = f"Over now: {', '.join(line.fired)}." if line.fired else ""
-        return over or _shortened(line.verdict or "No verdict yet.")
-    others = f", {', '.join(line.ringing[1:])}" if len(line.ringing) > 1 else ""
-    lost = f"; {line.cost_lost}" if line.cost_lost else ""
-    return f"{line.ringing[0]}{others}{lost}"
-
-
-def _shortened(sentence: str) -> str:
-    if len(sentence) <= _VERDICT_CHARACTERS:
-        return sentence
-    return sentence[:_VERDICT_CHARACTERS].rsplit(" ", 1)[0] + " …"
+    if line["fault"] is not None:
+        return str(line["fault"])
+    if line["ringing"]:
+        return ", ".join(line["ringing"]) + (f"; {line['cost_lost']}" if line["cost_lost"] else "")
+    if line["fired"]:
+        return f"Over now: {', '.join(line['fired'])}."
+    sentence: str = line["verdict"] or "No verdict yet."
+    short = sentence[:_VERDICT_CHARACTERS].rsplit(" ", 1)[0] + " …"
+    return sentence if len(sentence) <= _VERDICT_CHARACTERS else short
 
 
 def jobs_result(
@@ -210,8 +190,8 @@ def jobs_result(
     """List the wanted jobs: ``active`` are those that are not closed, ``fired`` those on which a rule has."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         known = _active_records(stores, pool) if active else stores.jobs.all()
-        records = sorted(filter(wanted, known), key=_newest_first)
-        lines = (line for line in _read_lines(stores, records, now, pool) if line.fired or not fired)
+        records = sorted(filter(wanted, known), key=lambda record: (-(begun(record) or 0.0), record.job))
+        lines = (line for line in _read_lines(stores, records, now, pool) if line["fired"] or not fired)
         found = list(islice(lines, limit + 1))
     shown = found[:limit]
     more = len(found) > limit
@@ -223,54 +203,39 @@ def jobs_result(
         document={"generated_at": iso(now), "jobs": shown, "more": more},
         blocks=_grid(shown, when, "finding and verdict"),
         notes=notes,
-        fired=any(line.fired for line in shown),
+        fired=any(line["fired"] for line in shown),
     )
-
-
-def _newest_first(record: JobRecord) -> tuple[float, str]:
-    return -(begun(record) or 0.0), record.job
 
 
 def _grid(lines: Sequence[JobLine], when: Mapping[Column, Callable[[JobLine], str]], found: str) -> list[Block]:
-    columns = (
-        Column("job", folds=True),
-        Column("status"),
-        Column("instance", drops=3),
-        *when,
-        Column("severity"),
-        Column(found, folds=True),
-    )
-    rows = [
-        [
-            line.job,
-            status_of_job(line.status, active=line.active),
-            instances(line),
-            *(write(line) for write in when.values()),
-            severity_cell(line.severity),
-            _finding_text(line),
-        ]
-        for line in lines
-    ]
-    return [Grid(columns, rows)] if rows else []
+    cells: Mapping[Column, Callable[[JobLine], Shown]] = {
+        Column("job", folds=True): lambda line: line["job"],
+        Column("status"): lambda line: status_of_job(line["status"], active=line["active"]),
+        Column("instance", drops=3): lambda line: instances(line["instance_type"], line["instance_count"]),
+        **when,
+        Column("severity"): lambda line: severity_cell(line["severity"]),
+        Column(found, folds=True): _finding_text,
+    }
+    return [table(lines, cells)] if lines else []
 
 
 def _started(line: JobLine) -> str:
-    return "" if line.started_at is None else f"{line.started_at[:16].replace('T', ' ')}Z"
+    return "" if line["started_at"] is None else f"{line['started_at'][:16].replace('T', ' ')}Z"
 
 
 def _ran(line: JobLine) -> str:
-    return "" if line.duration_s is None else show_duration(line.duration_s)
+    return "" if line["duration_s"] is None else show_duration(line["duration_s"])
 
 
 def active_result(stores: Stores, *, now: float) -> CommandResult:
-    """Return what fires on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         records = _active_records(stores, pool)
-        lines = sorted(_read_lines(stores, records, now, pool), key=_most_severe_first)
+        found = _read_lines(stores, records, now, pool)
+        lines = sorted(found, key=lambda line: (-severity_rank(line["severity"]), line["job"]))
     newest = {record.job: record.last_object_at for record in records}
 
     def evaluated(line: JobLine) -> str:
-        at = newest[line.job]
+        at = newest[line["job"]]
         return f"{age(at, now)} ago" if at is not None else ""
 
     when = {Column("running", right=True, drops=2): _ran, Column("evaluated", right=True, drops=1): evaluated}
@@ -278,9 +243,5 @@ def active_result(stores: Stores, *, now: float) -> CommandResult:
         document={"generated_at": iso(now), "jobs": lines},
         blocks=_grid(lines, when, "what fires"),
         notes=[] if lines else ["No job is active: `trainguard jobs` lists those that have ended."],
-        fired=any(line.fired for line in lines),
+        fired=any(line["fired"] for line in lines),
     )
-
-
-def _most_severe_first(line: JobLine) -> tuple[int, str]:
-    return -severity_rank(line.severity), line.job

@@ -61,7 +61,6 @@ def similar(word: str, names: Iterable[str]) -> Sequence[str]:
 
 
 def known_job(jobs: Jobs, name: str) -> JobRecord:
-    """Return a job's item; raises what `unknown_job` returns."""
     record = jobs.load(name)
     if record is None:
         raise unknown_job(name, jobs)

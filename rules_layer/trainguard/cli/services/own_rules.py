@@ -18,7 +18,11 @@ def know(*, rule: str | None = None, package: Path | None = None) -> None:
     """Register the rules of a package, or the one rule at ``module:Class``; raises RuleLoadError, RequestError."""
     if rule is None and package is None:
         return
-    module = _package_of(rule_at(rule)) if rule is not None else _imported(Path(str(package)))
+    if rule is None:
+        module = _imported(Path(str(package)))
+    else:
+        module = ModuleType(_GIVEN)
+        setattr(module, RULES, (rule_at(rule),))
     rules_of(module, ())
     _install(module)
 
@@ -38,12 +42,6 @@ def rule_at(place: str) -> AnyRule:
         how = f"set PYTHONPATH={found[0]}" if found else "call it in the folder that holds the module"
         expected = f"a module of {here} or of Python's path: {how}"
         raise RuleLoadError(place, "module", package, expected) from fault
-
-
-def _package_of(rule: AnyRule) -> ModuleType:
-    module = ModuleType(_GIVEN)
-    setattr(module, RULES, (rule,))
-    return module
 
 
 def _imported(folder: Path) -> ModuleType:

@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trainguard.core.errors import ParameterFileError, PriceTableError
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NoProgress, Progress, evaluated_profile
+from trainguard.local.analysis import NoProgress, Progress, evaluated_profile, report_of
 from trainguard.local.api.job_report import JobReport
 from trainguard.local.places import open_job
-from trainguard.local.settings import GivenSettings, described_job, rule_settings
+from trainguard.local.settings import GivenSettings, described_job, read_given, rule_settings
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.rules.parameters import Defaults
 
@@ -48,23 +47,18 @@ def analyze(
         instance_type=instance_type,
         framework_expected=framework_expected,
     )
-    described = described_job(profile.source, given.job(profile.root.job))
-    plan = FAMILIES.plan(described.job, defaults=defaults, prices=_prices(prices))
-    shown = NoProgress() if progress is None else progress
-    judged = evaluated_profile(profile, described.job, plan, shown, timelines=time_lines)
-    notes = (*profile.notes, *(() if described.note is None else (described.note,)), *judged.notes)
-    return JobReport(judged.report(), notes)
+    job, notes = described_job(profile.source, given.job(profile.root.job))
+    table = prices if prices is None or isinstance(prices, PriceTable) else _read_table(os.fspath(prices))
+    plan = FAMILIES.plan(job, defaults=defaults, prices=table)
+    done = evaluated_profile(profile, job, plan, NoProgress() if progress is None else progress, timelines=time_lines)
+    return JobReport(report_of(done), (*profile.notes, *notes, *done.training_notes, *done.kernel_notes))
 
 
 def _settings(parameters: Mapping[str, Any] | str | os.PathLike[str] | None, defaults: Defaults) -> Mapping[str, str]:
     if parameters is None:
         return {}
     if not isinstance(parameters, Mapping):
-        name = os.fspath(parameters)
-        try:
-            return rule_settings(name, Path(name).read_bytes(), defaults)
-        except OSError as fault:
-            raise ParameterFileError(name, fault.strerror or str(fault)) from fault
+        return rule_settings(os.fspath(parameters), read_given(parameters, ParameterFileError), defaults)
     try:
         body = msgspec.json.encode(parameters)
     except (TypeError, ValueError) as fault:
@@ -72,11 +66,5 @@ def _settings(parameters: Mapping[str, Any] | str | os.PathLike[str] | None, def
     return rule_settings("parameters", body, defaults)
 
 
-def _prices(prices: PriceTable | str | os.PathLike[str] | None) -> PriceTable | None:
-    if prices is None or isinstance(prices, PriceTable):
-        return prices
-    name = os.fspath(prices)
-    try:
-        return read_prices(name, Path(name).read_bytes())
-    except OSError as fault:
-        raise PriceTableError(name, fault.strerror or str(fault)) from fault
+def _read_table(file: str) -> PriceTable:
+    return read_prices(file, read_given(file, PriceTableError))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Where, since_option
+from trainguard.cli.options import Where, argument, since_option
 
 alerts = typer.Typer(
     name="alerts",
@@ -21,10 +21,7 @@ _Since = Annotated[float | None, since_option("How far back to look: 14d, or up 
 @alerts.command("list")
 @command()
 def list_unsent(
-    job: Annotated[
-        str | None,
-        typer.Argument(metavar="JOB", help="A training job; else all.", show_default=False),
-    ] = None,
+    job: Annotated[str | None, argument("JOB", "A training job; else all.")] = None,
     *,
     since: _Since = None,
     where: Where,
@@ -47,10 +44,7 @@ def list_unsent(
 @alerts.command()
 @command()
 def send(
-    job: Annotated[
-        str | None,
-        typer.Argument(metavar="JOB", help="The training job whose alerts are sent.", show_default=False),
-    ] = None,
+    job: Annotated[str | None, argument("JOB", "The training job whose alerts are sent.")] = None,
     *,
     every_job: Annotated[bool, typer.Option("--all", help="Send the alerts of all jobs.")] = False,
     since: _Since = None,

@@ -1,10 +1,9 @@
 """``trainguard alerts``: lists the alerts that were not sent, and has the fire machine send them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-
-import msgspec
+from typing import Any
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
@@ -32,37 +31,21 @@ _COLUMNS = (
 
 
 class State(StrEnum):
-    """State of an alert that an execution could not send."""
-
     UNSENT = "unsent"
     UNDER_WAY = "under way"
     SENT = "sent"
 
 
-class AlertEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it."""
-
-    alert_id: str
-    kind: str
-    job: str
-    rule: str
-    fired_at: str
-    state: State
-    why: str | None
-    execution: str
-    ended_at: str | None
-    attempts: int
-    waits_until: str | None
+AlertEntry = Mapping[str, Any]
+"""An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it."""
 
 
 def executions(connection: Connection) -> Executions:
-    """Return who starts executions of the deployment's fire machine."""
     machine = connection.deployment.output(MACHINE_OUTPUT)
     return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
 
 def records(connection: Connection) -> ExecutionRecords:
-    """Return what is kept of the executions of the deployment's fire machine."""
     machine = connection.deployment.output(MACHINE_OUTPUT)
     return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
@@ -98,7 +81,6 @@ def send_all(found: Sequence[UnsentAlert], start: Executions, kept: ExecutionRec
 
 
 def listed(alert: UnsentAlert) -> AlertEntry:
-    """Return an alert as it stands, untouched."""
     return _entry(alert, alert.last.name, None if alert.under_way else alert.last)
 
 
@@ -106,19 +88,19 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> 
     """Return an alert as it stands; ``last`` is the end of the ``execution`` that sends it, None until then."""
     fire = alert.request.fire
     state = State.UNDER_WAY if last is None else State.SENT if has_sent(last) else State.UNSENT
-    return AlertEntry(
-        alert_id=fire.own_id,
-        kind=fire.entry.kind.value,
-        job=fire.job,
-        rule=fire.entry.finding.rule,
-        fired_at=fire.fired_at,
-        state=state,
-        why=None if last is None or state is State.SENT else _why(last),
-        execution=execution,
-        ended_at=None if last is None else iso(last.ended_at),
-        attempts=alert.attempt - 1,
-        waits_until=iso(alert.routing.wait_until),
-    )
+    return {
+        "alert_id": fire.own_id,
+        "kind": fire.entry.kind.value,
+        "job": fire.job,
+        "rule": fire.entry.finding.rule,
+        "fired_at": fire.fired_at,
+        "state": state,
+        "why": None if last is None or state is State.SENT else _why(last),
+        "execution": execution,
+        "ended_at": None if last is None else iso(last.ended_at),
+        "attempts": alert.attempt - 1,
+        "waits_until": iso(alert.routing.wait_until),
+    }
 
 
 def _why(record: ExecutionRecord) -> str:
@@ -135,9 +117,12 @@ def alerts_result(
         whose = "" if job is None else f" of {job}"
         text = Line(f"No alert{whose} is unsent since {document['since']}.")
         return CommandResult(document=document, blocks=[text])
-    rows = [(each.job, f"{each.rule} {each.kind}", each.fired_at, _state(each), each.why or "") for each in entries]
+    rows = [
+        (each["job"], f"{each['rule']} {each['kind']}", each["fired_at"], _state(each), each["why"] or "")
+        for each in entries
+    ]
     blocks: list[Block] = [Grid(_COLUMNS, rows)]
-    unsent = sum(each.state is State.UNSENT for each in entries)
+    unsent = sum(each["state"] is State.UNSENT for each in entries)
     if unsent:
         blocks.append(
             Line(f"{counted(unsent, 'alert')} not sent. To send them: trainguard alerts send {job or '--all'}")
@@ -146,7 +131,8 @@ def alerts_result(
 
 
 def _state(entry: AlertEntry) -> Cell:
-    text = entry.state.value
-    if entry.state is State.UNDER_WAY and entry.waits_until is not None:
-        text = f"waits until {entry.waits_until} (quiet hours)"
-    return Cell(text, {State.UNSENT: "bold red", State.SENT: "green"}.get(entry.state, "yellow"))
+    state: State = entry["state"]
+    text = state.value
+    if state is State.UNDER_WAY and entry["waits_until"] is not None:
+        text = f"waits until {entry['waits_until']} (quiet hours)"
+    return Cell(text, {State.UNSENT: "bold red", State.SENT: "green"}.get(state, "yellow"))

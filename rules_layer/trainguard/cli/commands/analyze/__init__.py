@@ -1,7 +1,7 @@
 """``trainguard analyze``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,27 +12,21 @@ from trainguard.cli.options import (
     InstanceType,
     Params,
     Prices,
+    argument,
     defaults_option,
     out_option,
     rule_option,
 )
-
-if TYPE_CHECKING:
-    from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
-    from trainguard.cli.commands.analyze.documented import Documented
-
-    Analysis = DebuggerReplay | Documented
 
 
 @command(fails_on_fire=True, loads_rules=("rules_package",))
 def analyze(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
+        argument(
+            "SOURCE",
+            "A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
             "or a run of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
-            show_default=False,
         ),
     ],
     *,
@@ -63,26 +57,28 @@ def analyze(
     """
     from trainguard.cli.commands.analyze.outcome import blocks_of, document_of
     from trainguard.cli.output.blocks import Line
-    from trainguard.cli.output.files import prepare, write_files
+    from trainguard.cli.output.files import write_files
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.output.result import CommandResult
     from trainguard.core.errors import RequestError
 
     chosen = defaults or ("documented" if reading == "documented" else "shipped")
-    analysis: Analysis
+    progress = stderr_progress(shown=not as_json)
     if reading == "compatible":
         if rule is not None:
             raise RequestError(
                 "--rule was given with --reading compatible", "Custom rules support only --reading documented."
             )
-        from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
+        from trainguard.cli.commands.analyze.debugger_replay import debugger_replay
 
-        analysis = DebuggerReplay(source, params=params, defaults=chosen)
+        outcome = debugger_replay(source, progress, out=out, params=params, defaults=chosen)
     else:
-        from trainguard.cli.commands.analyze.documented import Documented
+        from trainguard.cli.commands.analyze.documented import documented
 
-        analysis = Documented(
+        outcome = documented(
             source,
+            progress,
+            out=out,
             params=params,
             prices=prices,
             defaults=chosen,
@@ -90,14 +86,11 @@ def analyze(
             framework_expected=framework_expected,
             rule=rule,
         )
-    if out is not None:
-        prepare(out)
-    outcome = analysis.analyze(stderr_progress(shown=not as_json))
     blocks = blocks_of(outcome)
     if out is not None:
         write_files(out, outcome.files)
         blocks.append(Line(f"Reports: {out}", whole=True))
-    places = {"source": _text(analysis.place), "out": None if out is None else _text(str(out))}
+    places = {"source": _text(outcome.place), "out": None if out is None else _text(str(out))}
     return CommandResult(
         document=document_of(outcome, reading=reading, defaults=chosen, **places),
         blocks=blocks,

@@ -1,24 +1,23 @@
 """The ``documented`` reading over a profile: the deployed engine on this machine."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
+from trainguard.cli.commands.analyze.outcome import FIELDS, FOREIGN, Outcome
+from trainguard.cli.output.files import prepare
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import given_settings, rule_from, unpriced
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.engine.training.keys import scalar_names
-from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
+from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.places import open_job
-from trainguard.local.profile import Profile
-from trainguard.local.settings import BAD_JOB_FILES, DescribedJob, described_job
+from trainguard.local.settings import BAD_JOB_FILES, described_job
 from trainguard.local.training import debugger_reports, digest_training
-from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import FindingEntry
-from trainguard.report.job.build import BuiltReport
+from trainguard.report.document import Report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.job.files import report_files, training_files
 from trainguard.rules.parameters import Defaults
@@ -26,91 +25,60 @@ from trainguard.rules.parameters import Defaults
 _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
 """No fault of anybody, or counted by what is wrong with the parts."""
 
-
-class Documented:
-    """The ``documented`` reading with a person's settings; ``rule``, ``module:Class``, replaces all rules."""
-
-    def __init__(
-        self,
-        place: str,
-        *,
-        params: Path | None = None,
-        prices: Path | None = None,
-        defaults: Defaults = "documented",
-        instance_type: str | None = None,
-        framework_expected: bool = False,
-        rule: str | None = None,
-    ) -> None:
-        of_all = params if rule is None else None
-        self._given = given_settings(
-            of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults
-        )
-        self._plan = FAMILIES.plan(self._given.job(""), defaults=defaults, prices=self._given.prices)
-        if rule is not None:
-            self._plan = only(self._plan, *rule_from(rule, params))
-        self._profile = open_job(place)
-
-    @property
-    def place(self) -> str:
-        """Where the files lie."""
-        return self._profile.source.place
-
-    def analyze(self, progress: Progress) -> Outcome:
-        """Evaluate the job; raises as `evaluated_profile` does."""
-        described = described_job(self._profile.source, self._given.job(self._profile.root.job))
-        judged = evaluated_profile(self._profile, described.job, self._plan, progress, timelines=False)
-        built = judged.report()
-        notes = [*unpriced(self._given.instance_type, self._given.prices), *judged.notes]
-        return _outcome(self._profile, built, described, self._of_training(judged, built), notes)
-
-    def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
-        """Return a report for each rule of training, and for a model of XGBoost its files."""
-        if judged.training is None or self._profile.training is None:
-            return {}
-        reports, job = debugger_reports(judged.training), self._profile.root.job
-        shown = digest_training(self._profile.training, job, judged.training, scalar_names(self._plan))
-        return reports if shown is None else {**reports, **training_files(built.with_training(shown).report)}
+_OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
-def _outcome(
-    profile: Profile,
-    built: BuiltReport,
-    described: DescribedJob,
-    debugger: Mapping[str, bytes],
-    notes: Sequence[str],
+def documented(
+    place: str,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    params: Path | None = None,
+    prices: Path | None = None,
+    defaults: Defaults = "documented",
+    instance_type: str | None = None,
+    framework_expected: bool = False,
+    rule: str | None = None,
 ) -> Outcome:
-    report = built.report
-    findings = {finding.rule: finding for finding in report.findings}
-    unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad), **profile.unread})
+    """Evaluate the job by all rules, or by ``rule``, ``module:Class``, alone; raises as `evaluated_profile` does."""
+    of_all = params if rule is None else None
+    given = given_settings(of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
+    plan = FAMILIES.plan(given.job(""), defaults=defaults, prices=given.prices)
+    if rule is not None:
+        plan = only(plan, *rule_from(rule, params))
+    profile = open_job(place)
+    if out is not None:
+        prepare(out)
+    job, job_notes = described_job(profile.source, given.job(profile.root.job))
+    done = evaluated_profile(profile, job, plan, progress, timelines=False)
+    built = report_of(done)
+    report, files = built.report, report_files(built, page=False)
+    if profile.training is not None:
+        # A report for each rule of training, and for a model of XGBoost its files.
+        of_rules, name = debugger_reports(done.streams), profile.root.job
+        shown = digest_training(profile.training, name, done.records, done.streams, scalar_names(plan))
+        of_model = {} if shown is None else training_files(built.with_training(shown).report)
+        files = {**of_rules, **of_model, **files}
+    unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(job.file_fault is not None), **profile.unread})
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in _COUNTED})
+    unpriced_notes = unpriced(given.instance_type, given.prices)
     return Outcome(
-        rules=[_line(rule, findings.get(rule.rule)) for rule in report.rules],
-        files={**debugger, **report_files(built, page=False)},
+        place=profile.source.place,
+        rules=_rows(report),
+        files=files,
         unread=dict(sorted((+unread).items())),
         healthy=report.healthy,
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
-        notes=[*profile.notes, *([] if described.note is None else [described.note]), *notes],
+        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.training_notes, *done.kernel_notes],
     )
 
 
-def _line(rule: RuleEntry, finding: FindingEntry | None) -> RuleVerdict:
-    return RuleVerdict(
-        rule=rule.rule,
-        status=rule.status,
-        reason=rule.reason,
-        severity=rule.severity,
-        advice=None if finding is None else finding.advice,
-        worst=rule.worst,
-        affected_share=None if finding is None else finding.affected_share,
-        wasted_share=None if finding is None else finding.wasted_share,
-        cost=None if finding is None else finding.cost,
-        measured=rule.measured,
-        threshold=rule.threshold,
-        times_fired=rule.times_fired,
-        violations=rule.violations,
-        data_points=rule.data_points,
-        parameters=rule.parameters,
-    )
+def _rows(report: Report) -> list[Mapping[str, Any]]:
+    findings = {finding.rule: finding for finding in report.findings}
+    return [
+        {name: getattr(findings.get(each.rule) if name in _OF_FINDING else each, name, None) for name in FIELDS}
+        for each in report.rules
+    ]

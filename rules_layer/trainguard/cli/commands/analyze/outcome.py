@@ -1,7 +1,7 @@
 """The result of an analysis, in one shape for both readings, for people and for machines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
@@ -21,43 +21,25 @@ _NARROW = 72
 """On fewer columns the reasons would be cut to nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleVerdict:
-    """One rule's verdict; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say."""
-
-    rule: str
-    status: str
-    reason: str
-    severity: str | None = None
-    advice: str | None = None
-    worst: str | None = None
-    affected_share: float | None = None
-    wasted_share: float | None = None
-    cost: str | None = None
-    measured: float | None = None
-    threshold: float | None = None
-    times_fired: int
-    violations: int
-    data_points: int
-    parameters: Mapping[str, Any] | str
-
-    @property
-    def fired(self) -> bool:
-        """Whether the rule has fired, be it over by now."""
-        return self.times_fired > 0 or self.status == Status.FIRED
+FIELDS = (
+    *("rule", "status", "reason", "severity", "advice", "worst", "affected_share", "wasted_share", "cost"),
+    *("measured", "threshold", "times_fired", "violations", "data_points", "parameters"),
+)
+"""What is said about a rule; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """An analysis that ran; ``rules`` are most severe first, ``files`` reports by name, ``unread`` numbers by kind.
+    """An analysis of ``place``; ``rules`` have `FIELDS` and are most severe first, ``files`` are reports by name.
 
-    ``healthy``: all that applies was judged and nothing has fired; None of a reading that judges no job as a whole.
+    ``unread`` are numbers by kind. ``healthy``: all that applies was judged and nothing has fired.
     """
 
-    rules: Sequence[RuleVerdict]
+    place: str
+    rules: Sequence[Mapping[str, Any]]
     files: Mapping[str, bytes]
-    unread: Mapping[str, int] = field(default_factory=dict)
-    healthy: bool | None = None
+    unread: Mapping[str, int]
+    healthy: bool
     verdict: Verdict | None = None
     summary: str | None = None
     cost: str | None = None
@@ -65,13 +47,13 @@ class Outcome:
 
     @property
     def fired(self) -> list[str]:
-        """Names of the rules that have fired."""
-        return [rule.rule for rule in self.rules if rule.fired]
+        """Names of the rules that have fired, be it over by now."""
+        return [each["rule"] for each in self.rules if each["times_fired"] > 0 or each["status"] == Status.FIRED]
 
     @property
     def evaluated(self) -> bool:
         """Whether any rule has judged."""
-        return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in self.rules)
+        return has_verdict((each["rule"], each["status"], each["times_fired"]) for each in self.rules)
 
 
 def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
@@ -79,13 +61,13 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         **about,
-        "healthy": outcome.evaluated and not outcome.fired if outcome.healthy is None else outcome.healthy,
+        "healthy": outcome.healthy,
         "evaluated": outcome.evaluated,
         "fired": outcome.fired,
         "verdict": outcome.verdict,
         "summary": outcome.summary,
         "cost": outcome.cost,
-        "rules": [asdict(rule) for rule in outcome.rules],
+        "rules": outcome.rules,
         "unread": dict(outcome.unread),
         "files": [] if about.get("out") is None else list(outcome.files),
         "notes": list(outcome.notes),
@@ -94,26 +76,21 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
 
 def blocks_of(outcome: Outcome) -> list[Block]:
     """Return blocks of the rules' verdicts, unread files, and the job's cost."""
-    rows = [_row(rule) for rule in outcome.rules]
     verdict = outcome.verdict
-    whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
-    texts = [*whole, *([] if outcome.cost is None else [outcome.cost])]
-    missing = outcome.unread.get(_GAPS)
-    if missing:
+    texts = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
+    texts += [] if outcome.cost is None else [outcome.cost]
+    unused = dict(outcome.unread)
+    if missing := unused.pop(_GAPS, 0):
         texts.append(f"Missing between the first and the last system metrics: {counted(missing, 'minute')}.")
-    unused = {name: amount for name, amount in outcome.unread.items() if name != _GAPS}
     if unused:
-        listed = ", ".join(faults_counted(amount, name) for name, amount in unused.items())
-        texts.append(f"Not used: {listed}.")
+        texts.append(f"Not used: {', '.join(faults_counted(amount, name) for name, amount in unused.items())}.")
     if not outcome.evaluated:
         texts.append(f"{NOTHING_EVALUATED} The profile holds nothing that a rule could read, or too little of it.")
+    rows = [_row(each) for each in outcome.rules]
     return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
 
 
-def _row(rule: RuleVerdict) -> list[Shown]:
-    return [status_cell(Status(rule.status), over=True), rule.rule, rule.severity or "", _sentences(rule)]
-
-
-def _sentences(rule: RuleVerdict) -> str:
-    cost = None if rule.cost is None else f"It has cost {rule.cost}."
-    return " ".join(part for part in (rule.reason, rule.advice, cost) if part)
+def _row(rule: Mapping[str, Any]) -> list[Shown]:
+    cost = None if rule["cost"] is None else f"It has cost {rule['cost']}."
+    sentences = " ".join(part for part in (rule["reason"], rule["advice"], cost) if part)
+    return [status_cell(Status(rule["status"]), over=True), rule["rule"], rule["severity"] or "", sentences]

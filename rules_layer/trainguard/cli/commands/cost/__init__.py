@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import refuse, region_option
+from trainguard.cli.options import option, refuse, region_option
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
 
 
@@ -47,10 +47,7 @@ def cost(
     ] = 30,
     region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
-        Path | None,
-        typer.Option(
-            "--unit-prices", metavar="FILE", help="Unit prices instead of the packaged ones.", show_default=False
-        ),
+        Path | None, option("--unit-prices", "FILE", "Unit prices instead of the packaged ones.")
     ] = None,
 ) -> Result:
     """Estimate what TrainGuard costs for a job of some size: an hour, the job, a month, and when idle.

@@ -6,6 +6,7 @@ from pathlib import Path
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
+from trainguard.local.settings import read_given
 from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.operating import estimate
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, UnitPriceTable, packaged_unit_prices, read_unit_prices
@@ -69,11 +70,7 @@ def money(amount: float) -> str:
 def _table(file: Path | None) -> tuple[str, UnitPriceTable]:
     if file is None:
         return PACKAGED_NAME, packaged_unit_prices()
-    try:
-        body = file.read_bytes()
-    except OSError as fault:
-        raise PriceTableError(str(file), fault.strerror or str(fault)) from fault
-    return str(file), read_unit_prices(str(file), body)
+    return str(file), read_unit_prices(str(file), read_given(file, PriceTableError))
 
 
 def _shown_amount(amount: float) -> str:

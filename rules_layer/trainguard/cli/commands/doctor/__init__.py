@@ -3,20 +3,15 @@
 import time
 from typing import Annotated
 
-import typer
-
 from trainguard.cli.command import command
-from trainguard.cli.options import Where, job_option
+from trainguard.cli.options import Where, job_option, option
 
 
 @command(loads_rules=("rules_package",))
 def doctor(
     *,
     job: Annotated[str | None, job_option("Examine this training job too.")] = None,
-    bucket: Annotated[
-        str | None,
-        typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
-    ] = None,
+    bucket: Annotated[str | None, option("--bucket", "NAME", "A bucket; else the stack's own.")] = None,
     where: Where,
     as_json: bool,
 ) -> int:

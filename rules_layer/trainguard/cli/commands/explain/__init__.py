@@ -3,29 +3,16 @@
 import time
 from typing import Annotated
 
-import typer
-
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Job, Where, rule_names
+from trainguard.cli.options import Job, Where, argument, option, rule_names
 
 
 @command(loads_rules=("own_rule", "rules_package"))
 def explain(
     job: Job,
-    rule: Annotated[
-        str,
-        typer.Argument(
-            metavar="RULE",
-            help="The rule's name in any case, or its beginning.",
-            autocompletion=rule_names,
-            show_default=False,
-        ),
-    ],
+    rule: Annotated[str, argument("RULE", "The rule's name in any case, or its beginning.", autocompletion=rule_names)],
     *,
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="N", help="On one node, such as algo-3; else on the job.", show_default=False),
-    ] = None,
+    node: Annotated[str | None, option("--node", "N", "On one node, such as algo-3; else on the job.")] = None,
     where: Where,
 ) -> Result:
     """Say why a rule is in the state in which it is: what it measured, since when, what was done, what comes.

@@ -1,7 +1,7 @@
 """A rule's state on a job as a person reads it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trainguard.aws.dynamodb.stored_form import shown_times, shown_value
 from trainguard.cli.commands.explain.explanation import Explanation, Patience
@@ -10,12 +10,12 @@ from trainguard.cli.output.blocks import (
     Cell,
     Column,
     Facts,
-    Grid,
     Heading,
     Line,
     Shown,
     severity_cell,
     status_cell,
+    table,
 )
 from trainguard.cli.output.rows import measured_as, time_text, with_unit
 from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
@@ -40,7 +40,7 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     blocks: list[Block] = [Heading(f"{row.rule} on {why.job}{on}"), Facts(_facts(why, now)), Heading("Why")]
     blocks += [Line(text, indent=2) for text in texts if text]
     if row.finding.facts:
-        blocks += [Heading("Facts"), Grid(_FACTS, [_fact(each) for each in row.finding.facts])]
+        blocks += [Heading("Facts"), table(row.finding.facts, _FACTS)]
     if why.nodes:
         blocks += _nodes(why.nodes, now)
     blocks += _section("When it held", _episodes(row))
@@ -52,38 +52,35 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     blocks += configuration_blocks(known, row.rule)
     blocks += _section("What to do", [row.finding.advice] if row.finding.advice else [])
     blocks += _section("What comes", why.outlook)
-    return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in why.parameters])]
+    return [*blocks, Heading("Parameters"), table(why.parameters, _PARAMETERS)]
 
 
-_FACTS = (
-    Column("fact"),
-    Column("value", right=True),
-    Column("threshold", right=True, drops=3),
-    Column("series", drops=1),
-    Column("where", folds=True, drops=4),
-    Column("when", folds=True, drops=2),
-)
+_FACTS: Mapping[Column, Callable[[Fact], Shown]] = {
+    Column("fact"): lambda fact: fact.name,
+    Column("value", right=True): lambda fact: shown_value(fact.value, fact.unit),
+    Column("threshold", right=True, drops=3): lambda fact: (
+        "" if fact.threshold is None else shown_value(fact.threshold, fact.unit)
+    ),
+    Column("series", drops=1): lambda fact: fact.series or "",
+    Column("where", folds=True, drops=4): lambda fact: "/".join(each for each in (fact.node, fact.device) if each),
+    Column("when", folds=True, drops=2): shown_times,
+}
 
 
-def _fact(fact: Fact) -> list[Shown]:
-    return [
-        fact.name,
-        shown_value(fact.value, fact.unit),
-        "" if fact.threshold is None else shown_value(fact.threshold, fact.unit),
-        fact.series or "",
-        "/".join(each for each in (fact.node, fact.device) if each),
-        shown_times(fact),
-    ]
+_PARAMETERS: Mapping[Column, Callable[[EffectiveParameter], Shown]] = {
+    Column("parameter"): lambda each: Cell(each.name, _style(each)),
+    Column("value", right=True): lambda each: Cell(value_text(each.value), _style(each)),
+    Column("default", right=True): lambda each: (
+        value_text(each.default) if each.default is not None or each.meaning else ""
+    ),
+    Column("from"): lambda each: Cell(each.source, _style(each)),
+    Column("unit", folds=True, drops=2): lambda each: each.unit,
+    Column("meaning", folds=True, drops=1): lambda each: each.meaning,
+}
 
 
-_PARAMETERS = (
-    Column("parameter"),
-    Column("value", right=True),
-    Column("default", right=True),
-    Column("from"),
-    Column("unit", folds=True, drops=2),
-    Column("meaning", folds=True, drops=1),
-)
+def _style(parameter: EffectiveParameter) -> str:
+    return "bold" if parameter.changed else ""
 
 
 def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
@@ -107,14 +104,15 @@ def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
 
 
 def _patience(patience: Patience) -> str:
-    parts = [f"{patience.seen:,} of {patience.needed:,} {patience.counts}"]
-    if patience.left and patience.left_s is not None:
-        parts.append(f"{patience.left:,} more are needed, about {show_duration(patience.left_s)}")
-    if patience.streak is not None:
-        parts.append(f"the condition held for {patience.streak:,} in a row")
-    if patience.window_points is not None:
-        when = "" if patience.window_from is None else f", {clock_times(patience.window_from, patience.window_to)}"
-        parts.append(f"the window has {counted(patience.window_points, 'point')}{when}")
+    parts = [f"{patience['seen']:,} of {patience['needed']:,} {patience['counts']}"]
+    if patience["left"] and patience["left_s"] is not None:
+        parts.append(f"{patience['left']:,} more are needed, about {show_duration(patience['left_s'])}")
+    if patience["streak"] is not None:
+        parts.append(f"the condition held for {patience['streak']:,} in a row")
+    if patience["window_points"] is not None:
+        begin, end = patience["window_from"], patience["window_to"]
+        when = "" if begin is None else f", {clock_times(begin, end)}"
+        parts.append(f"the window has {counted(patience['window_points'], 'point')}{when}")
     return "; ".join(parts)
 
 
@@ -162,51 +160,25 @@ def _fire_done(of_job: RuleRow, now: float) -> list[str]:
     return lines
 
 
-_NODES = (
-    Column("node"),
-    Column("status"),
-    Column("measured", right=True),
-    Column("threshold", right=True),
-    Column("patience", right=True, drops=2),
-    Column("worst", folds=True),
-    Column("fired", folds=True, drops=1),
-)
-
-
 def _nodes(nodes: Sequence[RuleRow], now: float) -> list[Block]:
     counts = Counter(node.status.value for node in nodes)
     by_status = ", ".join(f"{amount} {status}" for status, amount in counts.items())
-    rows = [_node(node, now) for node in nodes[:NODES_SHOWN]]
-    blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {by_status})"), Grid(_NODES, rows)]
+    cells: Mapping[Column, Callable[[RuleRow], Shown]] = {
+        Column("node"): lambda row: unit_title(str(row.node)),
+        Column("status"): lambda row: status_cell(row.status),
+        Column("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
+        Column("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
+        Column("patience", right=True, drops=2): lambda row: row.patience or "",
+        Column("worst", folds=True): lambda row: row.worst or "",
+        Column("fired", folds=True, drops=1): lambda row: (
+            f"{row.times_fired} x, last {time_text(row.fired_at, now)}" if row.times_fired else ""
+        ),
+    }
+    blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {by_status})"), table(nodes[:NODES_SHOWN], cells)]
     if len(nodes) > NODES_SHOWN:
         more = counted(len(nodes) - NODES_SHOWN, "node")
         blocks.append(Line(f"… and {more} more, none of them worse. All are in --json."))
     return blocks
-
-
-def _node(row: RuleRow, now: float) -> list[Shown]:
-    _, unit = measured_as(row)
-    return [
-        unit_title(str(row.node)),
-        status_cell(row.status),
-        with_unit(row.finding.measured, unit),
-        with_unit(row.finding.threshold, unit),
-        row.patience or "",
-        row.worst or "",
-        f"{row.times_fired} x, last {time_text(row.fired_at, now)}" if row.times_fired else "",
-    ]
-
-
-def _parameter(parameter: EffectiveParameter) -> list[Shown]:
-    style = "bold" if parameter.changed else ""
-    return [
-        Cell(parameter.name, style),
-        Cell(value_text(parameter.value), style),
-        value_text(parameter.default) if parameter.default is not None or parameter.meaning else "",
-        Cell(parameter.source, style),
-        parameter.unit,
-        parameter.meaning,
-    ]
 
 
 def _section(title: str, sentences: Sequence[str]) -> list[Block]:

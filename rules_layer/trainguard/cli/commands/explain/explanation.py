@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from trainguard.cli.output.rows import by_node, has_fired, iso, measured_as, row_fields, row_json, with_unit
 from trainguard.cli.services.effective_parameters import (
     EffectiveParameter,
@@ -35,18 +33,8 @@ _ENDED = "The job has ended: this verdict is final."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown."""
-
-    seen: int
-    needed: int
-    counts: str
-    left: int
-    left_s: float | None
-    streak: int | None
-    window_points: int | None
-    window_from: str | None
-    window_to: str | None
+Patience = Mapping[str, Any]
+"""How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown."""
 
 
 def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
@@ -58,17 +46,17 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
     waits = row.status is Status.WARMING_UP
     left = max(progress.needed - progress.seen + (not spec.at_patience), 0) if waits else 0
     spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(spec.counts)
-    return Patience(
-        seen=min(progress.seen, progress.needed),
-        needed=progress.needed,
-        counts=spec.counts,
-        left=left,
-        left_s=None if spacing is None or interval_s is None else left * spacing,
-        streak=progress.streak,
-        window_points=progress.window_points,
-        window_from=iso(progress.window_start),
-        window_to=iso(progress.window_end),
-    )
+    return {
+        "seen": min(progress.seen, progress.needed),
+        "needed": progress.needed,
+        "counts": spec.counts,
+        "left": left,
+        "left_s": None if spacing is None or interval_s is None else left * spacing,
+        "streak": progress.streak,
+        "window_points": progress.window_points,
+        "window_from": iso(progress.window_start),
+        "window_to": iso(progress.window_end),
+    }
 
 
 def next_steps(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[str]:
@@ -121,12 +109,12 @@ def _of_patience(row: RuleRow, plan: RulePlan) -> list[str]:
     patience, spec = patience_of(row, plan.interval_s), spec_of(row.rule)
     if patience is None and spec.family != FIRST_FAMILY:
         return [f"A verdict needs more {spec.counts}."]
-    if patience is None or patience.left == 0:
+    if patience is None or patience["left"] == 0:
         return ["A verdict comes when enough of the newest points have samples of GPUs in use."]
-    text = f"A verdict needs {patience.left:,} more {patience.counts}"
-    if patience.counts == POINTS and patience.left_s is not None:
+    text = f"A verdict needs {patience['left']:,} more {patience['counts']}"
+    if patience["counts"] == POINTS and patience["left_s"] is not None:
         at = f"{plan.interval_s:g} s" if plan.interval_s >= 1.0 else f"{plan.interval_s * 1_000.0:g} ms"
-        text += f" ({show_duration(patience.left_s)} at {at}); they count while GPUs are in use"
+        text += f" ({show_duration(patience['left_s'])} at {at}); they count while GPUs are in use"
     return [f"{text}."]
 
 
@@ -213,7 +201,6 @@ class Explanation:
         return self.record or expired_record(self.job)
 
     def document(self, now: float) -> dict[str, Any]:
-        """Return it for machines."""
         known, policy = self.known, None if self.record is None else self.record.policy
         fired = self.of_job is not None and self.of_job.fire_id is not None
         stop = None if self.of_job is None else row_json(self.of_job)["stop"]
@@ -239,13 +226,12 @@ class Explanation:
             "setting_faults": known.faults,
             "rules_elsewhere": known.rules_elsewhere,
             "outlook": self.outlook,
-            "nodes": [_node_json(each) for each in self.nodes],
+            "nodes": [
+                row_fields(each, (*_OF_NODE, "reason", "episodes")) | {"unit": measured_as(each)[1]}
+                for each in self.nodes
+            ],
             "parameters": self.parameters,
         }
-
-
-def _node_json(row: RuleRow) -> dict[str, Any]:
-    return row_fields(row, (*_OF_NODE, "reason", "episodes")) | {"unit": measured_as(row)[1]}
 
 
 def explained(
@@ -257,7 +243,7 @@ def explained(
     nodes = by_node(rows).get(rule, [])
     of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
     row = _of_node(job, rule, node, nodes) if node is not None else of_job or _unread(job, rule, plan)
-    values = row.parameters or _planned(plan, rule)
+    values = row.parameters or (plan.parameters[rule].as_given() if rule in plan.parameters else {})
     tagged = replayed_job(job) is None
     return Explanation(
         job=job,
@@ -302,11 +288,6 @@ def _of_node(job: str, rule: str, node: str, nodes: Sequence[RuleRow]) -> RuleRo
         place = f"what {rule} says about job {job}" + ("" if names else ", which it judges as a whole")
         raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
     return found
-
-
-def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
-    parameters = plan.parameters.get(rule)
-    return {} if parameters is None else parameters.as_given()
 
 
 def condition(rule: str, values: Mapping[str, Value]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Where, since_option, status_option
+from trainguard.cli.options import Where, option, since_option, status_option
 
 if TYPE_CHECKING:
     from trainguard.core.records import JobRecord
@@ -25,9 +25,7 @@ def jobs(
     ] = None,
     since: Annotated[float | None, since_option("Begun in the last 12h, 7d, …")] = None,
     fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
-    tuning: Annotated[
-        str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)
-    ] = None,
+    tuning: Annotated[str | None, option("--tuning", "NAME", "Jobs of that tuning job.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most N, the newest.")] = 50,
     where: Where,
 ) -> Result:

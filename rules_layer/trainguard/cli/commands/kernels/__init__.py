@@ -8,18 +8,17 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import compare_option, out_option, refuse, since_option, status_option
+from trainguard.cli.options import argument, compare_option, option, out_option, refuse, since_option, status_option
 
 STATUSES = ("judged", "judged in part", "not judged", "unreadable")
 FRAMEWORKS = ("pytorch", "jax", "tensorflow", "xla", "unknown")
 
 _Source = Annotated[
     str,
-    typer.Argument(
-        metavar="TRACE",
-        help="A trace of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
+    argument(
+        "TRACE",
+        "A trace of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
         "a folder of them, or s3://bucket/key-or-prefix.",
-        show_default=False,
     ),
 ]
 _Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; not with --list.")]
@@ -28,18 +27,11 @@ _Compare = Annotated[
     compare_option("Other traces: what changed since them."),
 ]
 _Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
-_Name = Annotated[
-    str, typer.Option("--name", metavar="TEXT", help="With --list: part of the name.", show_default=False)
-]
+_Name = Annotated[str, option("--name", "TEXT", "With --list: part of the name.")]
 _Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
 _Status = Annotated[str, status_option(f"With --list: {', '.join(STATUSES)}.", metavar="STATUS")]
-_Framework = Annotated[
-    str,
-    typer.Option("--made-with", metavar="NAME", help=f"With --list: {', '.join(FRAMEWORKS)}.", show_default=False),
-]
-_Finding = Annotated[
-    str, typer.Option("--finding", metavar="RULE", help="With --list: a rule that fires.", show_default=False)
-]
+_Framework = Annotated[str, option("--made-with", "NAME", f"With --list: {', '.join(FRAMEWORKS)}.")]
+_Finding = Annotated[str, option("--finding", "RULE", "With --list: a rule that fires.")]
 
 
 @command(fails_on_fire=True)

@@ -1,21 +1,21 @@
 """From traces to ``kernels.json`` and ``kernels.html``, and their summary on the terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell
+from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.entries import CriticalPathEntry
-from trainguard.kernels.listing import KernelList, ListedProfile, Wanted
+from trainguard.kernels.entries import CriticalPathEntry, KernelEntry
+from trainguard.kernels.listing import ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.rank_entries import AcrossRanks, ChangedEntry, RankComparison
+from trainguard.kernels.rank_entries import AcrossRanks, ChangedEntry, RankComparison, RankLine
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.rules.finding import KernelFinding
@@ -29,43 +29,20 @@ from trainguard.report.html.kernels.page import render_kernels
 _SHOWN = 15
 
 
-def _rank_blocks(document: KernelProfiles) -> list[Block]:
-    """Return the blocks of what is beyond single ranks; none of one trace that is compared with nothing."""
-    blocks: list[Block] = []
-    if document.across is not None:
-        blocks += _across(document.across)
-    if document.comparison is not None:
-        blocks += [Line(note) for note in document.comparison.notes]
-        for rank in document.comparison.ranks:
-            blocks += _compared(rank)
-    return blocks
-
-
 def _across(across: AcrossRanks) -> Iterator[Block]:
     yield Heading(f"{len(across.lines)} traces compared")
     for finding in across.findings:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         yield Item(labels=labels, text=f"{finding.id}: {finding.summary}", advice=finding.recommendation)
-    columns = (
-        Column("rank"),
-        Column("step", right=True),
-        Column("computes", right=True),
-        Column("communicates", right=True),
-        Column("waits", right=True),
-        Column("last in", right=True, drops=1),
-    )
-    rows = [
-        (
-            line.trace if line.rank is None else str(line.rank),
-            _ms(line.step_ns),
-            _ms(line.compute_ns),
-            _ms(line.communication_ns),
-            "-" if line.wait_ns is None else _ms(line.wait_ns),
-            f"{line.last_steps} of {across.compared_steps}",
-        )
-        for line in sorted(across.lines, key=lambda line: (-line.last_steps, line.rank or 0))[:_SHOWN]
-    ]
-    yield Grid(columns, rows)
+    cells: Mapping[Column, Callable[[RankLine], Shown]] = {
+        Column("rank"): lambda line: line.trace if line.rank is None else str(line.rank),
+        Column("step", right=True): lambda line: _ms(line.step_ns),
+        Column("computes", right=True): lambda line: _ms(line.compute_ns),
+        Column("communicates", right=True): lambda line: _ms(line.communication_ns),
+        Column("waits", right=True): lambda line: "-" if line.wait_ns is None else _ms(line.wait_ns),
+        Column("last in", right=True, drops=1): lambda line: f"{line.last_steps} of {across.compared_steps}",
+    }
+    yield table(sorted(across.lines, key=lambda line: (-line.last_steps, line.rank or 0))[:_SHOWN], cells)
     yield from (Line(note) for note in across.notes)
 
 
@@ -100,7 +77,6 @@ def _signed(ns: int) -> str:
     return f"{ns / 1e6:+,.3f} ms"
 
 
-_SHOWN_KERNELS = 15
 _SHOWN_RANKS = 8
 _SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
@@ -117,17 +93,26 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     drawn = DrawnRanks(len(place.names))
     document = _profiles_of(place, drawn.add)
     if other is not None:
-        document = replace(document, comparison=compared(_profiles_of(other, _unseen), document))
+        document = replace(document, comparison=compared(_profiles_of(other, lambda *_: None), document))
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
     write_files(out, files)
     blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
     if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
         blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
-    blocks += _rank_blocks(document)
+    if document.across is not None:
+        blocks += _across(document.across)
+    if document.comparison is not None:
+        blocks += [Line(note) for note in document.comparison.notes]
+        blocks += [block for rank in document.comparison.ranks for block in _compared(rank)]
+    notes = [f"{name} was not read: {why}" for name, why in document.unread.items()]
+    if place.left_out:
+        files_left = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
+        how = "Other files are named as traces; give one of these by its own path to read it."
+        notes.insert(0, f"{files_left}. {how}")
     return CommandResult(
         document=document,
         blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
-        notes=[*_left_out(place), *(f"{name} was not read: {why}" for name, why in document.unread.items())],
+        notes=notes,
         fired=_fired(document),
         evaluated=any(rank.busy_ns for rank in document.ranks),
     )
@@ -139,7 +124,9 @@ def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None])
     unread: dict[str, str] = {}
     for name in place.names:
         try:
-            ranks.append(_profile_of(place.read(name), watch))
+            trace = place.read(name)
+            ranks.append(rank_profile(trace))
+            watch(ranks[-1], trace)
         except KernelTraceError as fault:
             unread[name] = fault.reason
         except (ObjectMissingError, PortUnavailableError, OSError) as fault:
@@ -152,13 +139,6 @@ def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None])
     return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
 
 
-def _left_out(place: TracePlace) -> list[str]:
-    if not place.left_out:
-        return []
-    files = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
-    return [f"{files}. Other files are named as traces; give one of these by its own path to read it."]
-
-
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
@@ -167,16 +147,6 @@ def _listed(names: Sequence[str]) -> str:
 def _fired(document: KernelProfiles) -> bool:
     across = [] if document.across is None else document.across.findings
     return bool(across) or any(finding.id != TraceQuality.name for rank in document.ranks for finding in rank.findings)
-
-
-def _unseen(profile: RankProfile, trace: Trace) -> None:
-    del profile, trace
-
-
-def _profile_of(trace: Trace, watch: Callable[[RankProfile, Trace], None]) -> RankProfile:
-    profile = rank_profile(trace)
-    watch(profile, trace)
-    return profile
 
 
 def _blocks(rank: RankProfile) -> Iterator[Block]:
@@ -198,32 +168,23 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
         yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
-    columns = (
-        Column("kernel", folds=True),
-        Column("runs", right=True),
-        Column("total", right=True),
-        Column("mean", right=True, drops=2),
-        Column("p99", right=True, drops=3),
-        Column("precision", drops=1),
-    )
-    rows = [
-        (
-            shortened(each.name),
-            f"{each.count:,}",
-            _ms(each.total_ns),
-            _us(each.mean_ns),
-            _us(each.p99_ns),
-            each.precision + (", tensor cores" if each.tensor_core else ""),
-        )
-        for each in rank.kernels[:_SHOWN_KERNELS]
-    ]
-    if rows:
-        yield Grid(columns, rows)
+    if rank.kernels:
+        yield table(rank.kernels[:_SHOWN], _KERNELS)
 
 
 def shortened(name: str) -> str:
     """Return a kernel's name as it fits on a line; ``kernels.json`` has it whole."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+_KERNELS: Mapping[Column, Callable[[KernelEntry], Shown]] = {
+    Column("kernel", folds=True): lambda each: shortened(each.name),
+    Column("runs", right=True): lambda each: f"{each.count:,}",
+    Column("total", right=True): lambda each: _ms(each.total_ns),
+    Column("mean", right=True, drops=2): lambda each: _us(each.mean_ns),
+    Column("p99", right=True, drops=3): lambda each: _us(each.p99_ns),
+    Column("precision", drops=1): lambda each: each.precision + (", tensor cores" if each.tensor_core else ""),
+}
 
 
 def _explained(rank: RankProfile, finding: KernelFinding) -> str:
@@ -267,48 +228,33 @@ _MINUTE = len("2026-11-23T15:04")
 
 
 def listed(source: str, wanted: Wanted) -> CommandResult:
-    """List the kernel profiles of a place."""
     found = list_kernels(source, wanted)
-    blocks: list[Block] = [Heading(_heading(found)), *_table(found)]
+    chosen = len(found.profiles) + found.left_out
+    of = "" if chosen == found.found else f" of {found.found:,}"
+    blocks: list[Block] = [Heading(f"{chosen:,}{of} kernel profiles below {found.source}")]
+    if found.profiles:
+        blocks.append(table(found.profiles[:_SHOWN_PROFILES], _PROFILES))
+        left = len(found.profiles) - _SHOWN_PROFILES + found.left_out
+        if left > 0:
+            blocks.append(Line(f"{left:,} older ones are not shown; --json has more."))
     notes = [f"{each.place}: {each.why}." for each in found.profiles if each.status == "unreadable"]
     fired = any(each.findings for each in found.profiles)
     return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
 
 
-def _heading(found: KernelList) -> str:
-    chosen = len(found.profiles) + found.left_out
-    of = "" if chosen == found.found else f" of {found.found:,}"
-    return f"{chosen:,}{of} kernel profiles below {found.source}"
+def _where(profile: ListedProfile) -> str:
+    return profile.name if profile.place in (".", profile.name) else f"{profile.place}: {profile.name}"
 
 
-def _table(found: KernelList) -> list[Block]:
-    if not found.profiles:
-        return []
-    columns = (
-        Column("profile", folds=True),
-        Column("time"),
-        Column("status"),
-        Column("framework", drops=2),
-        Column("traces", right=True, drops=1),
-        Column("busy", right=True, drops=3),
-        Column("severity"),
-        Column("findings", folds=True),
-    )
-    blocks: list[Block] = [Grid(columns, [_list_row(each) for each in found.profiles[:_SHOWN_PROFILES]])]
-    left = len(found.profiles) - _SHOWN_PROFILES + found.left_out
-    return [*blocks, Line(f"{left:,} older ones are not shown; --json has more.")] if left > 0 else blocks
-
-
-def _list_row(profile: ListedProfile) -> list[Shown]:
-    time = profile.recorded_at or profile.changed_at or "-"
-    where = profile.name if profile.place in (".", profile.name) else f"{profile.place}: {profile.name}"
-    return [
-        where,
-        time[:_MINUTE].replace("T", " "),
-        profile.status,
-        profile.framework,
-        f"{profile.traces:,}",
-        "-" if profile.busy_share is None else f"{100 * profile.busy_share:.0f} %",
-        "-" if profile.severity is None else severity_cell(profile.severity),
-        ", ".join(profile.findings) or "-",
-    ]
+_PROFILES: Mapping[Column, Callable[[ListedProfile], Shown]] = {
+    Column("profile", folds=True): _where,
+    Column("time"): lambda each: (each.recorded_at or each.changed_at or "-")[:_MINUTE].replace("T", " "),
+    Column("status"): lambda each: each.status,
+    Column("framework", drops=2): lambda each: each.framework,
+    Column("traces", right=True, drops=1): lambda each: f"{each.traces:,}",
+    Column("busy", right=True, drops=3): lambda each: (
+        "-" if each.busy_share is None else f"{100 * each.busy_share:.0f} %"
+    ),
+    Column("severity"): lambda each: "-" if each.severity is None else severity_cell(each.severity),
+    Column("findings", folds=True): lambda each: ", ".join(each.findings) or "-",
+}

@@ -13,7 +13,6 @@ IDENTITY = f"urn:trainguard:kernels:{SCHEMA_VERSION}"
 
 
 def kernels_schema() -> dict[str, Any]:
-    """Return the schema of ``kernels.json``."""
     return {**report_schema(KernelProfiles, identity=IDENTITY), "title": "Kernel profiles of traces"}
 
 

@@ -6,16 +6,13 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Where, refuse
+from trainguard.cli.options import Where, option, refuse
 
 
 @command()
 def notifications(
     *,
-    prefix: Annotated[
-        list[str] | None,
-        typer.Option("--prefix", metavar="TEXT", help="Announce keys with this beginning alone.", show_default=False),
-    ] = None,
+    prefix: Annotated[list[str] | None, option("--prefix", "TEXT", "Announce keys with this beginning alone.")] = None,
     without_eventbridge: Annotated[
         bool, typer.Option("--without-eventbridge", help="Take EventBridge off the bucket, too.")
     ] = False,

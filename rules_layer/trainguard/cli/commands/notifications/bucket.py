@@ -1,6 +1,5 @@
 """``trainguard notifications``: the change of a bucket's notifications, shown, and written on request."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from trainguard.aws.clients import Clients
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services import bucket_notifications as notifying
-from trainguard.cli.services.bucket_notifications import Entry, S3Sends, Wanted, s3_sends
+from trainguard.cli.services.bucket_notifications import S3Sends, Wanted, s3_sends
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.errors import RequestError
 
@@ -26,17 +25,12 @@ class Bucket:
     """The stack's existing bucket, and who owns it."""
 
     def __init__(self, deployment: Deployment, clients: Clients, profile: str | None) -> None:
-        self.name = deployment.output("ProfilerOutputUri").removeprefix("s3://").partition("/")[0]
-        url = deployment.output("DoorbellQueueUrl")
-        here = deployment
-        self.queue = f"arn:{here.partition}:sqs:{here.region}:{here.account}:{url.rpartition('/')[2]}"
+        self.name, self.queue = deployment.bucket, deployment.queue_arn
         self.deployment = deployment
         self._clients = clients
         self._profile = profile
-        self._url = url
 
     def read(self) -> dict[str, Any]:
-        """Return the bucket's notifications."""
         with translated("S3", "GetBucketNotificationConfiguration"):
             return notifying.read_configuration(self._clients.s3, self.name, self.deployment.account)
 
@@ -55,7 +49,7 @@ class Bucket:
             )
         wanted = Wanted(stack=stack, queue=self.queue, prefixes=tuple(prefixes))
         if others := notifying.overlaps(before, wanted):
-            to = "; ".join(f"{each.events} of {each.keys} to {each.target}" for each in others)
+            to = "; ".join(f"{sent} of {keys} to {target}" for target, sent, keys in others)
             raise RequestError(
                 f"S3 refuses a second target for one object, and {self.name} sends {to}",
                 "Give a --prefix that the others do not have, or deploy with -c profile_notifications=eventbridge.",
@@ -68,7 +62,7 @@ class Bucket:
     def _sends(self) -> S3Sends:
         """Return for which buckets the queue's policy lets S3 send; raises RequestError where the stack has its own."""
         with translated("SQS", "GetQueueAttributes"):
-            sends = s3_sends(self._clients.sqs, self._url)
+            sends = s3_sends(self._clients.sqs, self.deployment.output("DoorbellQueueUrl"))
         if sends is S3Sends.OF_ACCOUNT:
             raise RequestError(
                 f"stack {self.deployment.stack} makes its bucket and its notifications",
@@ -97,12 +91,10 @@ class Bucket:
                 raise RequestError(f"S3 does not take the configuration of {self.name}: {message}", remedy) from error
 
     def command(self, configuration: Mapping[str, Any]) -> str:
-        """Return the command of AWS that writes a configuration."""
         whole = msgspec.json.encode(configuration).decode()
-        words = ["aws", "s3api", "put-bucket-notification-configuration", "--bucket", self.name]
-        words += ["--expected-bucket-owner", self.deployment.account, "--notification-configuration", whole]
-        words += ["--region", self.deployment.region]
-        return shlex.join([*words, *(["--profile", self._profile] if self._profile else [])])
+        place = ("--bucket", self.name, "--expected-bucket-owner", self.deployment.account)
+        words = ("s3api", "put-bucket-notification-configuration", *place, "--notification-configuration", whole)
+        return self.deployment.aws(*words, profile=self._profile)
 
 
 def change_result(
@@ -135,10 +127,7 @@ def change_result(
 def change_blocks(bucket: Bucket, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Block]:
     """Return each configuration, and whether it is kept, removed or added."""
     old, new = notifying.listed(before), notifying.listed(after)
-    rows = [_row("kept" if each in new else "removed", each) for each in old]
-    rows += [_row("added", each) for each in new if each not in old]
+    changes = [("kept" if each in new else "removed", each) for each in old]
+    changes += [("added", each) for each in new if each not in old]
+    rows = [(Cell(change, _STYLES[change]), *each) for change, each in changes]
     return [Facts([("bucket", bucket.name), ("queue", bucket.queue)]), Grid(_COLUMNS, rows)]
-
-
-def _row(change: str, entry: Entry) -> tuple[Cell, str, str, str]:
-    return Cell(change, _STYLES[change]), entry.target, entry.events, entry.keys

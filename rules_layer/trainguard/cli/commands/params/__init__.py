@@ -6,7 +6,16 @@ import typer
 from typer.core import TyperGroup
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import DEFAULT_STACK, DefaultsOf, Stack, Where, defaults_option, job_option, rule_names
+from trainguard.cli.options import (
+    DEFAULT_STACK,
+    DefaultsOf,
+    Stack,
+    Where,
+    argument,
+    defaults_option,
+    job_option,
+    rule_names,
+)
 
 _SHOW = "show"
 
@@ -33,12 +42,7 @@ params = typer.Typer(
 def show(
     rule: Annotated[
         str | None,
-        typer.Argument(
-            metavar="RULE",
-            help="A rule of any family, in any case, or its beginning; else all.",
-            autocompletion=rule_names,
-            show_default=False,
-        ),
+        argument("RULE", "A rule of any family, in any case, or its beginning; else all.", autocompletion=rule_names),
     ] = None,
     *,
     job: Annotated[str | None, job_option("Show what that job runs with, and why.")] = None,
@@ -64,11 +68,7 @@ def show(
 def validate(
     given: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE|TAG",
-            help="A JSON file (settings, tags, or a CreateTrainingJob request), or trainguard:NAME=VALUE.",
-            show_default=False,
-        ),
+        argument("FILE|TAG", "A JSON file (settings, tags, or a CreateTrainingJob request), or trainguard:NAME=VALUE."),
     ],
     *,
     stack: Stack = DEFAULT_STACK,

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
-from trainguard.cli.output.files import read_body
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
@@ -19,6 +18,7 @@ from trainguard.core.units import counted
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, resolve
 from trainguard.engine.settings.sources import configured, read_document, settings_name, tag_source
 from trainguard.engine.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
+from trainguard.local.settings import read_given
 from trainguard.rules.parameters import takes_settings
 
 _A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"
@@ -87,7 +87,7 @@ def _names_no_rule(fault: SettingFault) -> bool:
 
 
 def _read_file(read: _Read, name: str) -> None:
-    body = read_body(Path(name))
+    body = read_given(name, ParameterFileError)
     document = _decoded(body)
     if isinstance(document, list):
         return _read_job(read, name, {"Tags": document})

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Prices, Profile, out_option, region_option
+from trainguard.cli.options import Prices, Profile, argument, out_option, region_option
 
 prices = typer.Typer(
     name="prices",
@@ -19,10 +19,7 @@ prices = typer.Typer(
 @prices.command()
 @command()
 def show(
-    instance_type: Annotated[
-        str | None,
-        typer.Argument(metavar="TYPE", help="An instance type, or its beginning; else all.", show_default=False),
-    ] = None,
+    instance_type: Annotated[str | None, argument("TYPE", "An instance type, or its beginning; else all.")] = None,
     *,
     prices: Prices = None,
 ) -> Result:

@@ -7,26 +7,18 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Params, Prices, Where, out_option
+from trainguard.cli.options import Params, Prices, Where, argument, option, out_option
 
 
 @command(fails_on_fire=True, loads_rules=("rules_package",))
 def replay(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="JOB",
-            help="A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.",
-            show_default=False,
-        ),
+        str, argument("JOB", "A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.")
     ],
     *,
     params: Params = None,
     prices: Prices = None,
-    label: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
-    ] = None,
+    label: Annotated[str | None, option("--as", "NAME", "Call it <job>@replay-NAME; else by the time.")] = None,
     out: Annotated[Path | None, out_option("Folder for its report; else ./<name>-report.")] = None,
     report: Annotated[bool, typer.Option("--report", help="Write its report into the bucket too.")] = False,
     where: Where,
@@ -59,8 +51,8 @@ def replay(
     place.prepare()
     progress = stderr_progress(shown=not as_json)
     judged = replays.judge(name, subject, progress, settings=settings, prices=table, now=time.time())
-    done, digests = judged.judged.evaluation, judged.judged.digests
-    built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=digests)
+    done = judged.judged
+    built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
     files = place.write(built)
 
     def publish() -> None:

@@ -27,8 +27,8 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.streams.session import expiry
-from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
-from trainguard.local.engine import evaluation_rows
+from trainguard.local.analysis import evaluated_profile
+from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
@@ -60,7 +60,6 @@ class Change:
         return self.then is not None and _result(self.then) != _result(self.now)
 
     def document(self) -> dict[str, Any]:
-        """Return it for machines."""
         then = None if self.then is None else row_fields(self.then, _OF_ROW)
         return {"rule": self.now.rule, "changed": self.changed, "then": then, "now": row_fields(self.now, _OF_ROW)}
 
@@ -90,7 +89,7 @@ class Subject:
 class Replay:
     """A replay that was judged and is not stored yet."""
 
-    judged: EvaluatedProfile
+    judged: Evaluation
     item: JobRecord
     rows: Sequence[RuleRow]
     changes: Sequence[Change]
@@ -122,14 +121,13 @@ def judge(
 ) -> Replay:
     """Judge the profile as the replay ``name`` with other ``settings``; raises as `evaluate_profile` does."""
     known = _known(name, subject, settings)
-    judged = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=prices), progress)
-    evaluation = judged.evaluation
+    evaluation = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=prices), progress)
     watermark_s = max((each.watermark_s for each in evaluation.records if each.watermark_s is not None), default=None)
     expires_at = expiry(watermark_s, now)
     rows = evaluation_rows(evaluation, expires_at=expires_at)
     item = replace(evaluation.job, active=False, last_object_at=watermark_s, expires_at=expires_at)
     return Replay(
-        judged=judged,
+        judged=evaluation,
         item=item,
         rows=rows,
         changes=changes(subject.rows, rows),

@@ -14,6 +14,7 @@ from trainguard.cli.options import (
     Params,
     Prices,
     Where,
+    argument,
     compare_option,
     out_option,
     refuse,
@@ -21,12 +22,7 @@ from trainguard.cli.options import (
 )
 
 _Source = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="SOURCE",
-        help="A folder, s3://bucket/prefix, or the name of a training job that the stack knows.",
-        show_default=False,
-    ),
+    str | None, argument("SOURCE", "A folder, s3://bucket/prefix, or the name of a training job that the stack knows.")
 ]
 _Fleet = Annotated[bool, typer.Option("--fleet", help="One page over all jobs: of the stack, or below a folder.")]
 _Since = Annotated[float | None, since_option("With --fleet: jobs of the last 30d, …")]

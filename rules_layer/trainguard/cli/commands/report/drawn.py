@@ -35,9 +35,9 @@ from trainguard.core.records import JOB_NODE, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.engine.streams.session import items_of
-from trainguard.local.analysis import EvaluatedProfile, digest, evaluated_profile
+from trainguard.local.analysis import digest, evaluated_profile, report_of
 from trainguard.local.places import open_job, open_place
-from trainguard.local.profile import Profile, read_profile
+from trainguard.local.profile import read_profile
 from trainguard.local.settings import GivenSettings, described_job
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
@@ -45,6 +45,8 @@ from trainguard.report.html.comparison import change_words
 from trainguard.report.job.build import BuiltReport, build_report
 
 if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
     from trainguard.report.timeline.digest import NodeDigest
 
 
@@ -132,24 +134,18 @@ def _drawn(target: Place | StackJob, where: Where, settings: GivenSettings, prog
 def _of_place(place: Place, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
     profile = open_job(place.text, _clients(where) if place.in_s3 else None)
     name = profile.root.job
-    described = described_job(profile.source, settings.job(name))
-    judged = _judged(profile, described.job, settings.prices, progress)
-    kernels = () if judged.kernels is None else judged.kernels.notes
-    notes = [note for note in (place.note, *profile.notes, described.note, *kernels) if note is not None]
+    job, job_notes = described_job(profile.source, settings.job(name))
+    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), progress)
+    # The folder is called by its own name where that can be shown as it is.
+    own = profile.source.job
     return Drawn(
         job=name,
-        built=judged.report(),
+        built=report_of(done),
         source=profile.source.place,
         made_from="profile",
-        notes=notes,
-        folder=_own_name(profile),
+        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.kernel_notes],
+        folder=own if own.isprintable() and not own.startswith("-") else None,
     )
-
-
-def _own_name(profile: Profile) -> str | None:
-    """Return the name of the profile's folder; None where it cannot be shown as it is."""
-    name = profile.source.job
-    return name if name.isprintable() and not name.startswith("-") else None
 
 
 def _of_job(name: str, connection: Connection, settings: GivenSettings, progress: Progress) -> Drawn:
@@ -187,12 +183,9 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
     profile = open_job(job_place(job).text, connection.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
-    judged = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
-    return Drawn(job=job.job, built=judged.report(), source=profile.source.place, made_from="profile", notes=[note])
-
-
-def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> EvaluatedProfile:
-    return evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
+    again = replace(job, episodes={}, closing=False)
+    built = report_of(evaluated_profile(profile, again, FAMILIES.plan(again, prices=prices), progress))
+    return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
 
 
 def _clients(where: Where) -> Clients | None:
@@ -207,12 +200,15 @@ _RUNNING, _DONE = "RUNNING", "SUCCEEDED"
 
 
 def remote_report(name: str, where: Where) -> CommandResult:
-    """Have the stack make a job's report."""
     if not JOB_NAME.fullmatch(name):
         raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave out --in-stack.")
     connection = connect(where)
     job = job_in_stack(name, connection.stores.jobs)
-    execution = _wait(_start(name, connection), connection)
+    machine, client = connection.deployment.output(MACHINE_OUTPUT), connection.clients.stepfunctions
+    with translated("StepFunctions", "StartExecution"):
+        started = client.start_execution(stateMachineArn=machine, input=json.dumps({"job": name}))
+    execution = started["executionArn"]
+    _wait(execution, client)
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     places = [f"Report: {links.page}", *([f"Console: {links.console}"] if links.console else [])]
     return CommandResult(
@@ -226,29 +222,17 @@ def remote_report(name: str, where: Where) -> CommandResult:
     )
 
 
-def _start(name: str, connection: Connection) -> str:
-    machine = connection.deployment.output(MACHINE_OUTPUT)
-    with translated("StepFunctions", "StartExecution"):
-        started = connection.clients.stepfunctions.start_execution(
-            stateMachineArn=machine, input=json.dumps({"job": name})
-        )
-    return started["executionArn"]
-
-
-def _wait(execution: str, connection: Connection) -> str:
+def _wait(execution: str, client: "SFNClient") -> None:
     """Wait for an execution to end; an interrupt leaves it running. Raises ReportRunFailedError."""
-    stderr = stderr_console()
+
+    def described() -> Any:
+        with translated("StepFunctions", "DescribeExecution"):
+            return client.describe_execution(executionArn=execution)
+
     begun = time.monotonic()
-    with stderr.status("The stack makes the report …") as line:
-        while (described := _describe(execution, connection))["status"] == _RUNNING:
+    with stderr_console().status("The stack makes the report …") as line:
+        while (found := described())["status"] == _RUNNING:
             line.update(f"The stack makes the report … {time.monotonic() - begun:,.0f} s")
             time.sleep(_EVERY_S)
-    if described["status"] != _DONE:
-        cause = described.get("cause") or described.get("error") or ""
-        raise ReportRunFailedError(execution, described["status"], cause)
-    return execution
-
-
-def _describe(execution: str, connection: Connection) -> Any:
-    with translated("StepFunctions", "DescribeExecution"):
-        return connection.clients.stepfunctions.describe_execution(executionArn=execution)
+    if found["status"] != _DONE:
+        raise ReportRunFailedError(execution, found["status"], found.get("cause") or found.get("error") or "")

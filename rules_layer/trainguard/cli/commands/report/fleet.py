@@ -2,12 +2,12 @@
 
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from trainguard.cli.options import Where
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, table
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.result import CommandResult
@@ -22,7 +22,7 @@ from trainguard.local.kernel_list import list_kernels
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.settings import GivenSettings
 from trainguard.pricing.table import PriceTable
-from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetTotals, encode_fleet
+from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
 from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
 from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
@@ -83,12 +83,13 @@ def _blocks(report: FleetReport) -> list[Block]:
         blocks += [Heading("What wastes most"), _wasters(wasters, totals.currency)]
     fired = [rule for rule in report.rules if rule.jobs_fired]
     if fired:
-        columns = (Column("rule"), Column("jobs", right=True), Column("fires", right=True), Column("lost", right=True))
-        rows: list[list[Shown]] = [
-            [rule.rule, f"{rule.jobs_fired:,}", f"{rule.times_fired:,}", _money(rule.lost, totals.currency)]
-            for rule in fired
-        ]
-        blocks += [Heading("What fires"), Grid(columns, rows)]
+        cells: Mapping[Column, Callable[[FleetRule], Shown]] = {
+            Column("rule"): lambda rule: rule.rule,
+            Column("jobs", right=True): lambda rule: f"{rule.jobs_fired:,}",
+            Column("fires", right=True): lambda rule: f"{rule.times_fired:,}",
+            Column("lost", right=True): lambda rule: _money(rule.lost, totals.currency),
+        }
+        blocks += [Heading("What fires"), table(fired, cells)]
     for kind in dict.fromkeys(each.kind for each in report.owners):
         owners = [each for each in report.owners if each.kind == kind][:_SHOWN]
         blocks += [Heading(f"By {kind}"), _owners(owners, kind, totals.currency)]
@@ -96,33 +97,25 @@ def _blocks(report: FleetReport) -> list[Block]:
 
 
 def _owners(owners: Sequence[FleetGroup], kind: str, currency: str) -> Grid:
-    columns = (Column(kind), *(Column(name, right=True) for name in ("lost", "spent", "jobs", "with findings")))
-    rows: list[list[Shown]] = [
-        [
-            "not named" if each.name is None else each.name,
-            _money(each.lost, currency),
-            _money(each.spent, currency),
-            f"{each.jobs:,}",
-            f"{each.with_findings:,}",
-        ]
-        for each in owners
-    ]
-    return Grid(columns, rows)
+    cells: Mapping[Column, Callable[[FleetGroup], Shown]] = {
+        Column(kind): lambda each: "not named" if each.name is None else each.name,
+        Column("lost", right=True): lambda each: _money(each.lost, currency),
+        Column("spent", right=True): lambda each: _money(each.spent, currency),
+        Column("jobs", right=True): lambda each: f"{each.jobs:,}",
+        Column("with findings", right=True): lambda each: f"{each.with_findings:,}",
+    }
+    return table(owners, cells)
 
 
 def _wasters(jobs: Sequence[FleetJob], currency: str) -> Grid:
-    columns = (Column("job"), Column("severity"), Column("lost", right=True), Column("of it", right=True))
-    rows: list[list[Shown]] = [
-        [
-            job.job,
-            job.severity or "over",
-            _money(job.lost, currency),
-            _share(job.wasted_share),
-            ", ".join(job.fired),
-        ]
-        for job in jobs
-    ]
-    return Grid((*columns, Column("rules", folds=True)), rows)
+    cells: Mapping[Column, Callable[[FleetJob], Shown]] = {
+        Column("job"): lambda job: job.job,
+        Column("severity"): lambda job: job.severity or "over",
+        Column("lost", right=True): lambda job: _money(job.lost, currency),
+        Column("of it", right=True): lambda job: _share(job.wasted_share),
+        Column("rules", folds=True): lambda job: ", ".join(job.fired),
+    }
+    return table(jobs, cells)
 
 
 def _lost(totals: FleetTotals) -> Cell:
@@ -176,8 +169,8 @@ def _judged(
     found = find_jobs(folder)
     # Each job counts as the smallest that is worth several processes.
     workers = 0 if alone else workers_for((len(found) - 1) * SMALLEST_JOB)
-    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(each.size for each in found)):
-        for each, judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
+    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(size for _, size in found)):
+        for (_, size), judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
             places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread)
-            progress.applied(each.size, None)
+            progress.applied(size, None)
             yield judged

@@ -7,15 +7,12 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Where
+from trainguard.cli.options import Where, argument
 
 
 @command(fails_on_fire=True)
 def status(
-    job: Annotated[
-        str | None,
-        typer.Argument(metavar="JOB", help="A job, or a tuning job; else all active.", show_default=False),
-    ] = None,
+    job: Annotated[str | None, argument("JOB", "A job, or a tuning job; else all active.")] = None,
     *,
     nodes: Annotated[bool, typer.Option("--nodes", help="Show the rules on each node of the job too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat the output, on a terminal.")] = False,

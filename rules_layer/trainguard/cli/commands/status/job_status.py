@@ -1,6 +1,6 @@
 """``trainguard status`` of one job: every rule of it, and on its nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from trainguard.cli.output.blocks import (
@@ -14,6 +14,7 @@ from trainguard.cli.output.blocks import (
     Shown,
     severity_cell,
     status_cell,
+    table,
 )
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import (
@@ -113,7 +114,10 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
             ("muted", _named(record.policy.alerts.muted, "they raise no alert")),
             ("tuning job", record.tuning_job or ""),
         ]
-        facts += [("instances", instances(record)), ("started", time_text(record.started_at, now))]
+        facts += [
+            ("instances", instances(record.instance_type, record.instance_count)),
+            ("started", time_text(record.started_at, now)),
+        ]
         facts.append(("ended", time_text(record.ended_at, now)))
     if report is not None:
         facts += [("evaluated through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
@@ -188,13 +192,18 @@ def _node_blocks(of_nodes: Mapping[str, Sequence[RuleRow]], rules: Sequence[str]
     return blocks
 
 
-_TUNING_COLUMNS = (
-    Column("job", folds=True),
-    Column("status"),
-    Column("evaluated", drops=1),
-    Column("severity"),
-    Column("finding", folds=True),
-)
+_TUNED: Mapping[Column, Callable[[tuple[str, TunedJob]], Shown]] = {
+    Column("job", folds=True): lambda named: named[0],
+    Column("status"): lambda named: named[1].status.value,
+    Column("evaluated", drops=1): lambda named: "to its end" if named[1].finished else "still",
+    Column("severity"): lambda named: severity_cell(named[1].severity),
+    Column("finding", folds=True): lambda named: _worst_finding(named[1]),
+}
+
+
+def _worst_finding(job: TunedJob) -> str:
+    others = f" and {job.findings - 1} more" if job.findings > 1 else ""
+    return f"{job.rule}{others}" if job.rule is not None else "no finding"
 
 
 def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
@@ -209,7 +218,7 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
             facts.append(("worst", Cell(f"{job.rule} ({job.severity}) on {name}")))
     blocks: list[Block] = [Heading(record.name), Facts(facts)]
     if record.jobs:
-        blocks += [Heading("Jobs"), Grid(_TUNING_COLUMNS, [_tuned_row(*named) for named in record.worst_first])]
+        blocks += [Heading("Jobs"), table(record.worst_first, _TUNED)]
     notes = []
     if record.more:
         notes.append(f"Only {MOST_TUNED_JOBS:,} jobs are here: `trainguard jobs --tuning {record.name}` has all.")
@@ -223,14 +232,3 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
         "jobs": [{"job": name, **asdict(job)} for name, job in record.worst_first],
     }
     return CommandResult(document=document, blocks=blocks, notes=notes, fired=record.with_findings > 0)
-
-
-def _tuned_row(name: str, job: TunedJob) -> list[Shown]:
-    others = f" and {job.findings - 1} more" if job.findings > 1 else ""
-    return [
-        name,
-        job.status.value,
-        "to its end" if job.finished else "still",
-        severity_cell(job.severity),
-        f"{job.rule}{others}" if job.rule is not None else "no finding",
-    ]

@@ -1,4 +1,7 @@
-"""``trainguard stops``: reads both stop switches, and writes the operators' own."""
+"""``trainguard stops``: reads both stop switches, and writes the operators' own.
+
+The stack is found in whatever state it is: stops must be forbidden also where a deployment has failed.
+"""
 
 from collections.abc import Sequence
 
@@ -26,8 +29,7 @@ _UNKNOWN = "unknown"
 
 
 def shown_switch(where: Where) -> CommandResult:
-    """Return what is in force."""
-    deployment, clients = _find(where)
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
     switches = _read(deployment, clients)
     return _result(deployment, switches.deployed, switches.override)
 
@@ -35,7 +37,7 @@ def shown_switch(where: Where) -> CommandResult:
 def written_switch(word: str, where: Where) -> CommandResult:
     """Write the operators' switch; return what is in force then."""
     value = StopSwitch(word)
-    deployment, clients = _find(where)
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
     with translated("ssm", "PutParameter"):
         clients.ssm.put_parameter(
             Name=deployment.output(OVERRIDE_OUTPUT),
@@ -54,21 +56,9 @@ def written_switch(word: str, where: Where) -> CommandResult:
     return _result(deployment, deployed, value, written=value)
 
 
-def _find(where: Where) -> tuple[Deployment, Clients]:
-    """Find the stack in whatever state it is: stops must be forbidden also where a deployment has failed."""
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    return deployment, clients
-
-
 def _read(deployment: Deployment, clients: Clients) -> StopSwitches:
     own, override = deployment.output(OWN_OUTPUT), deployment.output(OVERRIDE_OUTPUT)
     return SsmStopSwitch(client=clients.ssm, parameter=own, override=override).read()
-
-
-def _in_force(deployed: str | None, override: str | None) -> StopSwitch | None:
-    if deployed is not None:
-        return StopSwitches(deployed, override).in_force
-    return StopSwitch.DISABLED if override == StopSwitch.DISABLED else None
 
 
 def _result(
@@ -80,7 +70,9 @@ def _result(
     notes: Sequence[str] = (),
 ) -> CommandResult:
     """Return the stricter of both switches, None where unreadable, as what is in force."""
-    in_force = _in_force(deployed, override)
+    in_force = StopSwitch.DISABLED if override == StopSwitch.DISABLED else None
+    if deployed is not None:
+        in_force = StopSwitches(deployed, override).in_force
     blocks: list[Block] = [
         Facts(
             [

@@ -3,21 +3,14 @@
 import time
 from typing import Annotated
 
-import typer
-
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import InstanceType, Params, Prices, Where
+from trainguard.cli.options import InstanceType, Params, Prices, Where, argument, option
 
 
 @command(fails_on_fire=True)
 def verdict(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="The name of a training job that the stack knows, or a place as of trainguard report.",
-            show_default=False,
-        ),
+        str, argument("SOURCE", "The name of a training job that the stack knows, or a place as of trainguard report.")
     ],
     *,
     params: Params = None,
@@ -25,11 +18,10 @@ def verdict(
     prices: Prices = None,
     write_mlflow: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--write-mlflow",
-            metavar="PLACE",
-            help="Also write the verdict as tags of a run: mlflow+https://host#RUN; without #RUN of the job's own run.",
-            show_default=False,
+            "PLACE",
+            "Also write the verdict as tags of a run: mlflow+https://host#RUN; without #RUN of the job's own run.",
         ),
     ] = None,
     where: Where,

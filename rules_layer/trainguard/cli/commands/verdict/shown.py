@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainguard.aws.source_services import HttpJson
 from trainguard.cli.output.blocks import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.links import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
-from trainguard.local.services import MlflowService
 from trainguard.report.verdict.job_verdict_document import PREFIX, JobVerdict, Verdict, verdict_tags
 
 _STYLES = {
@@ -20,7 +20,6 @@ _STYLES = {
 
 
 def verdict_result(verdict: JobVerdict, notes: Sequence[str]) -> CommandResult:
-    """Return a verdict for people and machines."""
     return CommandResult(
         document=verdict,
         blocks=_blocks(verdict),
@@ -30,16 +29,17 @@ def verdict_result(verdict: JobVerdict, notes: Sequence[str]) -> CommandResult:
     )
 
 
-def written(service: MlflowService, verdict: JobVerdict, links: Mapping[str, str]) -> str:
+def written(service: tuple[HttpJson, str, str], verdict: JobVerdict, links: Mapping[str, str]) -> str:
     """Write the verdict as tags; credentials go to the server that the person named, whatever the job says."""
-    run = service.run or mlflow_run_of(links)
+    api, page, named = service
+    run = named or mlflow_run_of(links)
     if run is None:
         raise RequestError(
             f"job {verdict.job} names no run of MLflow",
             "Name it: --write-mlflow mlflow+https://host#RUN, or give the job MLFLOW_TRACKING_URI and MLFLOW_RUN_ID.",
         )
-    write_tags(service.api, run, verdict_tags(verdict))
-    return f"Written as tags {PREFIX}* of run {run} at {service.page or service.api.place}."
+    write_tags(api, run, verdict_tags(verdict))
+    return f"Written as tags {PREFIX}* of run {run} at {page or api.place}."
 
 
 def _blocks(verdict: JobVerdict) -> list[Block]:
