@@ -17,7 +17,6 @@ _NUMBERED = re.compile(r"[#_\- ]?\d+$")
 
 
 def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
-    """Return the annotations by name without the number at its end, most time first."""
     marks, on_gpu = _grouped(trace, trace.annotations), _grouped(trace, trace.gpu_annotations)
     projection = _Projection(trace, window)
     found = []

@@ -44,8 +44,6 @@ CUTS = ("cut_off", "truncated_gzip", "broken_gzip")
 
 
 class Kind(IntEnum):
-    """Kinds of rows of a GPU."""
-
     COMPUTE = 0
     COMMUNICATION = 1
     MEMCPY = 2
@@ -97,7 +95,6 @@ class Names:
             return np.array([self.number(value) for value in values], dtype=np.int32)
 
     def texts(self) -> list[str]:
-        """Return the texts by their numbers."""
         return list(self._numbers)
 
 
@@ -117,11 +114,9 @@ class Rows:
     operator: Ints
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.start)
 
     def where(self, mask: Bools) -> "Rows":
-        """Return the rows of a mask."""
         return Rows(**{name: getattr(self, name)[mask] for name in self.__slots__})
 
 
@@ -143,11 +138,9 @@ class GpuRows:
     collective: Ints
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.rows)
 
     def where(self, mask: Bools) -> "GpuRows":
-        """Return the rows of a mask."""
         more = {name: getattr(self, name)[mask] for name in self.__slots__ if name != "rows"}
         return GpuRows(rows=self.rows.where(mask), **more)
 
@@ -208,5 +201,4 @@ class Trace:
 
 
 def is_cut(tally: Mapping[str, int]) -> bool:
-    """Whether what was counted says that a trace's file ends early."""
     return any(tally.get(what) for what in CUTS)

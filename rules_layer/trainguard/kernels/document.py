@@ -253,5 +253,4 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:
-    """Encode ``kernels.json``."""
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

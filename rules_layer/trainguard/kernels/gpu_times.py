@@ -49,22 +49,18 @@ class GpuTime:
 
     @property
     def idle(self) -> Spans:
-        """When it does nothing."""
         return union(self.waits_for_loader, self.waits_for_host, self.waits_for_other)
 
     @property
     def communication_alone(self) -> Spans:
-        """When it communicates and does not compute."""
         return difference(self.communication, self.compute)
 
     @property
     def memory_alone(self) -> Spans:
-        """When it only copies or sets memory."""
         return difference(self.memory, self.kernels)
 
     @property
     def exposed_communication_ns(self) -> int:
-        """Time in which it communicates and does not compute."""
         return self.communication.total - self.overlap_ns
 
 
@@ -177,7 +173,6 @@ class Stream:
     length: Ints
 
     def full(self, window: Window) -> Spans:
-        """Return when the queue is full."""
         over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
         return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
 
@@ -189,7 +184,6 @@ class Stream:
         return float((self.length[:-1] * np.diff(edges)).sum()) / window.length
 
     def longest_queues(self, edges: Ints) -> list[int]:
-        """Return the longest queue between each edge and the next."""
         first = np.maximum(np.searchsorted(self.time, edges[:-1], side="right") - 1, 0)
         last = np.searchsorted(self.time, edges[1:], side="left")
         return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]

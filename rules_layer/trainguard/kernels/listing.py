@@ -101,8 +101,6 @@ class _Across(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """What a list takes of a document."""
-
     source: str
     ranks: list[_Rank]
     unread: dict[str, Any] = {}
@@ -115,7 +113,6 @@ def read_document(text: bytes) -> Listed:
 
 
 def traces_of(found: Listed) -> set[str]:
-    """Return the names of the traces that a document judges or could not read."""
     joined = [] if found.across is None else found.across.lines
     return {each.trace for each in found.ranks} | {each.trace for each in joined} | set(found.unread)
 
@@ -195,7 +192,6 @@ class Wanted:
     finding: str = ""
 
     def has(self, profile: ListedProfile) -> bool:
-        """Whether a profile is wanted."""
         rule = self.finding.lower().rpartition("/")[2]
         return (
             self.name.lower() in f"{profile.place}/{profile.name}".lower()

@@ -68,7 +68,6 @@ class RankMetrics:
 
     @property
     def idle(self) -> IdleEntry:
-        """The gaps of each stream by cause, added up over the streams."""
         return IdleEntry(
             host_wait_ns=sum(stream.idle.host_wait_ns for stream in self.streams),
             kernel_wait_ns=sum(stream.idle.kernel_wait_ns for stream in self.streams),
@@ -77,7 +76,6 @@ class RankMetrics:
 
     @property
     def full_queue_ns(self) -> int:
-        """Time in which the queue of a stream is full."""
         return union(*(stream.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
@@ -87,7 +85,6 @@ class RankMetrics:
 
     @property
     def communication_ns(self) -> int:
-        """Time in which a GPU communicates: overlapping and exposed."""
         return self.overlap_ns + self.exposed_communication_ns
 
     @property
@@ -134,7 +131,6 @@ class RankMetrics:
         return difference(self.loading, self.busy)
 
     def host_busy(self) -> Spans:
-        """Return when the host calls the runtime or runs an operator."""
         return union(self._calls(), self._operators())
 
     def within(self, window: Window) -> "RankMetrics":

@@ -39,7 +39,6 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 
 
 def rank_profile(trace: Trace) -> RankProfile:
-    """Return the profile of a trace."""
     metrics = rank_metrics(trace)
     judged = Judged(metrics, kernel_lines(metrics))
     kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
@@ -231,7 +230,6 @@ def _activity(metrics: RankMetrics) -> ActivityEntry:
 
 
 def _synchronization(metrics: RankMetrics) -> tuple[int, Literal["gpu", "host"]]:
-    """Return the time of synchronization and which side recorded it."""
     waits = metrics.trace.waits
     if not len(waits):
         return metrics.host_sync.total, "host"

@@ -97,7 +97,6 @@ class ChangedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta_ns(self) -> int:
-        """What was added to a step."""
         return self.after_ns - self.before_ns
 
 

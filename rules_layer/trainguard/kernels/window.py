@@ -21,7 +21,6 @@ class Steps:
     end: Ints
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self.number)
 
 
@@ -44,7 +43,6 @@ class Window:
 
     @property
     def length(self) -> int:
-        """Its nanoseconds."""
         return self.end - self.start
 
 

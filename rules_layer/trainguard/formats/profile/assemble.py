@@ -103,7 +103,6 @@ def _is_stretched(median: float, distances: FloatArray, before_s: float) -> bool
 
 
 def of_gpus(samples: Samples) -> Samples:
-    """Return the samples of GPUs alone."""
     wanted = [column for column, series in enumerate(samples.table) if series.kind in {"gpu", "gpu_memory"}]
     if len(wanted) == len(samples.table):
         return samples

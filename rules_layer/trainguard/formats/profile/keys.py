@@ -55,7 +55,6 @@ class SystemKey:
 
     @property
     def stream(self) -> str:
-        """The node's stream of system metrics."""
         return "system"
 
     @property
@@ -81,7 +80,6 @@ class FrameworkKey:
 
     @property
     def stream(self) -> str:
-        """The node's stream of framework events."""
         return "framework"
 
     @property
@@ -91,7 +89,6 @@ class FrameworkKey:
 
     @property
     def position(self) -> int:
-        """The object's place in its partition: ``end_us``."""
         return self.end_us
 
     @property
@@ -146,7 +143,6 @@ def parse_trace_key(key: str) -> TraceKey | None:
 
 
 def system_key(root: ProfileRoot, node: str, minute: int) -> str:
-    """Return the key of a node's minute."""
     return f"{root.system}{hour_folder(minute)}/{minute:010d}.{node}.json"
 
 

@@ -134,27 +134,22 @@ class DeviceSeries:
 
     @property
     def first(self) -> float:
-        """The earliest value."""
         return float(self.values[0])
 
     @property
     def last(self) -> float:
-        """The newest value."""
         return float(self.values[-1])
 
     @property
     def least(self) -> float:
-        """The smallest value."""
         return float(self.values.min())
 
     @property
     def greatest(self) -> float:
-        """The largest value."""
         return float(self.values.max())
 
     @property
     def mean(self) -> float:
-        """The mean of the values."""
         return float(self.values.mean())
 
 
@@ -165,16 +160,13 @@ class DeviceSamples:
     by_metric: Mapping[str, Mapping[str, DeviceSeries]] = field(default_factory=dict)
 
     def of(self, metric: str) -> Mapping[str, DeviceSeries]:
-        """Return the series of a metric by device."""
         return self.by_metric.get(metric, {})
 
     def of_node(self, metric: str) -> DeviceSeries | None:
-        """Return a series of the whole node."""
         return self.of(metric).get(NODE)
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that have any series."""
         return frozenset(device for series in self.by_metric.values() for device in series if device != NODE)
 
     @property

@@ -55,7 +55,6 @@ def event_file(rows: Sequence[ScalarsOfStep]) -> bytes:
 
 
 def job_file(run: SourceRun, name: str) -> bytes:
-    """Return what is known of the job as ``job.json``."""
     known: dict[str, Any] = {"name": name}
     if run.outcome is not None:
         known["status"] = run.outcome.value

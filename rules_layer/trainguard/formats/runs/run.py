@@ -40,7 +40,6 @@ MEBI = 2.0**20
 
 
 def gpu_series(gpu: str, measure: str) -> SeriesName:
-    """Return the series of a measure of a GPU."""
     return SeriesName("gpu", gpu, measure) if measure in MANAGED_MEASURES else SeriesName("gpu", f"{gpu}.{measure}")
 
 
@@ -107,7 +106,6 @@ class SourceRun:
     notes: list[str] = field(default_factory=list)
 
     def refuse(self, why: str, count: int = 1) -> None:
-        """Count parts that cannot be read."""
         self.bad[why] = self.bad.get(why, 0) + count
 
     @property
@@ -178,8 +176,6 @@ Line_co = TypeVar("Line_co", bytes, str, covariant=True)
 
 
 class LineReader(Protocol[Line_co]):
-    """A file that is read by lines."""
-
     def readline(self, size: int, /) -> Line_co:
         """Return up to ``size`` of a line, with its end; nothing at the file's end."""
         ...
@@ -205,8 +201,6 @@ class JsonApi(Protocol):
 
 
 class WritableJsonApi(JsonApi, Protocol):
-    """A service that takes changes."""
-
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send a change that may be repeated, and return the JSON of the answer; raises as `get` does."""
         ...

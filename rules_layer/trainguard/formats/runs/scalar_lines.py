@@ -73,7 +73,6 @@ class ScalarLines:
     _names: set[str] = field(default_factory=set)
 
     def read(self, lines: Iterable[LogLine]) -> list[ScalarsOfStep]:
-        """Return the scalars of lines that have some."""
         return [row for line in lines for row in self._rows(line)]
 
     def _rows(self, line: LogLine) -> list[ScalarsOfStep]:

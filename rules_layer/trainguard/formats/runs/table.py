@@ -92,12 +92,10 @@ NVIDIA_SMI = Mapping(
 
 
 def is_nvidia_smi(columns: Sequence[str]) -> bool:
-    """Whether columns are those that ``nvidia-smi`` writes of each GPU."""
     return {"timestamp", "index", "utilization.gpu [%]"} <= set(columns)
 
 
 def read_mapping(name: str, body: bytes) -> Mapping:
-    """Read a mapping; raises TelemetryFormatError."""
     if len(body) > MAX_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_BYTES:,} bytes, expected a mapping of columns")
     try:
@@ -109,7 +107,6 @@ def read_mapping(name: str, body: bytes) -> Mapping:
 
 
 def series_name(unit: str, rest: str) -> SeriesName:
-    """Return the series of a unit."""
     if unit.startswith("gpu"):
         return gpu_series(unit, rest)
     return SeriesName("cpu", unit, rest) if unit.startswith("cpu") else SeriesName("memory", rest)
@@ -139,7 +136,6 @@ _ALL = 100.0
 
 
 def columns_of(line: str) -> list[str]:
-    """Return the names of columns in the first line of a table."""
     return [cell.strip() for cell in next(csv.reader([line]), [])]
 
 

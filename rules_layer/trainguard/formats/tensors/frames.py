@@ -178,7 +178,6 @@ class WireReader:
             start = field.end
 
     def bytes_of(self, field: Field) -> bytes:
-        """Return the bytes of a field."""
         if field.end > len(self._head):
             raise TelemetryFormatError(self.file, f"{field.end:,} bytes come before the entries of a tensor")
         return self._head[field.start : field.end]

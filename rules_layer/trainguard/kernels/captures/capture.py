@@ -25,7 +25,6 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    """Whether rules can judge a rank: its file is whole, with work of a GPU in three steps or more."""
     return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
 
 
@@ -46,7 +45,6 @@ def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:
 
 
 def called(rank: RankProfile) -> str:
-    """Return how a rank is called."""
     return _short(rank.trace.rpartition("/")[2]) if rank.rank is None else f"rank {rank.rank}"
 
 
@@ -62,7 +60,6 @@ def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[s
 
 
 def named_faults(faults: Mapping[str, str]) -> dict[str, str]:
-    """Return the first files that could not be read and why, as a verdict names them."""
     return {_short(name): _text(faults[name]) for name in sorted(faults)[:NAMED]}
 
 
@@ -147,7 +144,6 @@ def capture_verdict(
 
 
 def rank_place(rank: RankProfile) -> tuple[bool, int, str]:
-    """Return a key for sorting ranks: by their numbers, those without one last."""
     return rank.rank is None, rank.rank or 0, rank.trace
 
 

@@ -35,7 +35,6 @@ class StoredTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored(timeline: Timeline) -> StoredTimeline:
-    """Return a timeline as it is stored."""
     used, place = np.unique(timeline.rows.name, return_inverse=True)
     shift = int(np.count_nonzero(used < 0))
     columns = {field: getattr(timeline.rows, field) for field in _COLUMNS}
@@ -161,8 +160,6 @@ class BriefDigest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a trace that a page draws."""
-
     format: int = FORMAT
     profile: RankProfile
     timeline: StoredTimeline | None
@@ -182,5 +179,4 @@ def decode_brief(key: str, body: bytes) -> BriefDigest:
 
 
 def decode_full(key: str, body: bytes) -> FullDigest:
-    """Read a full digest back; raises TelemetryFormatError when it is none, or of another version of this code."""
     return decoded(key, body, _FULL, MOST_FULL_BYTES, FORMAT, "a digest of a trace")

@@ -81,7 +81,6 @@ def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
 
 
 def is_trace_name(key: str) -> bool:
-    """Whether a key ends as traces do in any folder."""
     return len(key) <= MAX_KEY_LENGTH and key.endswith(TRACE_ENDINGS)
 
 
@@ -126,7 +125,6 @@ _CAPTURE_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
 
 def verdict_key(root: ProfileRoot, capture: str) -> str:
-    """Return the key of a capture's verdict."""
     return capture_folder(root, capture) + VERDICT
 
 

@@ -48,7 +48,6 @@ def rank_shares(ranks: Sequence[RankProfile]) -> list[StepShares]:
 
 
 def capture_shares(ranks: Sequence[RankProfile]) -> StepShares | None:
-    """Return the shares over all ranks; None where none has steps and work of a GPU."""
     waits = _waits(ranks)
     chosen = [at for at, rank in enumerate(ranks) if _has_steps(rank)]
     return _shares([ranks[at] for at in chosen], [waits.get(at) for at in chosen]) if chosen else None

@@ -84,7 +84,6 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     shares: StepShares | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
-        """Return the verdict of a rule; None where it does not fire."""
         return next((each for each in self.rules if each.rule == rule), None)
 
 

@@ -71,7 +71,6 @@ def likes_of(ranks: Sequence[RankProfile]) -> list[int]:
 
 
 def groups_of(likes: Sequence[int]) -> list[list[int]]:
-    """Return the places of the ranks of each group of like ones."""
     return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
 
 

@@ -131,7 +131,6 @@ class TraceBuilder:
             self._called[operator] = (self.collective(found), size)
 
     def add_gpu(self, gpu: GpuRows) -> None:
-        """Add what ran on GPUs."""
         self.add("gpu", gpu.rows)
         for name, held in self._gpu.items():
             held.frombytes(getattr(gpu, name).tobytes())

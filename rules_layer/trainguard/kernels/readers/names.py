@@ -15,7 +15,6 @@ def call_name(name: str) -> str:
 
 
 def is_call(name: str) -> bool:
-    """Whether a name is that of a call."""
     return _CALL.fullmatch(name) is not None
 
 
@@ -38,7 +37,6 @@ _DIRECTIONS = {
 
 
 def direction(kind: int) -> str:
-    """Return the direction of a copy of a kind."""
     return _DIRECTIONS.get(kind, "")
 
 

@@ -89,22 +89,18 @@ class Judged:
 
     @property
     def trace(self) -> Trace:
-        """The trace."""
         return self.metrics.trace
 
     @property
     def window(self) -> Window:
-        """The window."""
         return self.metrics.window
 
     @property
     def has_gpu(self) -> bool:
-        """Whether any work of a GPU was recorded in the window."""
         return bool(self.metrics.in_window.any())
 
     @property
     def compute(self) -> list[KernelLine]:
-        """The kernels without communication."""
         return [line for line in self.kernels if not line.communication]
 
     @property
@@ -114,12 +110,10 @@ class Judged:
 
     @property
     def tensor_core_ns(self) -> int:
-        """Time of kernels that use tensor cores."""
         return sum(line.total_ns for line in self.compute if line.tensor_core)
 
     @property
     def eligible_ns(self) -> int:
-        """Time of kernels that use tensor cores or could."""
         return sum(line.total_ns for line in self.compute if line.eligible)
 
     def by_precision(self) -> dict[str, int]:
@@ -136,7 +130,6 @@ class Judged:
 
     @property
     def gaps(self) -> Spans:
-        """When no GPU is busy."""
         return gaps(self.metrics.busy, self.window.start, self.window.end)
 
     @property
@@ -145,7 +138,6 @@ class Judged:
         return max((gpu.capability for gpu in self.trace.gpus), default=(0, 0))
 
     def step_at(self, time: int) -> int | None:
-        """Return the number of the step in which a time lies."""
         steps = self.window.steps
         inside = (steps.start <= time) & (time < steps.end)
         return int(steps.number[inside][0]) if inside.any() else None
@@ -173,18 +165,15 @@ class Judged:
         return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
 
     def when(self, rows: Ints, gpu: GpuTime) -> Spans:
-        """Return when GPU rows run on one GPU."""
         columns = self.trace.gpu
         mine = rows[columns.device[rows] == gpu.number]
         spans = merged(columns.rows.start[mine], columns.rows.end[mine])
         return clipped(spans, self.window.start, self.window.end)
 
     def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
-        """Return the first kernels of a table's lines as evidence."""
         return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
 
     def stretch(self, what: str, start: int, end: int) -> Evidence:
-        """Return a stretch of time as evidence."""
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
@@ -196,7 +185,6 @@ def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
 
 
 def severity(value: float, medium: float, high: float) -> Severity:
-    """Return the severity of a value that grows with the fault."""
     if value >= high:
         return Severity.HIGH
     return Severity.MEDIUM if value >= medium else Severity.LOW
@@ -219,7 +207,6 @@ def capped(severity: Severity, steps: int) -> Severity:
 
 
 def percent(share: float) -> str:
-    """Return a share for people."""
     return f"{100 * share:.1f} %"
 
 
@@ -229,7 +216,6 @@ def rank_name(rank: int | None, trace: str) -> str:
 
 
 def longest(judged: Judged, what: str, found: Spans) -> list[Evidence]:
-    """Return the longest stretches under one name."""
     return [judged.stretch(what, start, end) for start, end in _ordered(found)]
 
 
@@ -262,7 +248,6 @@ def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
 
 
 def rows_of(lines: Sequence[KernelLine]) -> Ints:
-    """Return the GPU's rows of a table's lines."""
     return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 

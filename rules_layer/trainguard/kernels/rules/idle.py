@@ -36,8 +36,6 @@ def _gpu_busy_low_summary(sheet: FactSheet) -> str:
 
 
 class GpuBusyLow(RankRule):
-    """Fires where the GPU is idle for much of the window."""
-
     title = "GPU busy"
     fires_when = "the GPU is busy less than {enough} of the window; it matters more below {medium}"
     measure = Measure("busy share of the window")
@@ -52,7 +50,6 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where the GPU is busy too little; of several GPUs the mean."""
         busy = judged.metrics.share(judged.metrics.busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
@@ -99,8 +96,6 @@ def _gpu_gap_summary(sheet: FactSheet) -> str:
 
 
 class GpuGap(RankRule):
-    """Fires where no GPU of a rank does anything for long."""
-
     title = "Gaps of the GPU"
     fires_when = "the GPU is idle at a stretch for {long_ns}, or for over {of_step} of the median step"
     measure = Measure("longest gap", "ms")
@@ -116,7 +111,6 @@ class GpuGap(RankRule):
     high: Share = 0.3
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where there are long gaps; the more of the window they are, the more it matters."""
         long = self._long_gaps(judged)
         if not judged.has_gpu or not len(long.start):
             return None
@@ -131,7 +125,6 @@ class GpuGap(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return the long gaps."""
         return intersection(gpu.idle, self._long_gaps(judged))
 
     def _long_gaps(self, judged: Judged) -> Spans:
@@ -156,8 +149,6 @@ def _trace_step_outlier_summary(sheet: FactSheet) -> str:
 
 
 class TraceStepOutlier(RankRule):
-    """Fires where one of many steps is far over the median."""
-
     title = "Slow steps of a trace"
     fires_when = "of {steps} steps or more, one is over the median by {sigmas} robust sigmas and {of_median} of it"
     measure = Measure("slowest step", "ms")
@@ -176,7 +167,6 @@ class TraceStepOutlier(RankRule):
     of_median: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where there are steps enough to say what is usual, and one is slow."""
         steps = judged.window.steps
         if len(steps) < self.steps:
             return None

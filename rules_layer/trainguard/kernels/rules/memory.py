@@ -17,8 +17,6 @@ from trainguard.rules.rule_result import FactSheet, Measure
 
 
 class MemcpyBound(RankRule):
-    """Fires where copies and sets of memory run beside nothing else."""
-
     title = "Copies"
     fires_when = "the GPU only copies or sets memory for {least} of the time"
     measure = Measure("share of the window with copies alone")
@@ -31,7 +29,6 @@ class MemcpyBound(RankRule):
     high: Share = 0.25
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where copies alone take a part of the window."""
         share = judged.metrics.share(judged.metrics.exposed_memory_ns)
         if share < self.least:
             return None
@@ -65,7 +62,6 @@ class PageableCopy(RankRule):
     medium: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where such copies take a part of the window; of several GPUs the mean."""
         rows = judged.trace.gpu.rows
         mask = np.zeros(len(rows), dtype=np.bool_)
         mask[_pageable_rows(judged)] = True
@@ -81,7 +77,6 @@ class PageableCopy(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when the GPU only makes such copies."""
         return intersection(gpu.memory_alone, judged.when(_pageable_rows(judged), gpu))
 
 
@@ -101,8 +96,6 @@ def _gpu_memory_full_summary(sheet: FactSheet) -> str:
 
 
 class GpuMemoryFull(RankRule):
-    """Fires where little of a GPU's memory was left."""
-
     title = "GPU memory"
     fires_when = "over {most} of a GPU's memory was reserved; needs profile_memory=True"
     measure = Measure("reserved share of the memory")
@@ -114,7 +107,6 @@ class GpuMemoryFull(RankRule):
     most: Share = 0.9
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire for the GPU with most of its memory reserved."""
         trace = judged.trace
         shares = {
             device: most / trace.gpus[device].memory

@@ -46,7 +46,6 @@ class ExposedCommunication(RankRule):
     overlap: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where much of the time is communication alone, or too little of it overlaps."""
         metrics = judged.metrics
         share = metrics.share(metrics.exposed_communication_ns)
         communicating = metrics.share(metrics.communication_ns)
@@ -85,8 +84,6 @@ _OF_GPUS = "ccl"
 
 
 class WrongParallel(RankRule):
-    """Fires where one process drives several GPUs by DataParallel, or DistributedDataParallel does not use NCCL."""
-
     title = "The wrong kind of data parallelism"
     fires_when = "DataParallel drives more than {gpus} GPU, or DistributedDataParallel sends gradients without NCCL"
     measure = Measure("GPUs, or share of the window in collectives on the host")
@@ -110,7 +107,6 @@ class WrongParallel(RankRule):
     gpus: Number = 1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire for either kind."""
         return self._data_parallel(judged) or self._without_nccl(judged)
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:

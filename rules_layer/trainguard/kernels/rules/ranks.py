@@ -26,8 +26,6 @@ def _slow_rank_summary(sheet: FactSheet) -> str:
 
 
 class SlowRank(KernelRule):
-    """Fires for each rank that computes longer than the other ranks that are like it."""
-
     title = "A slow rank"
     looks_at = ACROSS
     fires_when = "a rank computes {times} times as long as the median of the other like ranks, and is not the late one"

@@ -123,7 +123,6 @@ class KernelRule(Rule[RuleParameters]):
     """The first capture without the condition ends an episode."""
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
-        """Say what the newest capture means for the rule."""
         if verdict is None:
             return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
         found = verdict.of(self.name)
@@ -188,7 +187,6 @@ def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
-    """Say why a capture could not be judged."""
     return _unjudged(verdict).reason
 
 

@@ -61,16 +61,13 @@ class RowTable:
     count: Ints
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.start)
 
     @classmethod
     def none(cls) -> "RowTable":
-        """Return a table without rows."""
         return cls(**dict.fromkeys(_FIELDS, np.empty(0, dtype=np.int64)))
 
     def where(self, mask: Bools | Ints) -> "RowTable":
-        """Return the rows of a mask, or at places."""
         return RowTable(**{field: getattr(self, field)[mask] for field in _FIELDS})
 
 
@@ -78,7 +75,6 @@ _FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
 
 
 def together(tables: list[RowTable]) -> RowTable:
-    """Return the rows of all tables."""
     return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
 
 
@@ -113,11 +109,9 @@ class AllRows:
         self.lanes = list(numbers)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(len(rows) for rows, _, _ in self._sources)
 
     def chunks(self) -> Iterator[RowTable]:
-        """Yield all rows, some at a time."""
         for rows, lane, sort in self._sources:
             for begin in range(0, len(rows), CHUNK):
                 part = slice(begin, begin + CHUNK)
@@ -164,7 +158,6 @@ class Cells:
         self._source = np.full(size, -1, dtype=np.int64)
 
     def add(self, rows: RowTable) -> None:
-        """Add rows."""
         cell = np.clip((rows.start - self._origin) // self.width, 0, self.cells - 1)
         place = rows.lane * self.cells + cell
         np.minimum.at(self._start, place, rows.start)
@@ -179,7 +172,6 @@ class Cells:
         return int((self._count > 0).sum())
 
     def double(self) -> None:
-        """Make cells twice as wide."""
         self.cells //= 2
         self.width *= 2
         self._name = self._of_the_used(self._name)

@@ -89,7 +89,6 @@ class Records:
             raise TelemetryFormatError(file, f"version {version} of run files of W&B, expected {_VERSION}")
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over the records that are whole."""
         begun: list[bytes] | None = None
         size = 0
         for kind, content in self._parts():

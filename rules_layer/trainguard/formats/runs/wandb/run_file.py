@@ -55,8 +55,6 @@ _MOST_REMEMBERED = 20_000
 
 
 class SystemMetrics:
-    """Collects the system metrics of a run."""
-
     def __init__(self) -> None:
         self._collected = SnapshotCollector()
         self._known: dict[str, tuple[str, SeriesName | None]] = {}

@@ -70,8 +70,6 @@ class _Large:
 
 
 class EventReader:
-    """Reads tensors from the event files of one run."""
-
     def __init__(self, files: Files) -> None:
         self._files = files
         self._pages: ByteCache[bytes] = ByteCache(PAGES_BYTES)
@@ -90,7 +88,6 @@ class EventReader:
         return float(np.frombuffer(head, "<f8", 1, 1)[0])
 
     def shape(self, place: FramePlace, tensor: str) -> tuple[int, ...]:
-        """Return a tensor's shape; raises TelemetryFormatError."""
         if place.length <= SMALL_FRAME_BYTES:
             return self._read_small(place, tensor).entries.shape
         return self._locate(place, tensor).content.shape

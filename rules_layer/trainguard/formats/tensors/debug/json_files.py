@@ -237,7 +237,6 @@ class Membership:
 
     @property
     def names(self) -> Iterable[str]:
-        """Names of the collections."""
         return self._listed.keys()
 
     def members(self, collection: str, names: Iterable[str]) -> frozenset[str]:

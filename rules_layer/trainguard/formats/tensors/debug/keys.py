@@ -103,27 +103,22 @@ def matched_files(files: Files, prefix: str) -> Iterator[RunFile]:
 
 
 def run_prefix(root: ProfileRoot) -> str:
-    """Return the key prefix of a job's debug-output."""
     return f"{root.folder}{FOLDER}/"
 
 
 def run_files(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> BucketFiles:
-    """Return the files of a job's debug-output."""
     return BucketFiles(objects, bucket, run_prefix(root))
 
 
 def index_name(step: int, worker: str) -> str:
-    """Return the name of the index file of a step and worker."""
     return f"index/{step // STEPS_PER_FOLDER:09d}/{step:012d}_{worker}.json"
 
 
 def events_name(step: int, worker: str) -> str:
-    """Return the name of the event file of a step and worker."""
     return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
 
 
 def collections_name(worker: str) -> str:
-    """Return the name of the collections file of a worker."""
     return f"collections/000000000/{worker}_collections.json"
 
 

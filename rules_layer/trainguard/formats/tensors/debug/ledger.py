@@ -71,7 +71,6 @@ class StepLedger(msgspec.Struct):
         return True
 
     def end(self) -> None:
-        """Take note of the mark of the run's end."""
         self.ended = True
 
     @property
@@ -175,7 +174,6 @@ class RunHistory(msgspec.Struct):
         return (each for each in reversed(self.steps) if each.step < step and each.mode == mode)
 
     def workers_of(self, past: PastStep) -> Sequence[str]:
-        """Return the workers that wrote a step."""
         return self.worker_sets[past.workers]
 
     def find(self, step: int) -> PastStep | None:

@@ -99,7 +99,6 @@ class DebugStep:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Names of the tensors of which entries or reductions were saved, sorted."""
         return sorted(self._frames.keys() | {tensor for tensor, _, _ in self._reductions})
 
     @cached_property
@@ -113,33 +112,27 @@ class DebugStep:
         return name in self._frames or name in self._reduced
 
     def members(self, collection: str) -> Set[str]:
-        """Return those of ``names`` that a collection holds; none where the run has no such collection."""
         found = self._members.get(collection)
         if found is None:
             found = self._members[collection] = self._run.membership.members(collection, self.names)
         return found
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape; None where only reductions of it were saved and no shape."""
         if name in self._shapes:
             return self._shapes[name]
         place = self._frames.get(name)
         return None if place is None else self._run.reader.shape(place, name)
 
     def has_value(self, name: str) -> bool:
-        """Whether the step holds all entries of a tensor, and not only reductions."""
         return name in self._frames
 
     def value(self, name: str) -> Tensor:
-        """Return all entries of a tensor, of up to 64 MiB; raises as `StepView.value` does."""
         return self._run.reader.value(self.step, self._place(name), name)
 
     def blocks(self, name: str) -> Iterator[Tensor]:
-        """Iterate over the entries of a tensor in C order, in blocks of up to 4 MiB; raises as `StepView.blocks`."""
         return self._run.reader.blocks(self.step, self._place(name), name)
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        """Return a reduction that was saved of a tensor; None where none was. Raises TelemetryFormatError."""
         key = name, kind, absolute
         number = self._numbers.get(key)
         if number is None:
@@ -151,11 +144,9 @@ class DebugStep:
         return number
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
         return self._run.earlier(self, name, count)
 
     def other_run(self, run: str) -> StepView | None:
-        """Return the same step of another run; raises RunMissingError."""
         return self._run.other_step(run, self.step)
 
     @cached_property
@@ -212,7 +203,6 @@ class DebugRun:
         return opened
 
     def remember(self, step: DebugStep) -> None:
-        """Add a step that rules have seen to the history."""
         self.history.add(step.step, step.mode, step.mode_step, step.workers, step.tensors)
 
     def earlier(self, step: DebugStep, name: str, count: int) -> Sequence[DebugStep]:
@@ -255,7 +245,6 @@ class DebugRun:
 
 
 def read_collections(files: Files, workers: Sequence[str]) -> Collections:
-    """Return the collections of a run from its workers' files; raises TelemetryFormatError, ObjectMissingError."""
     return merge_collections(
         [
             decode_collections(worker, files.get(collections_name(worker), MAX_COLLECTIONS_BYTES))

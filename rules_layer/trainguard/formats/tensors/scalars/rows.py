@@ -65,7 +65,6 @@ class RecordedRows(Sequence[Recorded]):
 
     @property
     def numbers(self) -> int:
-        """How many numbers the rows hold."""
         return len(self._values)
 
     def would_name(self, values: Mapping[str, float]) -> int:
@@ -73,7 +72,6 @@ class RecordedRows(Sequence[Recorded]):
         return len(self._names) + len(set(values).difference(self._places))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a row."""
         for name in set(values).difference(self._places):
             self._places[name] = len(self._names)
             self._names.append(name)
@@ -83,7 +81,6 @@ class RecordedRows(Sequence[Recorded]):
         self._ends.append(len(self._values))
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
         return len(self._steps)
 
     @overload
@@ -93,7 +90,6 @@ class RecordedRows(Sequence[Recorded]):
     def __getitem__(self, place: slice) -> list[Recorded]: ...
 
     def __getitem__(self, place: int | slice) -> Recorded | list[Recorded]:
-        """Return a row, or some of them."""
         if isinstance(place, slice):
             return [self._row(each) for each in range(*place.indices(len(self)))]
         return self._row(range(len(self))[place])

@@ -36,48 +36,38 @@ class ScalarStep:
 
     @property
     def at(self) -> float:
-        """When the step was saved, epoch seconds."""
         return self.row.at
 
     @property
     def timed(self) -> bool:
-        """Whether the source says when each step was saved."""
         return self.row.timed
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Names of the scalars, sorted."""
         return sorted(self.row.values)
 
     def members(self, collection: str) -> Set[str]:
-        """Return the scalars that are ``losses``, ``metrics``, ``learning_rate`` or ``gradient_norm``; or ``all``."""
         return self._meanings.members(collection, self.names)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return (1,); None of a scalar that the step does not hold."""
         return (1,) if name in self.row.values else None
 
     def has_value(self, name: str) -> bool:
-        """Whether the step holds a scalar."""
         return name in self.row.values
 
     def value(self, name: str) -> Tensor:
-        """Return a scalar as float64[1]; raises TensorMissingError when the step does not hold it."""
         if name not in self.row.values:
             raise TensorMissingError(name, self.step)
         return np.array([self.row.values[name]], np.float64)
 
     def blocks(self, name: str) -> Iterator[Tensor]:
-        """Iterate over one block: the scalar."""
         return iter((self.value(name),))
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        """Return None: no reduction of a scalar is saved."""
         del name, kind, absolute
         return None
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        """Return the last steps of the same mode before this one that hold a scalar, the newest first."""
         found: list[StepView] = []
         for row in self._history.before(self.row):
             if len(found) >= count:
@@ -87,5 +77,4 @@ class ScalarStep:
         return found
 
     def other_run(self, run: str) -> StepView | None:
-        """Raise RunMissingError: scalars of other runs are not read."""
         raise RunMissingError(run, "scalars of other runs are not read, expected debug-output")

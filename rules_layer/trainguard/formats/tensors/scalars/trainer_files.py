@@ -131,7 +131,6 @@ class TrainerFile:
     why: str | None = None
 
     def refuse(self, why: str) -> None:
-        """Count an entry that cannot be used."""
         self.bad += 1
         self.why = why
 

@@ -54,11 +54,9 @@ class Export:
         self._text_of = self._lookup()
 
     def __enter__(self) -> "Export":
-        """Return the export."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self._base.close()
 
     def rows(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:

@@ -48,7 +48,6 @@ class Processes:
                 self._gpus[int(process), int(ordinal)] = int(number)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._numbers)
 
     def numbers(self, identities: Ints) -> Ints:

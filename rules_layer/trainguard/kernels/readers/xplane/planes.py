@@ -180,12 +180,10 @@ class Plane:
 
     @property
     def has_events(self) -> bool:
-        """Whether its events are read."""
         return self.name.startswith((GPU, *HOSTS))
 
     @property
     def stats(self) -> dict[str, int | float | str]:
-        """What it says about itself."""
         return self.values(self.own_stats, self.stat_names)
 
     def values(self, stats: Any, wanted: dict[int, str]) -> dict[str, int | float | str]:
@@ -201,7 +199,6 @@ class Plane:
 
 
 def text_of(value: bytes) -> str:
-    """Return a text as it can be read."""
     return value[:LONGEST_NAME].decode("utf-8", "replace")
 
 

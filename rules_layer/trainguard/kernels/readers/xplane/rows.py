@@ -161,8 +161,6 @@ _GPU_STATS = (
 
 
 class GpuPlane:
-    """Adds one GPU's events to a trace."""
-
     def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
         self.device = max(whole(plane.name.removeprefix(GPU).partition(" ")[0]), -1)
         self.gpu = _gpu(plane)
@@ -171,7 +169,6 @@ class GpuPlane:
         self._wanted = {number: name for number, name in plane.stat_names.items() if name in _GPU_STATS}
 
     def add(self, batch: Batch) -> None:
-        """Add what ran on a stream."""
         stream = _STREAM.match(batch.line)
         if not stream:
             return
@@ -272,15 +269,12 @@ _IGNORED = ("$", "ThreadpoolListener")
 
 
 class HostPlane:
-    """Adds the host's events to a trace."""
-
     def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
         self._plane = plane
         self._builder = builder
         self._wanted = {number: name for number, name in plane.stat_names.items() if name in _HOST_STATS}
 
     def add(self, batch: Batch) -> None:
-        """Add what ran on a thread."""
         names = self._builder.names
         lane = names.number(batch.line)
         lasts = (batch.end > batch.start).tolist()
