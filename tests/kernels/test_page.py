@@ -17,8 +17,8 @@ from tests.support.packed import unpack_counts
 from trainguard import report
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import Histogram
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.render.numbers import nanos
 from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps

@@ -32,7 +32,7 @@ from trainguard.kernels.captures.digest import (
     restored,
     stored,
 )
-from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.kernels.timeline.rows import RowTable
 from trainguard.stack.captures.digest import digest_trace

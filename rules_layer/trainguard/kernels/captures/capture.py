@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from trainguard.core.finding import Fact
 from trainguard.core.text import one_line
-from trainguard.kernels.captures.step_shares import capture_shares
-from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.rules.finding import FEW_STEPS, KernelFinding
+from trainguard.kernels.document import AcrossRanks, RankProfile
+from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import beside_late_rank
+from trainguard.kernels.verdict import CaptureVerdict, Proof, RuleVerdict, StepShares
+from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
 MOST_RULES = 64
 EVIDENCE = 3
@@ -149,3 +149,69 @@ def rank_place(rank: RankProfile) -> tuple[bool, int, str]:
 
 def _mean_step(rank: RankProfile) -> float:
     return sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps)
+
+
+COMPARED_LEAST = 0.5
+"""Of a rank's communication; where less can be compared with other ranks, the waiting is unknown."""
+
+_PRECISION = 1_000_000
+
+
+def capture_shares(ranks: Sequence[RankProfile]) -> StepShares | None:
+    waits = _waits(ranks)
+    chosen = [at for at, rank in enumerate(ranks) if _has_steps(rank)]
+    return _shares([ranks[at] for at in chosen], [waits.get(at) for at in chosen]) if chosen else None
+
+
+def _has_steps(rank: RankProfile) -> bool:
+    return bool(rank.steps) and rank.busy_ns > 0 and rank.window_ns > 0 and rank.gpu_idle is not None
+
+
+def _waits(ranks: Sequence[RankProfile]) -> Mapping[int, float]:
+    """Return by a rank's place how much of its communication is waiting, 0 to 1, where that is known."""
+    places = compared_places(ranks)
+    like = [ranks[place] for place in places]
+    found = {}
+    for group in groups_of(likes_of(like)):
+        waiting = compared(like, group)
+        for at in group:
+            mine = [(each, each.ranks.index(at)) for each in waiting if at in each.ranks]
+            total = sum(int(each.total_ns[row].sum()) for each, row in mine)
+            if total and total >= COMPARED_LEAST * like[at].communication_kernels_ns:
+                found[places[at]] = sum(int(each.wait_ns[row].sum()) for each, row in mine) / total
+    return found
+
+
+def _parts(rank: RankProfile, waits: float | None) -> dict[str, float]:
+    exposed, idle = rank.exposed_communication_ns, rank.gpu_idle
+    peers = exposed * (waits or 0.0)
+    return {
+        "compute": rank.compute_ns,
+        "copies": rank.exposed_memory_ns,
+        "communication": exposed - peers,
+        "peers": peers,
+        "loader": 0 if idle is None else idle.loader_ns,
+        "host": 0 if idle is None else idle.host_ns,
+        "other": 0 if idle is None else idle.other_ns,
+    }
+
+
+def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> StepShares:
+    parts = [_parts(rank, each) for rank, each in zip(ranks, waits, strict=True)]
+    window = sum(rank.window_ns for rank in ranks)
+    starts = [(rank.start_unix_ns, rank.window_ns) for rank in ranks if rank.start_unix_ns is not None]
+    shares = {name: _rounded(sum(each[name] for each in parts) / window) for name in parts[0]}
+    return StepShares(
+        ranks=len(ranks),
+        rank=ranks[0].rank if len(ranks) == 1 else None,
+        steps=max(len(rank.steps) + rank.steps_left_out for rank in ranks),
+        start_s=min(start for start, _ in starts) / 1e9 if starts else None,
+        end_s=max(start + lasts for start, lasts in starts) / 1e9 if starts else None,
+        peers_known=any(each is not None for each in waits),
+        **shares,
+    )
+
+
+def _rounded(share: float) -> float:
+    """Return a share rounded down, so that all of them together are not over 1."""
+    return int(max(share, 0.0) * _PRECISION) / _PRECISION

@@ -8,11 +8,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.kernels.captures.verdict import decoded
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, LeftOut, Timeline
 from trainguard.kernels.timeline.rows import LaneKey, RowTable, Sort
+from trainguard.kernels.verdict import decoded
 
 LONGEST_STORED_NAME = 1_000
 _COLUMNS = ("start", "end", "name", "sort", "lane", "source", "count")

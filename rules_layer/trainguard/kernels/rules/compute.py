@@ -3,10 +3,11 @@
 import re
 
 from trainguard.core.finding import Severity
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.rules.finding import Judged, KernelFinding, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import portion
 from trainguard.kernels.work import KernelLine

@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.core.finding import Fact, Severity
+from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
@@ -24,60 +23,6 @@ FAMILY = "kernels/"
 FEW_STEPS = 3
 SMALL_GAIN = 0.01
 """What could win less than that of the window is of low severity, whatever its value."""
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a finding rests on.
-
-    what: A kernel, a call, or a stretch of time.
-    duration_ns: How long it took, added up over ``count`` times.
-    count: How often it occurred.
-    start_ns: Where it is one stretch: its start, from the start of the window.
-    step: The number of the step in which it lies, or in which the longest one of several lies.
-    longest_start_ns, longest_ns: Where it is several runs: the longest one's start, from the start of the window, and
-        its length.
-    """
-
-    what: str
-    duration_ns: int
-    count: int = 1
-    start_ns: int | None = None
-    step: int | None = None
-    longest_start_ns: int | None = None
-    longest_ns: int | None = None
-
-
-class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
-
-    ns_per_step: int
-    share: float
-
-
-class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that fires on a rank.
-
-    id: The rule, ``kernels/<Rule>``.
-    value, threshold: What was measured and what the rule allows, in the unit that ``summary`` names.
-    kind: What was found: of the rule's sayings.
-    facts: What it rests on; ``summary`` and ``recommendation`` are made of these alone.
-    gain: The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
-        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
-    confidence: Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut
-        off.
-    """
-
-    id: str
-    severity: Severity
-    value: float
-    threshold: float
-    summary: str
-    evidence: list[Evidence]
-    gain: Gain
-    recommendation: str
-    kind: str
-    facts: list[Fact]
-    confidence: Literal["normal", "low"] = "normal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,11 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
 from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
-from trainguard.kernels.rules.finding import (
-    SHOWN,
-    Evidence,
-    Judged,
-    KernelFinding,
-    caller_of,
-    longest,
-    longest_gaps,
-    severity,
-)
+from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest, longest_gaps, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown

@@ -4,18 +4,10 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.rules.finding import (
-    SHOWN,
-    Evidence,
-    Judged,
-    KernelFinding,
-    longest_gaps,
-    percent,
-    severity,
-    work_under,
-)
+from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
 from trainguard.kernels.words import times

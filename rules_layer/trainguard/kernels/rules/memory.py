@@ -6,9 +6,10 @@ import numpy as np
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, by_name, severity
+from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import portion, shown
 from trainguard.kernels.work import kind_of

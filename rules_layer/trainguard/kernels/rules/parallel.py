@@ -6,9 +6,10 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
-from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, KernelFinding, percent, severity
+from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, portion
 from trainguard.kernels.work import collectives_of

@@ -6,13 +6,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks, RankLine
-from trainguard.kernels.ranks.waiting import Waiting
-from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, capped, rank_name
+from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
 from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
 from trainguard.kernels.rules.text import portion, shown
+from trainguard.kernels.waiting import Waiting
 from trainguard.kernels.words import counted
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure

@@ -11,12 +11,12 @@ import msgspec
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
 from trainguard.core.units import show_number
-from trainguard.kernels.captures.keys import KERNELS
-from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.intervals import Spans
-from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Evidence, Gain, Judged, KernelFinding
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
 from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
+from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
@@ -166,7 +166,7 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
     fires_when = rule.fires_when.format_map(shown_thresholds(rule))
     return RuleSpec(
         name=FAMILY + rule.__name__,
-        family=KERNELS,
+        family=FAMILY.rstrip("/"),
         title=rule.title,
         looks_at=rule.looks_at,
         fires_when=fires_when,

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Framework, Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.intervals import clipped, merged
-from trainguard.kernels.rules.finding import FEW_STEPS, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
 from trainguard.rules.rule_result import FactSheet, Measure

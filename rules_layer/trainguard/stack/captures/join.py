@@ -24,11 +24,10 @@ from trainguard.kernels.captures.keys import (
     capture_folder,
     run_folder,
 )
-from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
-from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.document import AcrossRanks, JobEntry, KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.timeline.build import MOST_RANKS, Timeline
+from trainguard.kernels.verdict import CaptureVerdict, encode_verdict
 from trainguard.report.html.kernels.page import render_kernels
 from trainguard.stack.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTraces, TraceItem
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.columns import is_cut
-from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.rules.finding import FAMILY, Evidence, KernelFinding
+from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
+from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import beside_late_rank
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.words import are, counted

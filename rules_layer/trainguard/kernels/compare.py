@@ -4,8 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.rank_entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
+from trainguard.kernels.document import (
+    Change,
+    ChangedEntry,
+    Comparison,
+    KernelProfiles,
+    RankComparison,
+    RankProfile,
+    StepChange,
+)
 from trainguard.kernels.words import counted
 
 SAME_SHARE = 0.01

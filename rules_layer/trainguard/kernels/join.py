@@ -5,19 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks, RankLine
-from trainguard.kernels.ranks.waiting import (
-    Waiting,
-    compared,
-    compared_places,
-    groups_of,
-    likes_of,
-    transfers_of,
-    widest,
-)
+from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.rules.finding import in_order, weighed
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
+from trainguard.kernels.waiting import Waiting, compared, compared_places, groups_of, likes_of, transfers_of, widest
 from trainguard.kernels.words import are, have
 
 MOST_MISSING = 100

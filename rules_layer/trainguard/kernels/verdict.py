@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.captures.step_shares import StepShares
 
 FORMAT = 2
 MOST_BYTES = 64 * 1024
@@ -46,6 +45,30 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     unsure: int
     ranks: list[str]
     evidence: list[Proof]
+
+
+class StepShares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of the time of steps, 0 to 1; together they are at most 1.
+
+    ``ranks`` count by the length of their windows, ``rank`` is None of several, ``steps`` are the most of a rank.
+    ``start_s`` and ``end_s`` are epoch seconds, None without times. ``communication`` is the transfer, and the waiting
+    where that is unknown; ``peers`` waits for slower ranks. In ``loader``, ``host`` and ``other`` the GPU is idle: the
+    host waits for data, or has not launched the next work, or neither.
+    """
+
+    ranks: int
+    steps: int
+    rank: int | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    compute: float
+    copies: float
+    communication: float
+    peers: float
+    peers_known: bool
+    loader: float
+    host: float
+    other: float
 
 
 class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
