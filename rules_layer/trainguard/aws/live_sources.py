@@ -92,7 +92,7 @@ class CloudWatchLogs:
                         ) from fault
                     raise
             for event in page.get("events", []):
-                yield LogLine(event["timestamp"] / _MS, event["message"])
+                yield event["timestamp"] / _MS, event["message"]
             token = page.get("nextToken")
             if not token:
                 return

@@ -103,26 +103,21 @@ _OF_NODE = {DISK_WRITE: _PETA, DISK_READ: _PETA}
 _DEVICE = re.compile(r"(gpu\d{1,4}(?:\.mig\d{1,3})?|neuron\d{1,4})\.([A-Za-z]{1,40})(\d{0,6})")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceName:
-    """A further series: its device, NODE for the whole node, its metric, and the largest value that it can have."""
-
-    device: str
-    metric: str
-    largest: float
+DeviceName = tuple[str, str, float]
+"""A further series: its device, NODE for the whole node, its metric, and the largest value that it can have."""
 
 
 def device_name(name: str | None) -> DeviceName | None:
     """Read the name of a line without a dimension; None of one that nothing is made of."""
     if name in _OF_NODE:
-        return DeviceName(NODE, name, _OF_NODE[name])
+        return NODE, name, _OF_NODE[name]
     match = _DEVICE.fullmatch(name or "")
     if match is None:
         return None
     device, metric, code = match.groups()
     if metric == XID_COUNT and code:
-        return DeviceName(device, f"{XID_COUNT}{int(code)}", _PETA)
-    return DeviceName(device, metric, _LARGEST[metric]) if metric in _LARGEST and not code else None
+        return device, f"{XID_COUNT}{int(code)}", _PETA
+    return (device, metric, _LARGEST[metric]) if metric in _LARGEST and not code else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +195,10 @@ def device_samples(names: list[DeviceName], times: FloatArray, values: FloatArra
     order = np.lexsort((times, columns))
     ends = np.cumsum(np.bincount(columns, minlength=len(names))).tolist()
     found: dict[str, dict[str, DeviceSeries]] = {}
-    for name, start, end in zip(names, [0, *ends], ends, strict=False):
+    for (device, metric, _), start, end in zip(names, [0, *ends], ends, strict=False):
         if end > start:
             part = order[start:end]
-            found.setdefault(name.metric, {})[name.device] = DeviceSeries(times[part], values[part])
+            found.setdefault(metric, {})[device] = DeviceSeries(times[part], values[part])
     return DeviceSamples(found)
 
 

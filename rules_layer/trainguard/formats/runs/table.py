@@ -11,6 +11,10 @@ import msgspec
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.run import (
+    HOST_MEMORY,
+    LARGEST_STEP,
+    MEBI,
+    MOST_DEVICES,
     ONLY_NODE,
     ScalarsOfStep,
     SeriesName,
@@ -81,8 +85,8 @@ NVIDIA_SMI = Mapping(
     series={
         "utilization.gpu [%]": "gpu*/GPUUtilization",
         "utilization.memory [%]": "gpu*/GPUMemoryUtilization",
-        "memory.used [MiB]": SeriesColumn(series="gpu*/MemoryUsedBytes", factor=2.0**20),
-        "memory.total [MiB]": SeriesColumn(series="gpu*/MemoryTotalBytes", factor=2.0**20),
+        "memory.used [MiB]": SeriesColumn(series="gpu*/MemoryUsedBytes", factor=MEBI),
+        "memory.total [MiB]": SeriesColumn(series="gpu*/MemoryTotalBytes", factor=MEBI),
         "power.draw [W]": "gpu*/PowerWatts",
         "temperature.gpu": "gpu*/TemperatureCelsius",
         "clocks.current.sm [MHz]": "gpu*/SMClockMHz",
@@ -109,7 +113,7 @@ def read_mapping(name: str, body: bytes) -> Mapping:
 def series_name(unit: str, rest: str) -> SeriesName:
     if unit.startswith("gpu"):
         return gpu_series(unit, rest)
-    return SeriesName("cpu", unit, rest) if unit.startswith("cpu") else SeriesName("memory", rest)
+    return SeriesName("cpu", unit, rest) if unit.startswith("cpu") else HOST_MEMORY
 
 
 def _is_known(unit: str, rest: str) -> bool:
@@ -130,7 +134,6 @@ _NUMBER = re.compile(
 )
 _PERCENT = frozenset({"GPUUtilization", "GPUMemoryUtilization", "CPUUtilization", "I/OWaitPercentage"})
 _ABSENT = frozenset({"", "n/a", "[n/a]", "[not supported]", "na", "null", "none", "-"})
-_MOST_DEVICES = 64
 _MS = 1_000.0
 _ALL = 100.0
 
@@ -161,6 +164,7 @@ class _Table:
         measured = mapping.measured(name)
         self._measured = {self._places[column]: about for column, about in measured.items() if column in self._places}
         self._scalars = {self._places[column]: to for column, to in mapping.scalars.items() if column in self._places}
+        self._step = None if mapping.step is None else self._places.get(mapping.step)
         wanted = [
             each for each in (mapping.time.column, mapping.node, mapping.device, mapping.step) if each is not None
         ]
@@ -184,7 +188,12 @@ class _Table:
             values = self._values(cells)
             if values:
                 collected.add(self._cell(cells, self._mapping.node), at, values)
-            self._take_scalars(cells, at, number)
+            found = {
+                to: value for place, to in self._scalars.items() if (value := self._number(cells, place)) is not None
+            }
+            step = float(number) if not found or self._step is None else self._number(cells, self._step)
+            if found and step is not None and 0 <= step <= LARGEST_STEP:
+                run.scalars.append(ScalarsOfStep(int(step), at, found))
         run.snapshots = collected.snapshots(ONLY_NODE)
         for (node, device), measured in sorted(self._lines.items()):
             if not measured:
@@ -212,19 +221,11 @@ class _Table:
             self._lines[of_gpu] = self._lines.get(of_gpu, False) or bool(values)
         return values
 
-    def _take_scalars(self, cells: Sequence[str], at: float, number: int) -> None:
-        found = {to: value for place, to in self._scalars.items() if (value := self._number(cells, place)) is not None}
-        if not found:
-            return
-        step = float(number) if self._mapping.step is None else self._number(cells, self._places[self._mapping.step])
-        if step is not None and 0 <= step <= 2**53:
-            self.run.scalars.append(ScalarsOfStep(int(step), at, found))
-
     def _device(self, cells: Sequence[str]) -> int | None:
         if self._mapping.device is None:
             return None
         text = self._cell(cells, self._mapping.device).removeprefix("gpu")
-        if text.isdecimal() and int(text) < _MOST_DEVICES:
+        if text.isdecimal() and int(text) < MOST_DEVICES:
             return int(text)
         self.run.refuse(NO_DEVICE)
         return None

@@ -261,6 +261,12 @@ def payload_of(file: str, frame: bytes) -> bytes:
     return payload
 
 
+def frame(payload: bytes) -> bytes:
+    """Return a payload as TensorBoard reads it."""
+    length = len(payload).to_bytes(8, "little")
+    return b"".join(part for each in (length, payload) for part in (each, _FOOTER.pack(masked(crc32c(each)))))
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     """Frames of a part of a file: where their payloads start and how long they are; int64[F] each.
