@@ -210,6 +210,15 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     steps_left_out: int = 0
     gpu_idle: GpuIdleEntry | None = None
 
+    @property
+    def step_count(self) -> int:
+        return len(self.steps) + self.steps_left_out
+
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean of a step with its work on the GPU; 0 without steps."""
+        return sum(step.gpu_duration_ns for step in self.steps) / len(self.steps) if self.steps else 0.0
+
 
 class RankLine(msgspec.Struct, frozen=True, kw_only=True):
     """One rank beside the others; times are means of a step, in nanoseconds.

@@ -9,10 +9,11 @@ import msgspec
 from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.words import are, counted, have
+from trainguard.kernels.words import are, have
 
 SCHEMA_VERSION: Literal["1"] = "1"
 Status = Literal["judged", "judged in part", "not judged", "unreadable"]

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.core.finding import Fact
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, RankProfile
@@ -25,7 +24,7 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
+    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
@@ -59,10 +58,6 @@ def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[s
     return [_text(line) for line in (*([] if across is None else across.notes), *lines_shown)][:NAMED]
 
 
-def named_faults(faults: Mapping[str, str]) -> dict[str, str]:
-    return {_short(name): _text(faults[name]) for name in sorted(faults)[:NAMED]}
-
-
 def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVerdict:
     sure = [each for each in entries if each[1].confidence == "normal"]
     counted = sure or entries
@@ -71,7 +66,7 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
         rule=rule,
         severity=max((each.severity for _, each in counted), key=lambda each: each.rank),
         kind=worst.kind,
-        facts=[_fact(each) for each in worst.facts],
+        facts=[replace(each, value=_text(each.value)) if isinstance(each.value, str) else each for each in worst.facts],
         value=worst.value,
         threshold=worst.threshold,
         gain_ns_per_step=worst.gain.ns_per_step,
@@ -84,10 +79,6 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
             for each in worst.evidence[:EVIDENCE]
         ],
     )
-
-
-def _fact(fact: Fact) -> Fact:
-    return replace(fact, value=_text(fact.value)) if isinstance(fact.value, str) else fact
 
 
 def _text(text: str) -> str:
@@ -118,7 +109,7 @@ def capture_verdict(
 ) -> CaptureVerdict:
     """Return the verdict on a capture; ``ranks`` are of traces that could be read, ``unread`` has the others."""
     window = sum(rank.window_ns for rank in ranks)
-    with_steps = [rank for rank in ranks if rank.steps]
+    step_ns = [rank.mean_step_ns for rank in ranks if rank.steps]
     notes = notes_of(ranks, across) if head.traces else [GONE]
     return CaptureVerdict(
         capture=head.capture,
@@ -129,12 +120,12 @@ def capture_verdict(
         traces=head.traces,
         judged=sum(is_judged(rank) for rank in ranks),
         unread=len(unread),
-        unread_why=named_faults(unread),
+        unread_why={_short(name): _text(unread[name]) for name in sorted(unread)[:NAMED]},
         world_size=max((rank.world_size for rank in ranks if rank.world_size is not None), default=None),
-        steps=max((len(rank.steps) + rank.steps_left_out for rank in ranks), default=0),
+        steps=max((rank.step_count for rank in ranks), default=0),
         gpus=sorted({one_line(gpu, LONGEST_NAME) for rank in ranks for gpu in rank.gpus if gpu})[:NAMED],
         busy_share=sum(rank.busy_ns for rank in ranks) / window if window else None,
-        step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
+        step_ns=round(float(np.median(step_ns))) if step_ns else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
         notes=[*head.notes, *notes],
@@ -145,10 +136,6 @@ def capture_verdict(
 
 def rank_place(rank: RankProfile) -> tuple[bool, int, str]:
     return rank.rank is None, rank.rank or 0, rank.trace
-
-
-def _mean_step(rank: RankProfile) -> float:
-    return sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps)
 
 
 COMPARED_LEAST = 0.5
@@ -204,7 +191,7 @@ def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> Step
     return StepShares(
         ranks=len(ranks),
         rank=ranks[0].rank if len(ranks) == 1 else None,
-        steps=max(len(rank.steps) + rank.steps_left_out for rank in ranks),
+        steps=max(rank.step_count for rank in ranks),
         start_s=min(start for start, _ in starts) / 1e9 if starts else None,
         end_s=max(start + lasts for start, lasts in starts) / 1e9 if starts else None,
         peers_known=any(each is not None for each in waits),

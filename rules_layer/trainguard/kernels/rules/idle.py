@@ -10,7 +10,6 @@ from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
-from trainguard.kernels.words import times
 from trainguard.ledger.bucket import LOST_AT_WORK
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
@@ -83,8 +82,8 @@ def _worst_parts(judged: Judged) -> list[Evidence]:
 
 
 def _gpu_gap_summary(sheet: FactSheet) -> str:
-    longest = f"up to {sheet.number('longest_gap'):,.1f} ms"
-    return f"The GPU is idle at a stretch {times(int(sheet.number('gaps')))}, {longest}."
+    gaps, longest = int(sheet.number("gaps")), f"up to {sheet.number('longest_gap'):,.1f} ms"
+    return f"The GPU is idle at a stretch {'once' if gaps == 1 else f'{gaps:,} times'}, {longest}."
 
 
 class GpuGap(RankRule):

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
+from trainguard.core.units import counted
 from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
@@ -13,7 +14,6 @@ from trainguard.kernels.rules.parallel import ExposedCommunication
 from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
 from trainguard.kernels.rules.text import portion, shown
 from trainguard.kernels.waiting import Waiting
-from trainguard.kernels.words import counted
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS

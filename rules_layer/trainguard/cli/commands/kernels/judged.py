@@ -9,6 +9,7 @@ from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, It
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.units import counted
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.compare import compared
 from trainguard.kernels.costs import short_shapes
@@ -26,7 +27,6 @@ from trainguard.kernels.listing import KernelList, ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
-from trainguard.kernels.words import counted
 from trainguard.local.kernel_list import PAGE, list_kernels
 from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
 from trainguard.report.html.kernels.page import render_kernels
