@@ -204,7 +204,6 @@ class Wanted:
 
 
 def newest_first(profiles: Iterable[ListedProfile]) -> list[ListedProfile]:
-    """Return profiles by time, those without one last."""
     return sorted(profiles, key=lambda each: (-_time(each), each.place, each.name))
 
 

@@ -4,12 +4,10 @@ from trainguard.core.units import counted
 
 
 def are(number: int, one: str) -> str:
-    """Return how many there are with the verb: ``1 step is``, ``2 steps are``."""
     return f"{counted(number, one)} {'is' if number == 1 else 'are'}"
 
 
 def have(number: int, one: str) -> str:
-    """Return how many have something: ``1 rank has``, ``2 ranks have``."""
     return f"{counted(number, one)} {'has' if number == 1 else 'have'}"
 
 

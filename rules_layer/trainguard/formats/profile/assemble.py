@@ -140,7 +140,6 @@ def assemble(
 
 
 def complete(snapshots: list[OpenSnapshot], gpu_names: tuple[str, ...]) -> Snapshots:
-    """Turn open snapshots into completed ones, at a stream's end."""
     count, gpus = len(snapshots), len(gpu_names)
     columns = {
         name: np.array([getattr(each, name) for each in snapshots], np.int64 if name in _COUNTS else np.float64)

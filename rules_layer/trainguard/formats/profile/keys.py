@@ -59,7 +59,6 @@ class SystemKey:
 
     @property
     def named_at(self) -> float:
-        """The minute, epoch seconds."""
         return float(self.minute)
 
 
@@ -84,7 +83,6 @@ class FrameworkKey:
 
     @property
     def named_at(self) -> float:
-        """The end of the last event, epoch seconds."""
         return self.end_us / 1_000_000
 
     @property
@@ -93,7 +91,6 @@ class FrameworkKey:
 
     @property
     def partition(self) -> str:
-        """The process's stream of files of this kind."""
         return f"{self.process}/{self.kind}"
 
 
@@ -141,7 +138,6 @@ def parse_key(key: str) -> ProfileKey:
 
 
 def parse_trace_key(key: str) -> TraceKey | None:
-    """Read the key of a trace of TensorFlow's profiler; None for any other object."""
     match = _TF_TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     return None if match is None else TraceKey(match["run"], match["host"], match["folder"], key)
 

@@ -166,7 +166,6 @@ class DeviceSamples:
 
     @property
     def xids(self) -> Mapping[int, Mapping[str, DeviceSeries]]:
-        """How often each XID was seen, by code and then by device."""
         start = len(XID_COUNT)
         return {
             int(metric[start:]): series for metric, series in self.by_metric.items() if metric.startswith(XID_COUNT)
@@ -203,5 +202,4 @@ def device_samples(names: list[DeviceName], times: FloatArray, values: FloatArra
 
 
 def points_in(seconds: float, interval_s: float) -> int:
-    """Return the snapshots in ``seconds``: the nearest whole number, at least 1."""
     return max(1, round(seconds / interval_s))

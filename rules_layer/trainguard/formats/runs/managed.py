@@ -52,7 +52,6 @@ def system_files(run: SourceRun) -> dict[str, bytes]:
 
 
 def event_file(rows: Sequence[ScalarsOfStep]) -> bytes:
-    """Return scalars as an event file of TensorBoard, values as float64."""
     return b"".join(frame(_event(row)) for row in rows)
 
 

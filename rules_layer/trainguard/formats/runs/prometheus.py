@@ -97,8 +97,6 @@ _MOST_SERIES_OF_CLOUDWATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From ``start`` to ``end``, epoch seconds, each ``step`` seconds."""
-
     start: float
     end: float
     step: float

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, AnyStr, NamedTuple, Protocol
 
 ONLY_NODE = "node-1"
 
@@ -170,17 +170,7 @@ def _merged(records: list[Snapshot]) -> list[Snapshot]:
     return merged
 
 
-Line = TypeVar("Line", bytes, str)
-Line_co = TypeVar("Line_co", bytes, str, covariant=True)
-
-
-class LineReader(Protocol[Line_co]):
-    def readline(self, size: int, /) -> Line_co:
-        """Return up to ``size`` of a line, with its end; nothing at the file's end."""
-        ...
-
-
-def bounded_lines(file: LineReader[Line], longest: int) -> Iterator[Line]:
+def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
     """Yield lines; pieces of ``longest`` of a longer one."""
     while line := file.readline(longest):
         yield line

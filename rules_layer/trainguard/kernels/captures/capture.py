@@ -28,7 +28,6 @@ def is_judged(rank: RankProfile) -> bool:
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
-    """Return the rules that fire on any rank or across ranks: what explains most of the time comes first."""
     found: dict[str, list[tuple[str, KernelFinding]]] = {}
     for rank in ranks:
         for finding in beside_late_rank(rank.findings, across):

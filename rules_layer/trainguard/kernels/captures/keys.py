@@ -61,9 +61,9 @@ class TraceKey:
 
 
 def match_key(key: str) -> TraceKey | None:
-    """Read a key that says whose trace it is; None for any other object."""
     match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
-    if match is None or not _is_trace(match["mark"], match["name"]):
+    endings = (*TRACE_ENDINGS, *DATABASE_ENDINGS) if match and match["mark"] == TRACE_FOLDER else TRACE_ENDINGS
+    if match is None or not match["name"].endswith(endings):
         return None
     root = root_of(match)
     return _read(root, f"{root.folder}{match['mark']}/", match["name"])
@@ -103,10 +103,6 @@ def _read(root: ProfileRoot, above: str, name: str) -> TraceKey:
         writer="/".join([*(part for part in parts[shared:] if not _RUN.fullmatch(part)), who]),
         written_at=None if timed is None else _seconds(timed["time"]),
     )
-
-
-def _is_trace(mark: str, name: str) -> bool:
-    return name.endswith(TRACE_ENDINGS) or (mark == TRACE_FOLDER and name.endswith(DATABASE_ENDINGS))
 
 
 def _seconds(digits: str) -> float:

@@ -50,7 +50,6 @@ class Judged:
 
     @property
     def compute_ns(self) -> int:
-        """Time of all kernels that compute, overlapping ones counted each."""
         return sum(line.total_ns for line in self.compute)
 
     @property
@@ -70,7 +69,6 @@ class Judged:
 
     @property
     def steps(self) -> int:
-        """How many steps to spread a gain over, at least 1."""
         return max(len(self.window.steps), 1)
 
     @property
@@ -92,27 +90,23 @@ class Judged:
         return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
 
     def runs(self, what: str, rows: Ints) -> Evidence:
-        """Return GPU rows, at least one, as evidence."""
-        start = self.trace.gpu.rows.start[rows]
-        lasted = self.trace.gpu.rows.end[rows] - start
+        start = self.trace.gpu.start[rows]
+        lasted = self.trace.gpu.end[rows] - start
         longest = int(lasted.argmax())
+        step = int(self.window.step[rows[longest]])
         return Evidence(
             what=what,
             duration_ns=exact_sum(lasted),
             count=len(rows),
-            step=self._launched_in(int(rows[longest])),
+            step=int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(start[longest])),
             longest_start_ns=int(start[longest]) - self.window.start,
             longest_ns=int(lasted[longest]),
         )
 
-    def _launched_in(self, row: int) -> int | None:
-        step = int(self.window.step[row])
-        return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
-
     def when(self, rows: Ints, gpu: GpuTime) -> Spans:
         columns = self.trace.gpu
         mine = rows[columns.device[rows] == gpu.number]
-        spans = merged(columns.rows.start[mine], columns.rows.end[mine])
+        spans = merged(columns.start[mine], columns.end[mine])
         return clipped(spans, self.window.start, self.window.end)
 
     def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
@@ -136,7 +130,6 @@ def severity(value: float, medium: float, high: float) -> Severity:
 
 
 def at_most_medium(severity: Severity) -> Severity:
-    """Return the severity of what rests on too little."""
     return min(severity, Severity.MEDIUM, key=lambda each: each.rank)
 
 
@@ -147,7 +140,6 @@ def weighed(finding: KernelFinding) -> KernelFinding:
 
 
 def capped(severity: Severity, steps: int) -> Severity:
-    """Return a severity; of too few steps medium at most."""
     return severity if steps >= FEW_STEPS else at_most_medium(severity)
 
 
@@ -156,25 +148,20 @@ def percent(share: float) -> str:
 
 
 def rank_name(rank: int | None, trace: str) -> str:
-    """Return how a rank is called at the beginning of a sentence."""
     return trace if rank is None else f"Rank {rank}"
 
 
-def longest(judged: Judged, what: str, found: Spans) -> list[Evidence]:
-    return [judged.stretch(what, start, end) for start, end in _ordered(found)]
-
-
 def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
-    """Return the longest gaps, with what the host did in each."""
     evidence = []
-    for start, end in _ordered(found):
+    for start, end in ordered(found):
         host = work_under(judged.trace, start, end)
         said = f"GPU idle, host {host}" if host else "GPU idle, host in nothing that was recorded"
         evidence.append(judged.stretch(said, start, end))
     return evidence
 
 
-def _ordered(found: Spans) -> list[tuple[int, int]]:
+def ordered(found: Spans) -> list[tuple[int, int]]:
+    """Return the longest stretches."""
     order = np.argsort(found.start - found.end, kind="stable")[:SHOWN]
     return [(int(found.start[place]), int(found.end[place])) for place in order]
 
@@ -183,10 +170,10 @@ def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
     """Return the GPU's rows of a mask, those of a name together, with their bandwidth."""
     gpu = judged.trace.gpu
     found = []
-    for name in np.unique(gpu.rows.name[mask]):
-        mine = mask & (gpu.rows.name == name)
+    for name in np.unique(gpu.name[mask]):
+        mine = mask & (gpu.name == name)
         size = int(np.maximum(gpu.size[mine], 0).sum())
-        lasted = int((gpu.rows.end[mine] - gpu.rows.start[mine]).sum())
+        lasted = int((gpu.end[mine] - gpu.start[mine]).sum())
         rate = f", {size:,} bytes, {size / lasted:.2f} GB/s" if size and lasted else ""
         found.append(judged.runs(judged.trace.names[int(name)] + rate, np.flatnonzero(mine)))
     return sorted(found, key=lambda each: -each.duration_ns)[:SHOWN]

@@ -6,9 +6,9 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.intervals import Spans, intersection
+from trainguard.kernels.intervals import Spans, difference, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
-from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest, longest_gaps, severity
+from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
@@ -33,14 +33,14 @@ class LoaderBound(RankRule):
     high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        waiting = judged.metrics.loader_alone()
+        waiting = difference(judged.metrics.loading, judged.metrics.busy)
         share = judged.metrics.share(waiting.total)
         if share <= self.most:
             return None
         return self.found(
             [portion("loader_share", share, self.most)],
             severity=severity(share, self.most, self.high),
-            evidence=longest(judged, "data loader, GPU idle", waiting),
+            evidence=[judged.stretch("data loader, GPU idle", *each) for each in ordered(waiting)],
             gain=judged.gain(waiting.total),
         )
 

@@ -63,7 +63,7 @@ class PageableCopy(RankRule):
     medium: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        rows = judged.trace.gpu.rows
+        rows = judged.trace.gpu
         mask = np.zeros(len(rows), dtype=np.bool_)
         mask[_pageable_rows(judged)] = True
         lasted = int((rows.end[mask] - rows.start[mask]).sum()) // judged.metrics.counted
@@ -82,7 +82,7 @@ class PageableCopy(RankRule):
 
 
 def _pageable_rows(judged: Judged) -> Ints:
-    trace, rows = judged.trace, judged.trace.gpu.rows
+    trace, rows = judged.trace, judged.trace.gpu
     pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
     asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
     mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)

@@ -143,7 +143,6 @@ class WrongParallel(RankRule):
         )
 
     def _without_nccl(self, judged: Judged) -> KernelFinding | None:
-        """Fire for collectives on the host; their time in which the GPU is idle can be won."""
         trace = judged.trace
         if not judged.has_gpu or judged.capability < KEPLER or not len(_calls(judged, (_DISTRIBUTED,)).start):
             return None

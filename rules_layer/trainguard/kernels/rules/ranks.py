@@ -41,7 +41,6 @@ class SlowRank(KernelRule):
     times_high: Number = 1.5
 
     def judge_ranks(self, lines: Sequence[RankLine]) -> Iterator[tuple[int, KernelFinding]]:
-        """Yield the place of each slow rank, and what is found of it."""
         for place, line in enumerate(lines):
             others = [each.compute_ns for at, each in enumerate(lines) if at != place and each.like == line.like]
             median = float(np.median(others)) if others else 0.0
@@ -116,7 +115,6 @@ class LateRank(KernelRule):
     def judge_ranks(
         self, ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
     ) -> tuple[int, KernelFinding] | None:
-        """Return the place of the late rank, and its finding; ``lines`` are of the same ranks, in the same order."""
         times = np.bincount(waiting.last, minlength=len(waiting.ranks))
         mine = int(times.argmax())
         place, steps = waiting.ranks[mine], len(waiting.steps)
@@ -162,12 +160,15 @@ def beside_late_rank(findings: Sequence[KernelFinding], across: AcrossRanks | No
     late = next((each.gain for each in found if each.id == LateRank.name and each.confidence == "normal"), None)
     if late is None:
         return list(findings)
-    return [_without(each, late) if each.id == ExposedCommunication.name else each for each in findings]
-
-
-def _without(finding: KernelFinding, late: Gain) -> KernelFinding:
-    gain = finding.gain
-    left = Gain(
-        ns_per_step=max(gain.ns_per_step - late.ns_per_step, 0), share=round(max(gain.share - late.share, 0.0), 4)
-    )
-    return replace(finding, gain=left)
+    return [
+        replace(
+            each,
+            gain=Gain(
+                ns_per_step=max(each.gain.ns_per_step - late.ns_per_step, 0),
+                share=round(max(each.gain.share - late.share, 0.0), 4),
+            ),
+        )
+        if each.id == ExposedCommunication.name
+        else each
+        for each in findings
+    ]

@@ -81,7 +81,6 @@ class KernelRule(Rule[RuleParameters]):
     claims: ClassVar[tuple[Bucket, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the spec of what the class says, and let its kinds of findings be worded."""
         if cls.title:
             cls.spec = _spec_of(cls)
             if not cls.says:
@@ -182,7 +181,6 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
 
 
 def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Return facts of a finding and others of its capture: no more than a result has."""
     return (*facts, *others)[:MOST_FACTS]
 
 

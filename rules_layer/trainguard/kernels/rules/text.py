@@ -58,7 +58,6 @@ def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
 
 
 def shown(sheet: FactSheet) -> Mapping[str, Any]:
-    """Return facts by name as a template takes them: shares as percentages, others as they are."""
     return {
         fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)
     }

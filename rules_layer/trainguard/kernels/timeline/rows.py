@@ -93,9 +93,9 @@ class AllRows:
         lane = np.empty(len(gpu), dtype=np.int32)
         for each in devices:
             mine = gpu.device == each
-            lane[mine] = _lanes(trace, gpu.rows.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
+            lane[mine] = _lanes(trace, gpu.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
         self._kinds = gpu.kind
-        self._sources = [(gpu.rows, lane, Sort.COMPUTE)]
+        self._sources = [(gpu, lane, Sort.COMPUTE)]
         host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
         for rows, sort, key in (
             (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),
@@ -168,7 +168,6 @@ class Cells:
         self._source[place] = rows.source
 
     def __len__(self) -> int:
-        """Return the number of cells with a row."""
         return int((self._count > 0).sum())
 
     def double(self) -> None:
@@ -186,7 +185,6 @@ class Cells:
         return np.where(used[:, 0], pairs[:, 0], pairs[:, 1])
 
     def table(self) -> RowTable:
-        """Return a row for each cell; one that holds a single row is that row."""
         place = np.flatnonzero(self._count)
         single = self._count[place] == 1
         lane, cell = place // self.cells, place % self.cells

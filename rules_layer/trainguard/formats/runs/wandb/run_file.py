@@ -63,7 +63,6 @@ class SystemMetrics:
         self._most_active: dict[str, float] = {}
 
     def add(self, at: float, values: Mapping[str, float]) -> None:
-        """Take in values by W&B's names, measured at ``at``, epoch seconds."""
         by_node: dict[str, dict[SeriesName, float]] = {}
         for name, value in values.items():
             node, series = self._series(name)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 from trainguard.core.errors import RunMissingError, TensorMissingError
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.rows import ScalarHistory, ScalarRow
-from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
 
 
 class ScalarStep:
@@ -16,31 +17,12 @@ class ScalarStep:
 
     def __init__(self, row: ScalarRow, names: ScalarNames, history: ScalarHistory | None = None) -> None:
         self.row = row
+        self.step = self.mode_step = row.step
+        self.mode = row.mode
+        self.at = row.at
+        self.timed = row.timed
         self._meanings = names
         self._history = ScalarHistory() if history is None else history
-
-    @property
-    def step(self) -> int:
-        """Number of the step as the source gives it; an epoch where it gives no other."""
-        return self.row.step
-
-    @property
-    def mode(self) -> Mode:
-        """TRAIN or EVAL, by the names of the scalars; GLOBAL for those of XGBoost."""
-        return self.row.mode
-
-    @property
-    def mode_step(self) -> int:
-        """The number of the step: sources of scalars have no other."""
-        return self.row.step
-
-    @property
-    def at(self) -> float:
-        return self.row.at
-
-    @property
-    def timed(self) -> bool:
-        return self.row.timed
 
     @cached_property
     def names(self) -> Sequence[str]:
@@ -68,13 +50,8 @@ class ScalarStep:
         return None
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        found: list[StepView] = []
-        for row in self._history.before(self.row):
-            if len(found) >= count:
-                break
-            if name in row.values:
-                found.append(ScalarStep(row, self._meanings, self._history))
-        return found
+        rows = (row for row in self._history.before(self.row) if name in row.values)
+        return [ScalarStep(row, self._meanings, self._history) for row in islice(rows, count)]
 
     def other_run(self, run: str) -> StepView | None:
         raise RunMissingError(run, "scalars of other runs are not read, expected debug-output")

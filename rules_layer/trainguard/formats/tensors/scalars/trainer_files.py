@@ -229,7 +229,6 @@ class _Lines(Iterator[str]):
         self.too_long = 0
 
     def first(self) -> str:
-        """Return the first line, empty where there is none."""
         self._next = self._read()
         return self._next or ""
 
@@ -281,7 +280,7 @@ def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
         read.refuse(f"more than {MOST_ROWS:,} rows")
     elif read.rows.numbers + len(values) > MOST_NUMBERS:
         read.refuse(f"more than {MOST_NUMBERS:,} numbers")
-    elif read.rows.would_name(values) > MOST_NAMES:
+    elif len(set(values).union(read.rows.names)) > MOST_NAMES:
         read.refuse(f"more than {MOST_NAMES:,} names of scalars")
     elif values:
         read.rows.add(int(step), values)
