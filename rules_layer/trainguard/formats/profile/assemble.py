@@ -229,7 +229,8 @@ def _snapshots(columns: _Columns, times: FloatArray, gpu_names: tuple[str, ...])
 
 
 def _known(matrix: FloatArray) -> IntArray:
-    return np.count_nonzero(~np.isnan(matrix), axis=1).astype(np.int64)
+    known: IntArray = np.count_nonzero(~np.isnan(matrix), axis=1).astype(np.int64)
+    return known
 
 
 def _mean(total: FloatArray, count: IntArray) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -12,7 +11,7 @@ from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import beside_late_rank
-from trainguard.kernels.verdict import CaptureVerdict, Proof, RuleVerdict, StepShares
+from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
 from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
 MOST_RULES = 64
@@ -91,18 +90,6 @@ def _short(text: str) -> str:
 GONE = "Its traces are gone."
 
 
-class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture's facts before its traces are read; see `CaptureVerdict`."""
-
-    capture: str
-    version: str
-    run: str
-    folder: str
-    at: float
-    traces: int
-    notes: Sequence[str] = ()
-
-
 def capture_verdict(
     head: CaptureHead, ranks: Sequence[RankProfile], across: AcrossRanks | None, unread: Mapping[str, str]
 ) -> CaptureVerdict:
@@ -111,12 +98,8 @@ def capture_verdict(
     step_ns = [rank.mean_step_ns for rank in ranks if rank.steps]
     notes = notes_of(ranks, across) if head.traces else [GONE]
     return CaptureVerdict(
-        capture=head.capture,
-        version=head.version,
-        run=head.run,
+        **{name: getattr(head, name) for name in ("capture", "version", "run", "at", "traces")},
         folder=one_line(head.folder, LONGEST_TEXT),
-        at=head.at,
-        traces=head.traces,
         judged=sum(is_judged(rank) for rank in ranks),
         unread=len(unread),
         unread_why={_short(name): _text(unread[name]) for name in sorted(unread)[:NAMED]},

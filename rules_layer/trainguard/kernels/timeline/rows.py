@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
 from trainguard.kernels.window import Window
 
 UNKNOWN_DEVICE = -1
@@ -95,7 +95,7 @@ class AllRows:
             mine = gpu.device == each
             lane[mine] = _lanes(trace, gpu.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
         self._kinds = gpu.kind
-        self._sources = [(gpu, lane, Sort.COMPUTE)]
+        self._sources: list[tuple[Rows, Numbers, Sort]] = [(gpu, lane, Sort.COMPUTE)]
         host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
         for rows, sort, key in (
             (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),

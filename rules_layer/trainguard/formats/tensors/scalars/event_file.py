@@ -3,6 +3,8 @@
 A file may grow while it is read: the next call goes on at ``end``. Importing this module imports protobuf.
 """
 
+from typing import Any
+
 import numpy as np
 
 from trainguard.core.errors import TelemetryFormatError
@@ -35,7 +37,7 @@ def decode_scalars(name: str, content: bytes, walked: Walk, offset: int = 0) -> 
     bad, why = walked.wrong, "an event does not agree with its checksum" if walked.wrong else None
     rows, left = read_bulk(name, content, walked)
     tags: dict[str, int] = {}
-    parts = [
+    parts: list[tuple[Any, ...]] = [
         (each.frames, np.full(each.frames.size, tags.setdefault(each.tag, len(tags))), each.steps, each.at, each.values)
         for each in rows
     ]
