@@ -7,9 +7,9 @@ import pytest
 
 from tests.answers.recorded import compare, judged, plain_result
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
+from trainguard.kernels.verdict import CaptureVerdict, Proof, RuleVerdict
 
 FOLDER = Path(__file__).with_name("kernels")
 VERDICTS = 60

@@ -31,7 +31,7 @@ from trainguard.formats.runs.dynolog import read_dynolog
 from trainguard.formats.runs.mlflow.stores import database_runs, is_database, read_database_run
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
 from trainguard.formats.runs.prometheus import TimeRange, read_job
-from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines
+from trainguard.formats.runs.scalar_lines import ScalarLines
 from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
@@ -120,7 +120,7 @@ def _scalars(body: bytes) -> object:
 
 
 def _log(body: bytes) -> object:
-    return ScalarLines().read([LogLine(AT, line) for line in body.decode(errors="replace").splitlines()])
+    return ScalarLines().read([(AT, line) for line in body.decode(errors="replace").splitlines()])
 
 
 def _s3(body: bytes) -> object:

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_names, real_profile
 from trainguard.cli.main import app
+from trainguard.kernels.compare import MOST_ENTRIES, compared
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.document import Comparison, KernelProfiles, RankProfile
 from trainguard.kernels.entries import OperatorEntry
-from trainguard.kernels.rank_entries import Comparison
-from trainguard.kernels.ranks.compare import MOST_ENTRIES, compared
 
 
 def beside(before: list[RankProfile], after: list[RankProfile]) -> Comparison:

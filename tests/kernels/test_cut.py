@@ -7,10 +7,10 @@ import pytest
 from tests.support.kernel_traces import BF16_GEMM, TraceWriter, judged, real_profile, real_text
 from trainguard.core.records import Status
 from trainguard.kernels.captures.capture import is_judged, notes_of, rule_verdicts
-from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.listing import listed, read_document
 from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.report.html.kernels.verdict import shown_findings, verdict_of
 
 

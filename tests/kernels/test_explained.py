@@ -10,8 +10,8 @@ from tests.support.kernel_traces import BF16_GEMM, LOADER, TraceWriter, judged
 from tests.support.slow_hosts import STEP, slow_host
 from trainguard.kernels.captures.capture import rule_verdicts
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.ranks.join import across_ranks
-from trainguard.kernels.rules.finding import KernelFinding
+from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.rules.registry import CAUSES_FIRST
 
 

@@ -21,7 +21,7 @@ def form(name: str) -> Trace:
 
 
 def named(trace: Trace, sort: str) -> Counter[str]:
-    rows = trace.gpu.rows if sort == "gpu" else getattr(trace, sort)
+    rows = trace.gpu if sort == "gpu" else getattr(trace, sort)
     return Counter(trace.names[name] for name in rows.name)
 
 
@@ -60,7 +60,7 @@ def test_synchronization_of_a_stream_is_a_wait_of_that_stream(name: str, waits: 
     trace = form(name)
     assert named(trace, "waits") == {"Stream Sync": waits}
     assert {trace.names[lane] for lane in trace.waits.lane} == {"7"}
-    assert {trace.names[lane] for lane in trace.gpu.rows.lane} == {"7"}
+    assert {trace.names[lane] for lane in trace.gpu.lane} == {"7"}
     judged = rank_profile(trace)
     assert judged.synchronization_source == "gpu"
     assert judged.synchronization_ns == {"stream_sync_rows": 3 * 698_000, "counter_tracks": 199_000}[name]
@@ -70,7 +70,7 @@ def test_times_of_months_from_the_base_keep_their_nanoseconds() -> None:
     """A base of up to three months ago makes times of 13 digits; a double still holds their thousandths."""
     trace = form("stream_sync_rows")
     assert trace.base_ns == BASE_NS
-    assert np.diff(trace.gpu.rows.start).tolist() == [1_000_000, 1_000_000]
+    assert np.diff(trace.gpu.start).tolist() == [1_000_000, 1_000_000]
     assert "rounded_times" not in trace.tally
 
 
@@ -88,7 +88,7 @@ def test_all_kernels_of_a_graph_belong_to_its_launch() -> None:
 def test_typed_and_textual_metadata_are_the_same() -> None:
     trace = form("typed_metadata")
     assert (trace.rank, trace.world_size, trace.base_ns) == (3, 8, BASE_NS)
-    one, other = (trace.gpu.rows.operator == number for number in (20, 21))
+    one, other = (trace.gpu.operator == number for number in (20, 21))
     assert one.sum() == other.sum() == 1
     for column in (trace.gpu.device, trace.gpu.blocks_per_sm, trace.gpu.occupancy, trace.gpu.kind):
         assert column[one].tolist() == column[other].tolist()
@@ -129,4 +129,4 @@ def test_a_real_golden_stands_for_each_form(name: str) -> None:
     assert len(trace.gpu)
     launched = set(trace.launches.correlation.tolist())
     joined = find_window(trace).launch >= 0
-    assert joined.tolist() == [each in launched for each in trace.gpu.rows.correlation.tolist()]
+    assert joined.tolist() == [each in launched for each in trace.gpu.correlation.tolist()]

@@ -67,7 +67,7 @@ def joined(trace: Trace, *, include_last: bool) -> Joined:
     kept = np.flatnonzero(launch >= 0)
     kept = kept[trace.launches.start[launch[kept]] < last_launch(trace, include_last=include_last)]
     call = launch[kept]
-    rows, calls = trace.gpu.rows, trace.launches
+    rows, calls = trace.gpu, trace.launches
     return Joined(
         rows.lane[kept], call, calls.name[call], up(rows.start[kept]), rows.end[kept] // US, up(calls.start[call]),
         calls.end[call] // US,
@@ -103,7 +103,7 @@ def test_our_launches_are_these_without_operations_on_memory(name: str) -> None:
     memory = np.flatnonzero((trace.gpu.kind >= Kind.MEMCPY) & (window.step >= 0))
     launch = window.launch[memory]
     lasted, took = (
-        (trace.gpu.rows.end - trace.gpu.rows.start)[memory],
+        (trace.gpu.end - trace.gpu.start)[memory],
         (trace.launches.end - trace.launches.start)[launch],
     )
     assert found is not None
@@ -171,7 +171,7 @@ def test_our_longest_queue_is_theirs(name: str) -> None:
 def test_bandwidth_of_memory(peer: dict[str, Any]) -> None:
     """HTA takes the bandwidth that the profiler wrote from nanoseconds; old traces keep but whole microseconds."""
     trace = real_trace(peer["trace"])
-    rows, size = trace.gpu.rows, trace.gpu.size
+    rows, size = trace.gpu, trace.gpu.size
     limit = last_launch(trace, include_last=peer["include_last"])
     launch = find_window(trace).launch
     kept = (launch >= 0) & (trace.gpu.kind >= Kind.MEMCPY)
@@ -195,7 +195,7 @@ def test_bandwidth_of_memory(peer: dict[str, Any]) -> None:
 
 
 def shrunk(trace: Trace, mask: Bools) -> tuple[Ints, Ints]:
-    return up(trace.gpu.rows.start[mask]), trace.gpu.rows.end[mask] // US
+    return up(trace.gpu.start[mask]), trace.gpu.end[mask] // US
 
 
 @pytest.mark.parametrize("peer", having("kernels"))
@@ -204,12 +204,12 @@ def test_kernels_by_name_and_type(peer: dict[str, Any]) -> None:
     limit = last_launch(trace, include_last=peer["include_last"])
     kept = np.ones(len(trace.gpu), dtype=bool)
     if limit < 1 << 62:
-        kept = np.isin(trace.gpu.rows.correlation, trace.launches.correlation[trace.launches.start < limit])
+        kept = np.isin(trace.gpu.correlation, trace.launches.correlation[trace.launches.start < limit])
     other = TAKEN_FOR_KERNELS.get(peer["trace"], "")
     for kernel in peer["kernels"]:
         if kernel["name"] != other:
             named = [place for place, name in enumerate(trace.names) if name == kernel["name"]]
-            start, end = shrunk(trace, kept & np.isin(trace.gpu.rows.name, named))
+            start, end = shrunk(trace, kept & np.isin(trace.gpu.name, named))
             assert kernel["sum"] == (end - start).sum(), kernel["name"]
     spans = {
         kind: merged(*shrunk(trace, kept & mask))

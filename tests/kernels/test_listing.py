@@ -22,8 +22,8 @@ from tests.support.kernel_traces import FP32_GEMM, real_profile, real_text
 from trainguard.cli.main import app
 from trainguard.core.finding import Severity
 from trainguard.kernels.document import KernelProfiles, encode_profiles
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.local import kernel_list
 from trainguard.local.kernel_list import Files, profiles_below
 

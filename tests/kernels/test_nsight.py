@@ -24,7 +24,7 @@ KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def named(trace: Trace, sort: str) -> Counter[str]:
-    rows = trace.gpu.rows if sort == "gpu" else getattr(trace, sort)
+    rows = trace.gpu if sort == "gpu" else getattr(trace, sort)
     return Counter(trace.names[name] for name in rows.name)
 
 
@@ -47,7 +47,7 @@ def test_every_version_is_read(version: str, batch: int, file: Path, monkeypatch
     assert named(trace, "operators") == {"aten::mm": 4}
     assert named(trace, "waits") == ({"Stream Sync": 4} if new else {})
     gemm = trace.gpu.kind == Kind.COMPUTE
-    assert trace.gpu.rows.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
+    assert trace.gpu.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
     assert trace.gpu.blocks_per_sm[gemm].tolist() == pytest.approx(
         [0.5] * 4 if new else [float("nan")] * 4, nan_ok=True
     )
@@ -80,7 +80,7 @@ def test_processes_keep_their_launches_and_their_gpus_apart(file: Path) -> None:
     assert trace.launches.start[window.launch].tolist() == [1_000, 2_000]
     assert trace.gpu.device.tolist() == [0, 1]
     assert trace.gpu.blocks_per_sm.tolist() == [1.0, 0.5]
-    assert [trace.names[lane] for lane in trace.gpu.rows.lane] == ["7", "1:7"]
+    assert [trace.names[lane] for lane in trace.gpu.lane] == ["7", "1:7"]
     assert trace.tally["processes"] == 2
     assert any("2 processes" in each for each in rank_profile(trace).quality.missing)
 

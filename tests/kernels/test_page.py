@@ -1,6 +1,5 @@
 """``kernels.html``: its size, its order, what it says is missing, and that nothing in it is markup of others."""
 
-import dataclasses
 import json
 import random
 import re
@@ -17,8 +16,8 @@ from tests.support.packed import unpack_counts
 from trainguard import report
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import Histogram
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.render.numbers import nanos
 from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps
@@ -153,7 +152,7 @@ def test_timelines_too_large_for_the_page_are_named() -> None:
         start=large, **{**times, "end": large + np.random.default_rng(4).integers(0, 1 << 52, len(large))}
     )
     level, launch, size = (np.repeat(each, 30_000) for each in (timeline.level, timeline.launch, timeline.size))
-    large_one = dataclasses.replace(timeline, rows=rows, level=level, launch=launch, size=size)
+    large_one = msgspec.structs.replace(timeline, rows=rows, level=level, launch=launch, size=size)
     page = page_of_drawn([(rank_profile(trace), large_one)])
     assert len(page.encode()) < MOST_BYTES
     assert "There is no event to draw" in text_of(page)

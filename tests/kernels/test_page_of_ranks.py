@@ -10,10 +10,10 @@ from tests.kernels.test_page import text_of
 from tests.support.kernel_pages import MARKUP
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import FOLDER, FP32_GEMM, read, real_profile, real_trace
+from trainguard.kernels.compare import compared
 from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.ranks.compare import compared
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels, signed
 from trainguard.report.html.kernels.tables import kernel_totals

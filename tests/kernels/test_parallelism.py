@@ -8,7 +8,7 @@ import pytest
 from tests.support.kernel_faults import STEP, good, steps
 from tests.support.kernel_traces import A100, BF16_GEMM, NCCL, TraceWriter, ids, judged, real_names, real_profile
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rules.finding import KernelFinding
+from trainguard.kernels.entries import KernelFinding
 
 FORWARD, DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
 

@@ -25,10 +25,10 @@ def hta_rows(trace: Trace, *, include_last: bool) -> tuple[Ints, Ints, Ints]:
     window, gpu = find_window(trace), trace.gpu
     waits = trace.waits.where(np.array([trace.names[lane] not in ("", "-1") for lane in trace.waits.lane], dtype=bool))
     is_wait = np.array([trace.names[name] == WAIT for name in waits.name], dtype=bool)
-    start = np.concatenate((gpu.rows.start, waits.start))
-    end = np.concatenate((gpu.rows.end, waits.end))
+    start = np.concatenate((gpu.start, waits.start))
+    end = np.concatenate((gpu.end, waits.end))
     kind = np.concatenate((gpu.kind, np.where(is_wait, Kind.COMPUTE, Kind.MEMSET)))
-    correlation = np.concatenate((gpu.rows.correlation, waits.correlation))
+    correlation = np.concatenate((gpu.correlation, waits.correlation))
     kept = np.ones(len(start), dtype=bool)
     if len(window.steps) > 1:
         # Steps that the GPU's side has, too, come later: with them the last step's start drops nothing.

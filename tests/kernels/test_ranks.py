@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from tests.support.kernel_ranks import STEP_US, job
 from tests.support.kernel_traces import FP32_GEMM, real_profile
 from trainguard.core.finding import Severity
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.document import AcrossRanks, RankProfile
+from trainguard.kernels.join import across_ranks
 
 EVEN = [6_000.0] * 4
 

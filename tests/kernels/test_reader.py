@@ -47,8 +47,8 @@ def test_every_layout_gives_the_same_trace(
     made = writer()
     trace = read(layout(made.document()))
     assert len(trace.gpu) == len(trace.launches) == 40
-    assert trace.gpu.rows.start.tolist() == [100_000 * place + 10_125 for place in range(40)]
-    assert {trace.names[name] for name in trace.gpu.rows.name} == {f"{FP32_GEMM}_{place}" for place in range(3)}
+    assert trace.gpu.start.tolist() == [100_000 * place + 10_125 for place in range(40)]
+    assert {trace.names[name] for name in trace.gpu.name} == {f"{FP32_GEMM}_{place}" for place in range(3)}
     assert (trace.rank, trace.base_ns, trace.gpus[0].capability) == (0, BASE, (8, 0))
     assert set(trace.tally) == {"events", "text_bytes"}, "nothing is damaged"
 
@@ -105,7 +105,7 @@ def test_real_traces_lose_no_row(name: str) -> None:
     wanted = [event for event in events if event.get("cat") in kinds]
     trace = real_trace(name)
     assert len(trace.gpu) == len(wanted)
-    lasted = (trace.gpu.rows.end - trace.gpu.rows.start).sum()
+    lasted = (trace.gpu.end - trace.gpu.start).sum()
     assert int(lasted) == sum(round(event["dur"] * 1_000) for event in wanted)
     assert set(trace.tally) <= {"events", "text_bytes", "stack_bytes"}
 
@@ -129,7 +129,7 @@ def test_typed_and_textual_arguments_are_the_same() -> None:
         for key, value in event.get("args", {}).items():
             event["args"][key] = str(value)
     trace = read(made.text())
-    assert trace.gpu.rows.correlation.tolist() == [1] == trace.launches.correlation.tolist()
+    assert trace.gpu.correlation.tolist() == [1] == trace.launches.correlation.tolist()
 
 
 DAMAGE = {
@@ -166,7 +166,7 @@ def test_a_truncated_trace_is_judged_as_far_as_it_goes(pack: Callable[[bytes], b
     trace = read(text[: int(part * len(text))])
     assert 4_000 * part * 0.7 < len(trace.gpu) < 4_000
     assert trace.tally.keys() & {"truncated_gzip", "cut_off"}
-    assert trace.gpu.rows.start.tolist() == [100_000 * place + 10_125 for place in range(len(trace.gpu))]
+    assert trace.gpu.start.tolist() == [100_000 * place + 10_125 for place in range(len(trace.gpu))]
 
 
 def test_a_broken_gzip_stream_ends_the_trace() -> None:

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from tests.support.kernel_ranks import STEP_US, TRANSFER_US, documents, judged_document
 from tests.support.kernel_traces import BF16_GEMM, LOADER, PINNED, TraceWriter, judged
-from trainguard.kernels.captures.step_shares import StepShares, capture_shares, rank_shares
+from trainguard.kernels.captures.capture import capture_shares
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.verdict import StepShares
 
 PARTS = ("compute", "copies", "communication", "peers", "loader", "host", "other")
 
@@ -27,7 +28,8 @@ def test_the_shares_of_a_step_are_those_that_can_be_added_up() -> None:
         made.event("user_annotation", LOADER, begin, 300)
         made.copy(PINNED, begin + 405, 50)
         made.kernel(BF16_GEMM, begin + 555, 445, launch=begin + 550)
-    (found,) = rank_shares([judged(made.text())])
+    found = capture_shares([judged(made.text())])
+    assert found is not None
     assert (found.rank, found.ranks, found.steps) == (3, 1, 4)
     assert found.compute == pytest.approx(0.445, abs=0.001)
     assert (found.copies, found.loader) == pytest.approx((0.05, 0.3), abs=0.001)
@@ -39,17 +41,20 @@ def test_the_shares_of_a_step_are_those_that_can_be_added_up() -> None:
 
 
 def test_the_wait_for_a_late_rank_is_apart_from_the_transfer() -> None:
-    found = {each.rank: each for each in rank_shares(ranks_of())}
+    late, even = capture_shares(ranks_of()), capture_shares(ranks_of(delay_us=0.0))
+    assert late is not None
+    assert even is not None
     step_us = STEP_US + 1_100.0
-    assert found[0].peers * step_us == pytest.approx(4_000.0, rel=0.03)
-    assert found[0].communication * step_us == pytest.approx(TRANSFER_US, rel=0.1)
-    assert found[2].peers == 0.0
-    assert found[2].other > found[0].other + 0.3
-    assert all(each.peers_known and total(each) <= 1.0 + 1e-9 for each in found.values())
+    # Three of four ranks wait.
+    assert late.peers * step_us == pytest.approx(3_000.0, rel=0.03)
+    assert late.communication * step_us == pytest.approx(TRANSFER_US, rel=0.1)
+    assert late.other > even.other + 0.05
+    assert all(each.peers_known and total(each) <= 1.0 + 1e-9 for each in (late, even))
 
 
 def test_without_another_rank_nobody_knows_who_waits() -> None:
-    (found,) = rank_shares(ranks_of()[:1])
+    found = capture_shares(ranks_of()[:1])
+    assert found is not None
     assert not found.peers_known
     assert found.peers == 0.0
     assert found.communication > 0.3
@@ -57,15 +62,15 @@ def test_without_another_rank_nobody_knows_who_waits() -> None:
 
 def test_over_all_ranks_windows_count_by_their_length() -> None:
     ranks = ranks_of()
-    each, all_ranks = rank_shares(ranks), capture_shares(ranks)
-    assert all_ranks is not None
-    assert (all_ranks.ranks, all_ranks.rank, all_ranks.steps) == (4, None, 5)
-    for part in PARTS:
-        mean = sum(getattr(one, part) * rank.window_ns for one, rank in zip(each, ranks, strict=True))
-        assert getattr(all_ranks, part) == pytest.approx(mean / sum(rank.window_ns for rank in ranks), abs=1e-5)
+    ranks[0] = replace(ranks[0], window_ns=2 * ranks[0].window_ns)
+    found = capture_shares(ranks)
+    assert found is not None
+    assert (found.ranks, found.rank, found.steps) == (4, None, 5)
+    window_ns = sum(rank.window_ns for rank in ranks)
+    assert found.compute == pytest.approx(sum(rank.compute_ns for rank in ranks) / window_ns, abs=1e-5)
 
 
 def test_a_rank_without_steps_or_work_has_no_shares() -> None:
     rank = ranks_of()[0]
-    assert rank_shares([replace(rank, steps=[]), replace(rank, busy_ns=0), replace(rank, gpu_idle=None)]) == []
+    assert capture_shares([replace(rank, steps=[]), replace(rank, busy_ns=0), replace(rank, gpu_idle=None)]) is None
     assert capture_shares([]) is None

@@ -39,7 +39,7 @@ def steps_by_operator(metrics: RankMetrics) -> tuple[Ints, Ints]:
     place = np.searchsorted(steps.start, at, side="right") - 1
     inside = (place >= 0) & (at < steps.end[np.maximum(place, 0)])
     last = np.full(len(steps), np.iinfo(np.int64).min)
-    np.maximum.at(last, place[inside], trace.gpu.rows.end[known[inside]])
+    np.maximum.at(last, place[inside], trace.gpu.end[known[inside]])
     before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
     start = np.maximum(steps.start, before)
     return start, np.maximum(np.maximum(steps.end, last), start)
@@ -107,11 +107,11 @@ def test_kernels(peer: dict[str, Any]) -> None:
     """It counts the whole trace, and tells names apart by their whole length."""
     trace = real_trace(peer["trace"])
     gpu = trace.gpu
-    lasted = gpu.rows.end - gpu.rows.start
+    lasted = gpu.end - gpu.start
     for kernel in peer["kernels"]:
         cut = [place for place, name in enumerate(trace.names) if name == kernel["name"]]
         cut = cut or [place for place, name in enumerate(trace.names) if name.startswith(kernel["name"])]
-        runs = [gpu.rows.name == place for place in cut]
+        runs = [gpu.name == place for place in cut]
         found = [(int(mine.sum()), int(lasted[mine].sum()), int(lasted[mine].max())) for mine in runs if mine.any()]
         theirs = (kernel["count"], round(kernel["sum"] * US), round(kernel["max"] * US))
         assert theirs in found, kernel["name"]
@@ -121,9 +121,9 @@ def test_kernels(peer: dict[str, Any]) -> None:
 def test_tensor_cores(peer: dict[str, Any]) -> None:
     trace = real_trace(peer["trace"])
     kernels = trace.gpu.kind <= Kind.COMMUNICATION
-    lasted = (trace.gpu.rows.end - trace.gpu.rows.start)[kernels]
+    lasted = (trace.gpu.end - trace.gpu.start)[kernels]
     knows = np.array([any(word in name for word in TENSOR_CORES) for name in trace.names])
-    theirs = lasted[knows[trace.gpu.rows.name[kernels]]].sum() / lasted.sum()
+    theirs = lasted[knows[trace.gpu.name[kernels]]].sum() / lasted.sum()
     assert theirs == pytest.approx(peer["tensor_core_share"], abs=1e-6)
     profile = real_profile(peer["trace"])
     assert profile.activity is not None
@@ -148,12 +148,12 @@ def test_what_could_be_on_tensor_cores_is_theirs_without_helpers() -> None:
     (peer,) = (each for each in DETAILS if each["trace"] == "resnet50_workers0")
     metrics, profile = rank_metrics(real_trace("resnet50_workers0")), real_profile("resnet50_workers0")
     trace = metrics.trace
-    lasted = trace.gpu.rows.end - trace.gpu.rows.start
+    lasted = trace.gpu.end - trace.gpu.start
     kernels = trace.gpu.kind <= Kind.COMMUNICATION
     names = [trace.names[name] for name in trace.operators.name[np.maximum(metrics.operator, 0)]]
     eligible = np.array([name.startswith(ELIGIBLE) for name in names]) & (metrics.operator >= 0) & kernels
     assert lasted[eligible].sum() / lasted[kernels].sum() == pytest.approx(peer["eligible_share"], abs=1e-3)
-    helper = np.array([bool(HELPERS.search(trace.names[name])) for name in trace.gpu.rows.name])
+    helper = np.array([bool(HELPERS.search(trace.names[name])) for name in trace.gpu.name])
     assert lasted[eligible & ~helper].sum() == profile.eligible_ns
 
 

@@ -26,7 +26,7 @@ def where(trace: Trace, rows: Rows, chosen: Callable[[str], bool]) -> Spans:
 
 
 def their_parts(trace: Trace) -> dict[str, Spans]:
-    rows, kind = trace.gpu.rows, trace.gpu.kind
+    rows, kind = trace.gpu, trace.gpu.kind
     of_kind = {
         name: merged(rows.start[mask], rows.end[mask])
         for name, mask in (

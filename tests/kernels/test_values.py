@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, NCCL, PAGEABLE, PINNED, TraceWriter, judged
+from trainguard.kernels.compare import compared
 from trainguard.kernels.document import KernelProfiles
-from trainguard.kernels.ranks.compare import compared
 
 
 def collective(made: TraceWriter, name: str, start: float, lasts: float, elements: tuple[int, int], size: int) -> None:

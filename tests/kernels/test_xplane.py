@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.support.xplanes import START_NS, PlaneWriter, ProfileWriter, decoded, read, real_names, real_text
 from trainguard.core.errors import KernelTraceError
+from trainguard.formats.protobuf import WHOLE, Wire
 from trainguard.kernels import columns
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.xplane import rows
-from trainguard.kernels.readers.xplane.planes import WHOLE, Wire
 from trainguard.kernels.readers.xplane.reader import framework_of
 from trainguard.kernels.window import find_window
 
@@ -35,7 +35,7 @@ def profile(steps: int = 4) -> ProfileWriter:
 
 
 def named(trace: Trace, sort: str) -> Counter[str]:
-    rows = trace.gpu.rows if sort == "gpu" else getattr(trace, sort)
+    rows = trace.gpu if sort == "gpu" else getattr(trace, sort)
     return Counter(trace.names[name] for name in rows.name)
 
 
@@ -48,7 +48,7 @@ def test_jax_profile_on_eight_gpus_keeps_each_stream_row() -> None:
     streams = [line for plane in space.planes for line in plane.lines if line.name.startswith(b"Stream #")]
     lasted = [event.duration_ps for line in streams for event in line.events]
     assert len(trace.gpu) == len(lasted)
-    assert int((trace.gpu.rows.end - trace.gpu.rows.start).sum()) == sum(lasted) // 1_000
+    assert int((trace.gpu.end - trace.gpu.start).sum()) == sum(lasted) // 1_000
     assert [(gpu.name, gpu.sms, gpu.capability) for gpu in trace.gpus] == [("AMD", 304, (9, 4))] * 8
     assert trace.base_ns == 1_771_595_639_214_724_894
     launch = find_window(trace).launch
@@ -92,12 +92,12 @@ def test_a_written_profile_is_read_as_it_was_written(
         "Memcpy HtoD (Pageable -> Device)": 4,
     }
     gemm = trace.gpu.kind == Kind.COMPUTE
-    assert trace.gpu.rows.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
-    assert (trace.gpu.rows.end - trace.gpu.rows.start)[gemm].tolist() == [400_000] * 4
+    assert trace.gpu.start[gemm].tolist() == [1_000_000 * step + 100_000 for step in range(4)]
+    assert (trace.gpu.end - trace.gpu.start)[gemm].tolist() == [400_000] * 4
     assert trace.gpu.blocks_per_sm[gemm].tolist() == [0.5] * 4
     assert trace.gpu.occupancy[gemm].tolist() == [50.0] * 4
     assert trace.gpu.size[trace.gpu.kind == Kind.MEMCPY].tolist() == [4_096] * 4
-    assert {trace.names[lane] for lane in trace.gpu.rows.lane} == {"14", "15"}
+    assert {trace.names[lane] for lane in trace.gpu.lane} == {"14", "15"}
     assert named(trace, "launches") == {"cuLaunchKernel": 8, "cuMemcpyHtoDAsync": 4}
     assert named(trace, "operators") == {"fusion.1": 8}
     window = find_window(trace)
@@ -127,7 +127,7 @@ def test_times_of_the_epoch_need_no_start() -> None:
     made.timestamp_ns = START_NS
     trace = read(made.text())
     assert trace.base_ns == 0
-    assert trace.gpu.rows.start.min() == START_NS + 20_000
+    assert trace.gpu.start.min() == START_NS + 20_000
 
 
 def test_an_allocation_of_memory_is_no_work_and_its_peak_is_kept() -> None:

@@ -13,7 +13,6 @@ from trainguard.formats.runs.scalar_lines import (
     MOST_NAMES,
     NO_NUMBER,
     TOO_MANY_NAMES,
-    LogLine,
     ScalarLines,
     SlowSearchError,
     definitions_of,
@@ -23,7 +22,7 @@ AT = 1_800_000_000.0
 
 
 def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict[str, float]]]:
-    read = (reader or ScalarLines()).read([LogLine(AT + number, text) for number, text in enumerate(texts)])
+    read = (reader or ScalarLines()).read([(AT + number, text) for number, text in enumerate(texts)])
     return [(row.step, dict(row.values)) for row in read]
 
 
@@ -84,7 +83,7 @@ def test_scalars_without_a_step_are_counted_by_name() -> None:
 
 def test_own_definition_of_a_job_excludes_other_scalars() -> None:
     definitions, faults = definitions_of([("train:error", r"Train_error=(.*?);"), ("val", "("), ("none", "abc")])
-    assert [each.name for each in definitions] == ["train:error"]
+    assert [name for name, _ in definitions] == ["train:error"]
     assert len(faults) == 2
     reader = ScalarLines(definitions)
     assert rows("loss: 0.3 Train_error=0.138318; Valid_error=0.3", reader=reader) == [(0, {"train:error": 0.138318})]
@@ -96,7 +95,7 @@ def test_own_definition_of_a_job_excludes_other_scalars() -> None:
 def test_hostile_log_takes_no_time_and_bounded_names() -> None:
     reader = ScalarLines()
     assert rows("a_" * 500_000 + "loss", "loss" * 200_000, "0" * 900_000, " " * 900_000, reader=reader) == []
-    found = reader.read([LogLine(AT, f"n{number}_loss: 1") for number in range(2 * MOST_NAMES)])
+    found = reader.read([(AT, f"n{number}_loss: 1") for number in range(2 * MOST_NAMES)])
     assert len({name for row in found for name in row.values}) == MOST_NAMES
     assert reader.bad == {TOO_MANY_NAMES: MOST_NAMES}
     assert isinstance(found[0], ScalarsOfStep)

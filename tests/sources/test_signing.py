@@ -39,7 +39,7 @@ SERVICES = {
 
 @pytest.mark.parametrize(("api", "scope"), SERVICES.values(), ids=SERVICES)
 def test_signature_agrees_with_the_one_an_aws_service_computes(api: HttpJson, scope: tuple[str, str]) -> None:
-    queries = [each.expression % ((MATCHERS, "60s")[: each.expression.count("%s")]) for each in HOST_QUERIES]
+    queries = [each % ((MATCHERS, "60s")[: each.count("%s")]) for each, _ in HOST_QUERIES]
     with json_service(lambda *_: (200, {})) as (url, requests):
         here = replace(api, base=f"{url}/workspaces/ws-1")
         for query in queries:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, NCCL, PINNED, TraceWriter, read, real_trace
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import Timeline, timeline_of
 from trainguard.report.html.kernels.page import render_kernels
 

@@ -7,43 +7,43 @@ from functools import cache
 from typing import Any
 
 from tests.support.kernel_traces import FOLDER
-from trainguard.formats.protobuf import BYTES, DOUBLE, INT64, MESSAGE, UINT64, message_classes
+from trainguard.formats.protobuf import message_classes
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.readers.xplane.reader import read_xplane
 
 ENDING = ".xplane.pb"
 START_NS = 1_771_595_639_000_000_000
-_STATS = ("stats", 4, MESSAGE, "Stat*")
+_STATS = ("stats", 4, "Stat*")
 _CLASSES: Any = message_classes(
     "tests.xplane",
     {
-        "Space": [("planes", 1, MESSAGE, "Plane*"), ("hostnames", 4, BYTES, "*")],
+        "Space": [("planes", 1, "Plane*"), ("hostnames", 4, "bytes*")],
         "Plane": [
-            ("id", 1, INT64, ""),
-            ("name", 2, BYTES, ""),
-            ("lines", 3, MESSAGE, "Line*"),
-            ("event_metadata", 4, MESSAGE, "EventEntry*"),
-            ("stat_metadata", 5, MESSAGE, "StatEntry*"),
-            ("stats", 6, MESSAGE, "Stat*"),
+            ("id", 1, "int64"),
+            ("name", 2, "bytes"),
+            ("lines", 3, "Line*"),
+            ("event_metadata", 4, "EventEntry*"),
+            ("stat_metadata", 5, "StatEntry*"),
+            ("stats", 6, "Stat*"),
         ],
         "Line": [
-            ("id", 1, INT64, ""),
-            ("name", 2, BYTES, ""),
-            ("timestamp_ns", 3, INT64, ""),
-            ("events", 4, MESSAGE, "Event*"),
+            ("id", 1, "int64"),
+            ("name", 2, "bytes"),
+            ("timestamp_ns", 3, "int64"),
+            ("events", 4, "Event*"),
         ],
-        "Event": [("metadata_id", 1, INT64, ""), ("offset_ps", 2, INT64, ""), ("duration_ps", 3, INT64, ""), _STATS],
+        "Event": [("metadata_id", 1, "int64"), ("offset_ps", 2, "int64"), ("duration_ps", 3, "int64"), _STATS],
         "Stat": [
-            ("metadata_id", 1, INT64, ""),
-            ("double_value", 2, DOUBLE, ""),
-            ("uint64_value", 3, UINT64, ""),
-            ("int64_value", 4, INT64, ""),
-            ("str_value", 5, BYTES, ""),
-            ("ref_value", 7, UINT64, ""),
+            ("metadata_id", 1, "int64"),
+            ("double_value", 2, "double"),
+            ("uint64_value", 3, "uint64"),
+            ("int64_value", 4, "int64"),
+            ("str_value", 5, "bytes"),
+            ("ref_value", 7, "uint64"),
         ],
-        "EventEntry": [("key", 1, INT64, ""), ("value", 2, MESSAGE, "Named")],
-        "StatEntry": [("key", 1, INT64, ""), ("value", 2, MESSAGE, "Named")],
-        "Named": [("id", 1, INT64, ""), ("name", 2, BYTES, "")],
+        "EventEntry": [("key", 1, "int64"), ("value", 2, "Named")],
+        "StatEntry": [("key", 1, "int64"), ("value", 2, "Named")],
+        "Named": [("id", 1, "int64"), ("name", 2, "bytes")],
     },
 )
 

@@ -31,11 +31,9 @@ from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.debug.keys import (
     STREAM,
-    Reduction,
     RunFile,
     TensorKey,
     collections_name,
-    events_name,
     index_name,
     match_key,
     match_name,
@@ -45,6 +43,12 @@ from trainguard.formats.tensors.debug.run import DebugStep, find_run
 from trainguard.formats.tensors.name_patterns import COSTLIEST_SEARCH, NamePatternError, name_pattern
 
 WORKER = "worker_0"
+
+
+def events_name(step: int, worker: str) -> str:
+    return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
+
+
 EVENTS, INDEX = events_name(0, WORKER), index_name(0, WORKER)
 
 
@@ -357,8 +361,8 @@ class TestNamePatterns:
 
 
 def test_names_of_reductions() -> None:
-    assert parse_reduction("smdebug/reductions/abs_l2/a/b:0") == Reduction("a/b:0", "l2", absolute=True)
-    assert parse_reduction("smdebug/reductions/variance/x") == Reduction("x", "variance", absolute=False)
+    assert parse_reduction("smdebug/reductions/abs_l2/a/b:0") == ("a/b:0", "l2", True)
+    assert parse_reduction("smdebug/reductions/variance/x") == ("x", "variance", False)
     for name in ("smdebug/reductions/median/x", "smdebug/reductions/min/", "x", "smdebug/reductions/abs_x"):
         assert parse_reduction(name) is None
 

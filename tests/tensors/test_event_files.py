@@ -49,9 +49,7 @@ def one_by_one(content: bytes) -> Plain:
     walked = walk("events", content)
     found = []
     for start, length in zip(walked.starts.tolist(), walked.lengths.tolist(), strict=True):
-        found += [
-            (each.tag, each.step, each.at, each.value) for each in scalars_of("events", content[start : start + length])
-        ]
+        found += scalars_of("events", content[start : start + length])
     return found
 
 

@@ -83,7 +83,7 @@ class CloudWatchLogs:
                     if number == MOST_PAGES:
                         break
                     for event in page.get("events", []):
-                        yield LogLine(event["timestamp"] / _MS, event["message"])
+                        yield event["timestamp"] / _MS, event["message"]
                 else:
                     return
             except ClientError as fault:

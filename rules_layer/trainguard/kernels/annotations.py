@@ -17,7 +17,6 @@ _NUMBERED = re.compile(r"[#_\- ]?\d+$")
 
 
 def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
-    """Return the annotations by name without the number at its end, most time first."""
     marks, on_gpu = _grouped(trace, trace.annotations), _grouped(trace, trace.gpu_annotations)
     projection = _Projection(trace, window)
     found = []
@@ -67,8 +66,8 @@ class _Projection:
         launched = trace.launches.start[window.launch[known]]
         order = np.argsort(launched, kind="stable")
         self._launched = launched[order]
-        self._start = trace.gpu.rows.start[known][order]
-        self._end = trace.gpu.rows.end[known][order]
+        self._start = trace.gpu.start[known][order]
+        self._end = trace.gpu.end[known][order]
         self._left = MOST_VISITS
 
     def lasted(self, start: Ints, end: Ints) -> Ints:

@@ -1,9 +1,9 @@
 """A trace as columns: one row an event, times in whole nanoseconds, names as numbers; hostile ones end in an error."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +44,6 @@ CUTS = ("cut_off", "truncated_gzip", "broken_gzip")
 
 
 class Kind(IntEnum):
-    """Kinds of rows of a GPU."""
-
     COMPUTE = 0
     COMMUNICATION = 1
     MEMCPY = 2
@@ -97,7 +95,6 @@ class Names:
             return np.array([self.number(value) for value in values], dtype=np.int32)
 
     def texts(self) -> list[str]:
-        """Return the texts by their numbers."""
         return list(self._numbers)
 
 
@@ -117,16 +114,14 @@ class Rows:
     operator: Ints
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.start)
 
-    def where(self, mask: Bools) -> "Rows":
-        """Return the rows of a mask."""
-        return Rows(**{name: getattr(self, name)[mask] for name in self.__slots__})
+    def where(self, mask: Bools) -> Self:
+        return type(self)(**{each.name: getattr(self, each.name)[mask] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRows:
+class GpuRows(Rows):
     """N rows of GPUs; -1 and NaN where the trace does not say it.
 
     ``kind``, ``device``, ``size`` and ``collective`` are int64[N]: the `Kind`, the GPU's number, bytes (of a collective
@@ -134,22 +129,12 @@ class GpuRows:
     float64[N], are thread blocks per multiprocessor, and the estimated percentage of the warps that fit.
     """
 
-    rows: Rows
     kind: Ints
     device: Ints
     size: Ints
     blocks_per_sm: Floats
     occupancy: Floats
     collective: Ints
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.rows)
-
-    def where(self, mask: Bools) -> "GpuRows":
-        """Return the rows of a mask."""
-        more = {name: getattr(self, name)[mask] for name in self.__slots__ if name != "rows"}
-        return GpuRows(rows=self.rows.where(mask), **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,5 +193,4 @@ class Trace:
 
 
 def is_cut(tally: Mapping[str, int]) -> bool:
-    """Whether what was counted says that a trace's file ends early."""
     return any(tally.get(what) for what in CUTS)

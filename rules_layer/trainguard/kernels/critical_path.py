@@ -47,7 +47,7 @@ class _Walk:
     """A walk over rows of the GPU, in order of their ends; ``before`` is the one before on the stream."""
 
     def __init__(self, metrics: RankMetrics, low: int, high: int) -> None:
-        rows = metrics.trace.gpu.rows
+        rows = metrics.trace.gpu
         inside = np.flatnonzero((rows.end > low) & (rows.end <= high))
         self._places = inside[np.argsort(rows.end[inside], kind="stable")]
         self._metrics, self._low, self._high = metrics, low, high
@@ -95,7 +95,7 @@ class _Walk:
 
     def _list_rows(self) -> None:
         trace, window = self._metrics.trace, self._metrics.window
-        rows, mine = trace.gpu.rows, self._places
+        rows, mine = trace.gpu, self._places
         launch = window.launch[mine]
         starts = rows.start[mine]
         called = trace.launches.start[np.maximum(launch, 0)] if len(trace.launches) else np.zeros_like(launch)

@@ -19,7 +19,6 @@ def exact_sum(values: Ints) -> int:
 
 
 def durations(values: Ints) -> Durations | None:
-    """Return the distribution of durations in nanoseconds; None where there are none."""
     if not len(values):
         return None
     total = exact_sum(values)

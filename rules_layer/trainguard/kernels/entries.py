@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from trainguard.core.finding import Fact, Severity
+
 
 class Collective(msgspec.Struct, frozen=True):
     """What a kernel that communicates does; empty and None where the trace does not say it."""
@@ -203,8 +205,6 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel or an operation on memory, and its time on a critical path."""
-
     name: str
     total_ns: int
 
@@ -301,3 +301,57 @@ class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
     mean: float
     min: float
     max: float
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a finding rests on.
+
+    what: A kernel, a call, or a stretch of time.
+    duration_ns: How long it took, added up over ``count`` times.
+    count: How often it occurred.
+    start_ns: Where it is one stretch: its start, from the start of the window.
+    step: The number of the step in which it lies, or in which the longest one of several lies.
+    longest_start_ns, longest_ns: Where it is several runs: the longest one's start, from the start of the window, and
+        its length.
+    """
+
+    what: str
+    duration_ns: int
+    count: int = 1
+    start_ns: int | None = None
+    step: int | None = None
+    longest_start_ns: int | None = None
+    longest_ns: int | None = None
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
+
+    ns_per_step: int
+    share: float
+
+
+class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that fires on a rank.
+
+    id: The rule, ``kernels/<Rule>``.
+    value, threshold: What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind: What was found: of the rule's sayings.
+    facts: What it rests on; ``summary`` and ``recommendation`` are made of these alone.
+    gain: The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
+    confidence: Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut
+        off.
+    """
+
+    id: str
+    severity: Severity
+    value: float
+    threshold: float
+    summary: str
+    evidence: list[Evidence]
+    gain: Gain
+    recommendation: str
+    kind: str
+    facts: list[Fact]
+    confidence: Literal["normal", "low"] = "normal"

@@ -49,22 +49,18 @@ class GpuTime:
 
     @property
     def idle(self) -> Spans:
-        """When it does nothing."""
         return union(self.waits_for_loader, self.waits_for_host, self.waits_for_other)
 
     @property
     def communication_alone(self) -> Spans:
-        """When it communicates and does not compute."""
         return difference(self.communication, self.compute)
 
     @property
     def memory_alone(self) -> Spans:
-        """When it only copies or sets memory."""
         return difference(self.memory, self.kernels)
 
     @property
     def exposed_communication_ns(self) -> int:
-        """Time in which it communicates and does not compute."""
         return self.communication.total - self.overlap_ns
 
 
@@ -103,7 +99,7 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
 
 
 def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans) -> GpuTime:
-    rows, kind = trace.gpu.rows, trace.gpu.kind
+    rows, kind = trace.gpu, trace.gpu.kind
 
     def spans(mask: Bools) -> Spans:
         chosen = mine & mask
@@ -141,8 +137,8 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans)
 
 def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tuple[Ints, Bools]:
     mine = np.flatnonzero(trace.gpu.device == number)
-    mine = mine[np.argsort(trace.gpu.rows.start[mine], kind="stable")]
-    place = np.searchsorted(trace.gpu.rows.start[mine], idle.end, side="left")
+    mine = mine[np.argsort(trace.gpu.start[mine], kind="stable")]
+    place = np.searchsorted(trace.gpu.start[mine], idle.end, side="left")
     follows = place < len(mine)
     launch = np.full(len(idle.end), -1, dtype=np.int64)
     launch[follows] = window.launch[mine[place[follows]]]
@@ -177,19 +173,16 @@ class Stream:
     length: Ints
 
     def full(self, window: Window) -> Spans:
-        """Return when the queue is full."""
         over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
         return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
 
     def mean_queue(self, window: Window) -> float:
-        """Return the mean over the window's time; 0 without time."""
         if not len(self.time) or not window.length:
             return 0.0
         edges = np.clip(self.time, window.start, window.end)
         return float((self.length[:-1] * np.diff(edges)).sum()) / window.length
 
     def longest_queues(self, edges: Ints) -> list[int]:
-        """Return the longest queue between each edge and the next."""
         first = np.maximum(np.searchsorted(self.time, edges[:-1], side="right") - 1, 0)
         last = np.searchsorted(self.time, edges[1:], side="left")
         return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]
@@ -197,7 +190,7 @@ class Stream:
 
 def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
     """Return the streams with work in the window, the busiest first."""
-    rows = trace.gpu.rows
+    rows = trace.gpu
     order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
     found = []
     changes = np.flatnonzero(np.diff(rows.lane[order]) | np.diff(trace.gpu.device[order])) + 1
@@ -224,7 +217,7 @@ def _idle(trace: Trace, window: Window, mine: Ints) -> IdleEntry:
 
     The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own.
     """
-    rows, launches = trace.gpu.rows, trace.launches
+    rows, launches = trace.gpu, trace.launches
     before = np.maximum.accumulate(rows.end[mine])[:-1]
     gap = np.maximum(rows.start[mine][1:] - before, 0)
     launch = window.launch[mine][1:]
@@ -242,7 +235,7 @@ def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Ints]:
     """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
     known = mine[window.launch[mine] >= 0]
     calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
-    times = np.concatenate((trace.launches.start[calls], trace.gpu.rows.start[known][first]))
+    times = np.concatenate((trace.launches.start[calls], trace.gpu.start[known][first]))
     change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
     order = np.lexsort((change, times))
     return times[order], np.cumsum(change[order])

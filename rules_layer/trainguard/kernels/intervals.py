@@ -16,7 +16,6 @@ class Spans:
 
     @property
     def total(self) -> int:
-        """Their length."""
         return int((self.end - self.start).sum())
 
     def before(self, times: Ints) -> Ints:
@@ -57,7 +56,6 @@ def merged(start: Ints, end: Ints) -> Spans:
 
 
 def clipped(spans: Spans, start: int, end: int) -> Spans:
-    """Return the part that lies in a window."""
     first = int(np.searchsorted(spans.end, start, side="right"))
     last = int(np.searchsorted(spans.start, end, side="left"))
     if first >= last or end <= start:
@@ -71,7 +69,6 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
 
 
 def union(*parts: Spans) -> Spans:
-    """Return what lies in any of them."""
     nothing = np.empty(0, dtype=np.int64)
     return merged(
         np.concatenate([nothing, *(part.start for part in parts)]),
@@ -80,7 +77,6 @@ def union(*parts: Spans) -> Spans:
 
 
 def intersection(one: Spans, other: Spans) -> Spans:
-    """Return what lies in both."""
     # For each stretch of the one, those of the other that it meets are a run: together hardly more than there are.
     first = np.searchsorted(other.end, one.start, side="right")
     count = np.maximum(np.searchsorted(other.start, one.end, side="left") - first, 0)
@@ -93,7 +89,6 @@ def intersection(one: Spans, other: Spans) -> Spans:
 
 
 def difference(one: Spans, other: Spans) -> Spans:
-    """Return what lies in the first and not in the second."""
     if not len(one.start) or not len(other.start):
         return one
     begins = np.concatenate(([min(one.start[0], other.start[0])], other.end))
@@ -103,5 +98,4 @@ def difference(one: Spans, other: Spans) -> Spans:
 
 
 def gaps(spans: Spans, start: int, end: int) -> Spans:
-    """Return what a window has beside them."""
     return difference(merged(np.array([start]), np.array([end])), spans)

@@ -7,8 +7,6 @@ from functools import lru_cache
 
 
 class Precision(StrEnum):
-    """The type that a kernel computes in."""
-
     FP8 = "fp8"
     TF32 = "tf32"
     BF16 = "bf16"
@@ -95,7 +93,6 @@ _BY_TYPE = (
 
 @lru_cache(maxsize=4_096)
 def communicates(name: str) -> bool:
-    """Whether a kernel is of a library for collectives."""
     return _COMMUNICATION.search(name) is not None
 
 
@@ -115,7 +112,6 @@ def classify(name: str, operand: str = "") -> KernelName:
 
 
 def _on_tensor_cores(name: str, precision: Precision, eligible: bool) -> bool:
-    """Whether the class of a precision is that of tensor cores, else whether the name says so."""
     if precision in _CORE_ALWAYS or (eligible and precision in _CORE_WHERE_ELIGIBLE):
         return True
     named = precision not in _CORE_NEVER and _TENSOR_CORE.search(name) is not None

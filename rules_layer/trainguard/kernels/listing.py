@@ -9,10 +9,11 @@ import msgspec
 from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.words import are, counted, have
+from trainguard.kernels.words import are, have
 
 SCHEMA_VERSION: Literal["1"] = "1"
 Status = Literal["judged", "judged in part", "not judged", "unreadable"]
@@ -101,8 +102,6 @@ class _Across(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """What a list takes of a document."""
-
     source: str
     ranks: list[_Rank]
     unread: dict[str, Any] = {}
@@ -115,7 +114,6 @@ def read_document(text: bytes) -> Listed:
 
 
 def traces_of(found: Listed) -> set[str]:
-    """Return the names of the traces that a document judges or could not read."""
     joined = [] if found.across is None else found.across.lines
     return {each.trace for each in found.ranks} | {each.trace for each in joined} | set(found.unread)
 
@@ -195,7 +193,6 @@ class Wanted:
     finding: str = ""
 
     def has(self, profile: ListedProfile) -> bool:
-        """Whether a profile is wanted."""
         rule = self.finding.lower().rpartition("/")[2]
         return (
             self.name.lower() in f"{profile.place}/{profile.name}".lower()
@@ -207,7 +204,6 @@ class Wanted:
 
 
 def newest_first(profiles: Iterable[ListedProfile]) -> list[ListedProfile]:
-    """Return profiles by time, those without one last."""
     return sorted(profiles, key=lambda each: (-_time(each), each.place, each.name))
 
 

@@ -68,7 +68,6 @@ class RankMetrics:
 
     @property
     def idle(self) -> IdleEntry:
-        """The gaps of each stream by cause, added up over the streams."""
         return IdleEntry(
             host_wait_ns=sum(stream.idle.host_wait_ns for stream in self.streams),
             kernel_wait_ns=sum(stream.idle.kernel_wait_ns for stream in self.streams),
@@ -77,7 +76,6 @@ class RankMetrics:
 
     @property
     def full_queue_ns(self) -> int:
-        """Time in which the queue of a stream is full."""
         return union(*(stream.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
@@ -87,7 +85,6 @@ class RankMetrics:
 
     @property
     def communication_ns(self) -> int:
-        """Time in which a GPU communicates: overlapping and exposed."""
         return self.overlap_ns + self.exposed_communication_ns
 
     @property
@@ -124,21 +121,15 @@ class RankMetrics:
         steps, window = self.window.steps, self.window
         last = np.full(len(steps), np.iinfo(np.int64).min)
         launched = window.step >= 0
-        np.maximum.at(last, window.step[launched], self.trace.gpu.rows.end[launched])
+        np.maximum.at(last, window.step[launched], self.trace.gpu.end[launched])
         before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
         start = np.maximum(steps.start, before)
         return start, np.maximum(np.maximum(steps.end, last), start)
 
-    def loader_alone(self) -> Spans:
-        """Return when the host loads data, calls nothing of the runtime, and no GPU is busy."""
-        return difference(self.loading, self.busy)
-
     def host_busy(self) -> Spans:
-        """Return when the host calls the runtime or runs an operator."""
         return union(self._calls(), self._operators())
 
     def within(self, window: Window) -> "RankMetrics":
-        """Return the metrics of the same trace in another window with the same launches."""
         return _metrics(self.trace, window, (self.operator, self.operator_id))
 
     def _calls(self) -> Spans:
@@ -155,7 +146,7 @@ def rank_metrics(trace: Trace) -> RankMetrics:
 
 
 def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> RankMetrics:
-    rows = trace.gpu.rows
+    rows = trace.gpu
     in_window = (rows.end > window.start) & (rows.start < window.end)
     waiting = _waiting_calls(trace, window)
     sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
@@ -194,7 +185,7 @@ def _spans(rows: Rows, window: Window) -> Spans:
 
 
 def _delays(trace: Trace, window: Window, in_window: Bools) -> Delays:
-    rows, launches = trace.gpu.rows, trace.launches
+    rows, launches = trace.gpu, trace.launches
     known = (window.launch >= 0) & in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
     launch = window.launch[known]
     lasted = rows.end[known] - rows.start[known]
@@ -218,7 +209,7 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
     mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
     copies = np.flatnonzero((trace.gpu.kind == Kind.MEMCPY) & (window.launch >= 0))
     called = window.launch[copies]
-    mask[called[trace.gpu.rows.end[copies] <= calls.end[called]]] = True
+    mask[called[trace.gpu.end[copies] <= calls.end[called]]] = True
     return mask & (calls.end > window.start) & (calls.start < window.end)
 
 

@@ -61,7 +61,6 @@ _TABLE: tuple[tuple[str, int, PeaksEntry], ...] = (
 
 
 def peaks_of(gpu: Gpu) -> PeaksEntry | None:
-    """Return what a GPU can do; None for one that the table does not have."""
     for pattern, least_gib, found in _TABLE:
         if re.search(pattern, gpu.name, re.IGNORECASE) and gpu.memory >= least_gib * _GIB:
             return replace(found, gpu=one_line(gpu.name))
@@ -94,7 +93,7 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine], most: int)
     if not len(chosen):
         return [], 0
     operator = metrics.operator[chosen]
-    lasted = trace.gpu.rows.end[chosen] - trace.gpu.rows.start[chosen]
+    lasted = trace.gpu.end[chosen] - trace.gpu.start[chosen]
     name = trace.operators.name[operator].astype(np.int64)
     key = name * (len(trace.names) + 1) + trace.operator_inputs[operator] + 1
     keys, first, group = np.unique(key, return_index=True, return_inverse=True)
@@ -105,13 +104,13 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine], most: int)
     found = []
     for place in order.tolist():
         mine = group == place
-        names, which = np.unique(trace.gpu.rows.name[chosen[mine]], return_inverse=True)
+        names, which = np.unique(trace.gpu.name[chosen[mine]], return_inverse=True)
         longest = trace.names[int(names[np.bincount(which, weights=lasted[mine]).argmax()])]
         caller = int(operator[first[place]])
         found.append(
             _entry(
                 trace.names[int(trace.operators.name[caller])],
-                _inputs_text(trace.names, int(trace.operator_inputs[caller])),
+                trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
                 count=len(np.unique(operator[mine])),
                 kernel_ns=int(time[place]),
                 precision=precisions[longest],
@@ -141,10 +140,6 @@ def roofline(
     if once.held <= CACHED * peaks.cache_mb * 1e6:
         return None, "memory", "cache"
     return (None, "memory", "not_moved") if share > 1 else (round(share, 4), "memory", None)
-
-
-def _inputs_text(names: list[str], number: int) -> str:
-    return names[number] if number >= 0 else ""
 
 
 def _entry(

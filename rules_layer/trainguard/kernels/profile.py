@@ -1,7 +1,6 @@
 """A trace to its part of the document: metrics, kernels, steps, findings, quality."""
 
 import re
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from trainguard.kernels.entries import (
     LaunchEntry,
     TemporalEntry,
 )
-from trainguard.kernels.gpu_times import GpuTime, busy_shares
+from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, merged
 from trainguard.kernels.metrics import RankMetrics, rank_metrics
 from trainguard.kernels.operators import operators_of, peaks_entry
@@ -39,15 +38,16 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 
 
 def rank_profile(trace: Trace) -> RankProfile:
-    """Return the profile of a trace."""
     metrics = rank_metrics(trace)
     judged = Judged(metrics, kernel_lines(metrics))
     kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
     begins = metrics.window.start + trace.base_ns
     synchronization_ns, source = _synchronization(metrics)
     edges = _edges(metrics.window)
-    utilization = _mean_shares(metrics.gpus, edges)
+    utilization = [round(float(share), 4) for share in busy_shares(metrics.gpus, edges)] if len(edges) else []
     steps, host_busy = _steps(metrics), metrics.host_busy()
+    host_times = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
+    gpu_times = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
     annotations, collectives = annotations_of(trace, metrics.window), collectives_of(metrics)
     operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
     return RankProfile(
@@ -83,7 +83,7 @@ def rank_profile(trace: Trace) -> RankProfile:
         activity=_activity(metrics),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
-        step_times=_step_times(steps),
+        step_times=None if host_times is None or gpu_times is None else StepTimes(host=host_times, gpu=gpu_times),
         kernels=[line.entry() for line in kernels],
         kernels_left_out=len(rest),
         kernels_left_out_ns=sum(line.total_ns for line in rest),
@@ -150,10 +150,6 @@ def _shares(spans: Spans, edges: Ints) -> list[float]:
     return [round(float(share), 4) for share in spans.within(edges[:-1], edges[1:]) / np.diff(edges)]
 
 
-def _mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
-    return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
-
-
 def _streams(metrics: RankMetrics) -> list[StreamEntry]:
     window, edges = metrics.window, _edges(metrics.window)
     return [
@@ -177,7 +173,7 @@ def _devices(metrics: RankMetrics) -> list[DeviceEntry]:
     found = []
     for each in metrics.gpus:
         kernels = metrics.in_window & (trace.gpu.device == each.number) & (trace.gpu.kind <= Kind.COMMUNICATION)
-        lasted = trace.gpu.rows.end[kernels] - trace.gpu.rows.start[kernels]
+        lasted = trace.gpu.end[kernels] - trace.gpu.start[kernels]
         occupied = weighted(trace.gpu.occupancy[kernels], lasted)
         found.append(
             DeviceEntry(
@@ -215,7 +211,7 @@ def _temporal(metrics: RankMetrics) -> TemporalEntry | None:
 
 
 def _activity(metrics: RankMetrics) -> ActivityEntry:
-    rows, kind = metrics.trace.gpu.rows, metrics.trace.gpu.kind
+    rows, kind = metrics.trace.gpu, metrics.trace.gpu.kind
     lasted = rows.end - rows.start
     waits, window = metrics.trace.waits, metrics.window
     if len(waits):
@@ -231,7 +227,6 @@ def _activity(metrics: RankMetrics) -> ActivityEntry:
 
 
 def _synchronization(metrics: RankMetrics) -> tuple[int, Literal["gpu", "host"]]:
-    """Return the time of synchronization and which side recorded it."""
     waits = metrics.trace.waits
     if not len(waits):
         return metrics.host_sync.total, "host"
@@ -260,8 +255,8 @@ def _sm_efficiency(trace: Trace, window: Window, kernels: Bools) -> float | None
     known = kernels & ~np.isnan(trace.gpu.blocks_per_sm)
     if not known.any() or not window.length:
         return None
-    start = np.maximum(trace.gpu.rows.start[known], window.start)
-    end = np.maximum(np.minimum(trace.gpu.rows.end[known], window.end), start)
+    start = np.maximum(trace.gpu.start[known], window.start)
+    end = np.maximum(np.minimum(trace.gpu.end[known], window.end), start)
     blocks = np.minimum(trace.gpu.blocks_per_sm[known], 1.0)
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
@@ -290,9 +285,3 @@ def _steps(metrics: RankMetrics) -> list[StepEntry]:
         )
         for place in range(len(steps))
     ]
-
-
-def _step_times(steps: Sequence[StepEntry]) -> StepTimes | None:
-    host = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
-    gpu = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
-    return None if host is None or gpu is None else StepTimes(host=host, gpu=gpu)

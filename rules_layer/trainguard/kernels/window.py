@@ -21,7 +21,6 @@ class Steps:
     end: Ints
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self.number)
 
 
@@ -44,7 +43,6 @@ class Window:
 
     @property
     def length(self) -> int:
-        """Its nanoseconds."""
         return self.end - self.start
 
 
@@ -55,7 +53,7 @@ def find_window(trace: Trace) -> Window:
     has all rows.
     """
     steps = _steps(trace)
-    launch = _joined(trace.gpu.rows, trace.launches)
+    launch = _joined(trace.gpu, trace.launches)
     lost, is_whole = 0, True
     if trace.is_cut:
         kept = _whole_steps(trace, steps, launch)
@@ -64,7 +62,7 @@ def find_window(trace: Trace) -> Window:
             lost, steps = len(steps) - kept, Steps(steps.number[:kept], steps.start[:kept], steps.end[:kept])
     launched_at = np.where(launch >= 0, _taken(trace.launches.start, launch), np.iinfo(np.int64).min)
     step = _step_of(steps, launched_at)
-    rows = trace.gpu.rows
+    rows = trace.gpu
     if len(steps):
         last = rows.end[step == len(steps) - 1]
         end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
@@ -81,7 +79,7 @@ def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
     Each of a step's calls that start work has a row of the GPU, and both end before the last row of the GPU, by as much
     as the rows of the file go back in time: some files have them in order, some by streams.
     """
-    calls, rows = trace.launches, trace.gpu.rows
+    calls, rows = trace.launches, trace.gpu
     if not len(steps) or not len(calls) or not len(rows):
         return 0
     starts_work = [place for place, name in enumerate(trace.names) if _STARTS_WORK.search(name)]
@@ -109,7 +107,7 @@ def inner(trace: Trace, window: Window) -> Window | None:
     steps = Steps(window.steps.number[1:-1], window.steps.start[1:-1], window.steps.end[1:-1])
     kept = (window.step > 0) & (window.step < len(window.steps) - 1)
     step = np.where(kept, window.step - 1, -1)
-    last = trace.gpu.rows.end[step == len(steps) - 1]
+    last = trace.gpu.end[step == len(steps) - 1]
     end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
     return replace(window, start=int(steps.start[0]), end=end, steps=steps, step=step)
 
@@ -119,7 +117,7 @@ def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:
 
     The GPU row says the id; where it does not, as on AMD, its launching call does.
     """
-    rows, operators = trace.gpu.rows, trace.operators
+    rows, operators = trace.gpu, trace.operators
     called = np.where(launch >= 0, _taken(trace.launches.operator, launch), -1)
     wanted = np.where(rows.operator > 0, rows.operator, called)
     known = np.flatnonzero(operators.operator >= 0)

@@ -1,19 +1,13 @@
 """Numbers of things, in words."""
 
-
-def counted(number: int, one: str) -> str:
-    """Return how many there are: ``1 step``, ``2 steps``, ``2 copies``."""
-    many = f"{one[:-1]}ies" if one.endswith(("py", "ry")) else f"{one}s"
-    return f"{number:,} {one if number == 1 else many}"
+from trainguard.core.units import counted
 
 
 def are(number: int, one: str) -> str:
-    """Return how many there are with the verb: ``1 step is``, ``2 steps are``."""
     return f"{counted(number, one)} {'is' if number == 1 else 'are'}"
 
 
 def have(number: int, one: str) -> str:
-    """Return how many have something: ``1 rank has``, ``2 ranks have``."""
     return f"{counted(number, one)} {'has' if number == 1 else 'have'}"
 
 
@@ -22,8 +16,3 @@ def explained(rule: str, ns_per_step: int, share: float) -> str:
     if not ns_per_step:
         return ""
     return f"{rule.rpartition('/')[2]}: {ns_per_step / 1e6:,.1f} ms of each step, {100.0 * share:.1f} % of the time."
-
-
-def times(number: int) -> str:
-    """Return how often: ``once``, ``2 times``."""
-    return "once" if number == 1 else f"{number:,} times"

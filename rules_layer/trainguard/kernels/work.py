@@ -26,7 +26,6 @@ class KernelLine(KernelEntry, frozen=True, kw_only=True):
     rows: Ints
 
     def entry(self) -> KernelEntry:
-        """Return the part of it that the document has."""
         return KernelEntry(**{name: getattr(self, name) for name in KernelEntry.__struct_fields__})
 
 
@@ -34,8 +33,8 @@ def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
     """Return the kernels of a rank's window, most time first."""
     trace = metrics.trace
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
-    chosen = chosen[np.argsort(trace.gpu.rows.name[chosen], kind="stable")]
-    names, first = np.unique(trace.gpu.rows.name[chosen], return_index=True)
+    chosen = chosen[np.argsort(trace.gpu.name[chosen], kind="stable")]
+    names, first = np.unique(trace.gpu.name[chosen], return_index=True)
     lines = [
         _line(metrics, trace.names[int(name)], rows)
         for name, rows in zip(names, np.split(chosen, first[1:])[: len(names)], strict=True)
@@ -45,7 +44,7 @@ def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
 
 def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
     gpu = metrics.trace.gpu
-    lasted = gpu.rows.end[rows] - gpu.rows.start[rows]
+    lasted = gpu.end[rows] - gpu.start[rows]
     total = exact_sum(lasted)
     communication = bool(gpu.kind[rows[0]] == Kind.COMMUNICATION)
     occupied = weighted(gpu.occupancy[rows], lasted)
@@ -120,9 +119,9 @@ def memory_operations(metrics: RankMetrics) -> list[MemoryEntry]:
     gpu = metrics.trace.gpu
     chosen = np.flatnonzero(metrics.in_window & (gpu.kind >= Kind.MEMCPY))
     found = []
-    for name in np.unique(gpu.rows.name[chosen]).tolist():
-        mine = chosen[gpu.rows.name[chosen] == name]
-        lasted, sizes = gpu.rows.end[mine] - gpu.rows.start[mine], gpu.size[mine]
+    for name in np.unique(gpu.name[chosen]).tolist():
+        mine = chosen[gpu.name[chosen] == name]
+        lasted, sizes = gpu.end[mine] - gpu.start[mine], gpu.size[mine]
         timed = (sizes >= 0) & (lasted > 0)
         text = metrics.trace.names[name]
         direction, host = kind_of(text)
@@ -166,7 +165,6 @@ def bus_factor(name: str, ranks: int) -> float:
 
 
 def collectives_of(metrics: RankMetrics) -> list[CollectiveEntry]:
-    """Return the collectives in the window, most time first."""
     chosen = np.flatnonzero(metrics.in_window & (metrics.trace.gpu.kind == Kind.COMMUNICATION))
     sorts, size = _sorts(metrics, chosen)
     found = [_entry(metrics, what, chosen[mine], size[mine]) for what, mine in sorts]
@@ -178,7 +176,7 @@ def collective_steps_of(metrics: RankMetrics, most: int, most_steps: int) -> lis
     trace, window = metrics.trace, metrics.window
     chosen = np.flatnonzero((trace.gpu.kind == Kind.COMMUNICATION) & (window.step >= 0) & (window.step < most_steps))
     sorts, size = _sorts(metrics, chosen)
-    lasted, step = (trace.gpu.rows.end - trace.gpu.rows.start)[chosen], window.step[chosen]
+    lasted, step = (trace.gpu.end - trace.gpu.start)[chosen], window.step[chosen]
     found = []
     for what, mine in sorts:
         places = np.unique(step[mine])
@@ -203,7 +201,7 @@ def _sorts(metrics: RankMetrics, chosen: Ints) -> tuple[list[tuple[Collective, B
     trace = metrics.trace
     sort, size = _called(metrics, chosen)
     # Kernels of no known collective are distinguished by their name; these numbers are negative.
-    key = np.where(sort >= 0, sort, -1 - trace.gpu.rows.name[chosen])
+    key = np.where(sort >= 0, sort, -1 - trace.gpu.name[chosen])
     found = np.unique(key).tolist()
     whats = [trace.collectives[each] if each >= 0 else Collective(trace.names[-1 - each]) for each in found]
     return [(what, key == each) for what, each in zip(whats, found, strict=True)], size
@@ -228,7 +226,7 @@ def _called(metrics: RankMetrics, chosen: Ints) -> tuple[Ints, Ints]:
 
 
 def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> CollectiveEntry:
-    start, end = metrics.trace.gpu.rows.start[rows], metrics.trace.gpu.rows.end[rows]
+    start, end = metrics.trace.gpu.start[rows], metrics.trace.gpu.end[rows]
     lasted = end - start
     device = metrics.trace.gpu.device[rows]
     on = [(gpu.compute, device == gpu.number) for gpu in metrics.gpus]

@@ -20,15 +20,15 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.kernels.streams import KERNEL_PROFILES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
-from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place
+from trainguard.kernels.captures.capture import capture_verdict, rank_place
 from trainguard.kernels.captures.digest import brief
 from trainguard.kernels.captures.grouping import Capture, TraceObject, captures_of
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS, TraceKey, match_below, verdict_key
-from trainguard.kernels.captures.verdict import encode_verdict
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.readers.reading import read_any
+from trainguard.kernels.verdict import encode_verdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, safe_name
 
 MOST_LISTED = 50_000

@@ -10,7 +10,7 @@ import msgspec
 
 from trainguard.core.finding import EpisodeEntry, Fact
 from trainguard.engine.diagnosis.case import Level
-from trainguard.kernels.captures.verdict import CaptureVerdict
+from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.evaluated_job import NodeCoverage

@@ -17,7 +17,7 @@ from trainguard.engine.kernels.session import CaptureRun, CaptureSession, Captur
 from trainguard.engine.kernels.streams import KERNEL_PROFILES
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.kernels.captures.keys import match_key, verdict_key
-from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
+from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.services import MemoryProfileObjects
 

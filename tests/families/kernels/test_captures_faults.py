@@ -9,7 +9,7 @@ from tests.support.small_job import BUCKET, Upload
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.kernels import session
 from trainguard.engine.kernels.session import AGAIN_S, MOST_ATTEMPTS, MOST_BACKLOG
-from trainguard.kernels.captures.verdict import CaptureVerdict, decode_verdict
+from trainguard.kernels.verdict import CaptureVerdict, decode_verdict
 
 SETTLED = FIRST + 900.0
 

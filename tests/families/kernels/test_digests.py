@@ -5,7 +5,6 @@ import sys
 import textwrap
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -32,7 +31,7 @@ from trainguard.kernels.captures.digest import (
     restored,
     stored,
 )
-from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.kernels.timeline.rows import RowTable
 from trainguard.stack.captures.digest import digest_trace
@@ -234,4 +233,4 @@ def test_given_a_full_digest_when_encoded_then_it_is_read_back() -> None:
     again = decode_full(KEY, msgspec.json.encode(digest))
     assert again.profile == profile
     assert again.timeline == FORM
-    assert replace(restored(KEY, FORM), trace="x").trace == "x"
+    assert with_fields(restored(KEY, FORM), trace="x").trace == "x"

@@ -20,8 +20,8 @@ from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Requ
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
-from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
 from trainguard.kernels.rules.rule import KernelRule
+from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
 from trainguard.pricing.cost import Account
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult

@@ -23,9 +23,9 @@ from trainguard.kernels.captures.keys import (
     match_below,
     match_key,
 )
-from trainguard.kernels.captures.verdict import MOST_BYTES
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
+from trainguard.kernels.verdict import MOST_BYTES
 from trainguard.ledger.bucket import StepShares
 from trainguard.rules.family_rules import KERNELS as RULES
 

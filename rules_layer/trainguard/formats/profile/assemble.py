@@ -5,10 +5,11 @@ it is always carried, as an open snapshot.
 """
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trainguard.formats.profile.snapshots import FULL_CORE, FloatArray, IntArray, Snapshots
 from trainguard.formats.profile.system import MAX_SERIES, SHORTEST_INTERVAL_S, Samples, Series, series_order
@@ -103,7 +104,6 @@ def _is_stretched(median: float, distances: FloatArray, before_s: float) -> bool
 
 
 def of_gpus(samples: Samples) -> Samples:
-    """Return the samples of GPUs alone."""
     wanted = [column for column, series in enumerate(samples.table) if series.kind in {"gpu", "gpu_memory"}]
     if len(wanted) == len(samples.table):
         return samples
@@ -132,21 +132,23 @@ def assemble(
     half_s = max(interval_s, SHORTEST_INTERVAL_S) / 2.0
     starts = _snapshot_starts(np.sort(samples.times, kind="stable"), open_snapshot, half_s)
     rows = np.maximum(np.searchsorted(starts, samples.times, side="right") - 1, 0)
-    columns = _Columns.of(samples, rows, starts, gpu_names)
+    columns = _columns(samples, rows, starts, gpu_names)
     if open_snapshot is not None:
-        columns.join(open_snapshot)
-    return columns.snapshots(starts[:-1], gpu_names), columns.last(float(starts[-1]))
+        _join(columns, open_snapshot)
+    last = OpenSnapshot(time=float(starts[-1]), **{name: column[-1].tolist() for name, column in columns.items()})
+    return _snapshots(columns, starts[:-1], gpu_names), last
 
 
 def complete(snapshots: list[OpenSnapshot], gpu_names: tuple[str, ...]) -> Snapshots:
-    """Turn open snapshots into completed ones, at a stream's end."""
     count, gpus = len(snapshots), len(gpu_names)
-    columns = _Columns(
-        gpu=np.array([_widened(each.gpu_utilization, gpus) for each in snapshots]).reshape(count, gpus),
-        gpu_memory=np.array([_widened(each.gpu_memory, gpus) for each in snapshots]).reshape(count, gpus),
-        **{name: np.array([getattr(each, name) for each in snapshots], dtype=kind) for name, kind in _NODE_COLUMNS},
-    )
-    return columns.snapshots(np.array([each.time for each in snapshots], dtype=np.float64), gpu_names)
+    columns = {
+        name: np.array([getattr(each, name) for each in snapshots], np.int64 if name in _COUNTS else np.float64)
+        for name in _NODE_COLUMNS
+    }
+    for name in _GPU_COLUMNS:
+        rows = [_widened(getattr(each, name), gpus) for each in snapshots]
+        columns[name] = np.array(rows, np.float64).reshape(count, gpus)
+    return _snapshots(columns, np.array([each.time for each in snapshots], np.float64), gpu_names)
 
 
 def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half_s: float) -> FloatArray:
@@ -158,115 +160,77 @@ def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half
     starts, ends = later[np.append(0, after_gap + 1)], later[np.append(after_gap, later.size - 1)]
     if (ends < starts + half_s).all() and (starts[1:] >= starts[:-1] + half_s).all():
         return np.append(first, starts)
-    return np.append(first, _starts_one_by_one(later, half_s))
+    one_by_one, position = [first], 0
+    while position < later.size:
+        one_by_one.append(float(later[position]))
+        position = int(later.searchsorted(one_by_one[-1] + half_s))
+    return np.array(one_by_one)
 
 
-def _starts_one_by_one(times: FloatArray, half_s: float) -> list[float]:
-    starts, position = [], 0
-    while position < times.size:
-        starts.append(float(times[position]))
-        position = int(times.searchsorted(starts[-1] + half_s))
-    return starts
+_Columns = dict[str, NDArray[Any]]
+"""The fields of N `OpenSnapshot` by name, while they can still be joined: GPUs' are [N, G], others [N]."""
+
+_GPU_COLUMNS = ("gpu_utilization", "gpu_memory")
+_COUNTS = ("cpu_count", "cores_full", "io_wait_count")
+_SUMS = ("cpu_sum", "io_wait_sum")
+_MAXIMA = ("cpu_max", "io_wait_max")
+_NODE_COLUMNS = (*_COUNTS, *_SUMS, *_MAXIMA, "host_memory", "network")
 
 
-_NODE_COLUMNS: tuple[tuple[str, type], ...] = (
-    ("cpu_sum", np.float64),
-    ("cpu_count", np.int64),
-    ("cpu_max", np.float64),
-    ("cores_full", np.int64),
-    ("io_wait_sum", np.float64),
-    ("io_wait_count", np.int64),
-    ("io_wait_max", np.float64),
-    ("host_memory", np.float64),
-    ("network", np.float64),
-)
+def _columns(samples: Samples, rows: IntArray, starts: FloatArray, gpu_names: tuple[str, ...]) -> _Columns:
+    matrix = np.full((starts.size, len(samples.table)), np.nan)
+    matrix[rows, samples.series] = samples.values
+    cpu, io_wait, host_memory, network = (
+        matrix[:, [index for index, series in enumerate(samples.table) if series.kind == kind]]
+        for kind in ("cpu", "io_wait", "host_memory", "network")
+    )
+    return {
+        "gpu_utilization": _device_columns(matrix, samples.table, "gpu", gpu_names),
+        "gpu_memory": _device_columns(matrix, samples.table, "gpu_memory", gpu_names),
+        "cpu_sum": np.nansum(cpu, axis=1),
+        "cpu_count": _known(cpu),
+        "cpu_max": _row_maximum(cpu),
+        "cores_full": np.count_nonzero(cpu > FULL_CORE, axis=1).astype(np.int64),
+        "io_wait_sum": np.nansum(io_wait, axis=1),
+        "io_wait_count": _known(io_wait),
+        "io_wait_max": _row_maximum(io_wait),
+        "host_memory": _row_maximum(host_memory),
+        "network": np.where(_known(network) > 0, np.nansum(network, axis=1), np.nan),
+    }
 
 
-@dataclass(slots=True)
-class _Columns:
-    """The columns of T snapshots while they can still be joined; sums and counts are over the cores."""
-
-    gpu: FloatArray
-    gpu_memory: FloatArray
-    cpu_sum: FloatArray
-    cpu_count: IntArray
-    cpu_max: FloatArray
-    cores_full: IntArray
-    io_wait_sum: FloatArray
-    io_wait_count: IntArray
-    io_wait_max: FloatArray
-    host_memory: FloatArray
-    network: FloatArray
-
-    @classmethod
-    def of(cls, samples: Samples, rows: IntArray, starts: FloatArray, gpu_names: tuple[str, ...]) -> "_Columns":
-        matrix = np.full((starts.size, len(samples.table)), np.nan)
-        matrix[rows, samples.series] = samples.values
-        cpu, io_wait, host_memory, network = (
-            matrix[:, [index for index, series in enumerate(samples.table) if series.kind == kind]]
-            for kind in ("cpu", "io_wait", "host_memory", "network")
+def _join(columns: _Columns, earlier: OpenSnapshot) -> None:
+    """Join what the previous object holds of the first snapshot; this object's samples are the later."""
+    first = {name: column[:1] for name, column in columns.items()}
+    for name in _GPU_COLUMNS:
+        first[name][0] = np.where(
+            np.isnan(first[name][0]), _widened(getattr(earlier, name), first[name].shape[1]), first[name][0]
         )
-        cpu_sum, cpu_count = _row_sum(cpu)
-        io_wait_sum, io_wait_count = _row_sum(io_wait)
-        network_sum, network_count = _row_sum(network)
-        return cls(
-            gpu=_device_columns(matrix, samples.table, "gpu", gpu_names),
-            gpu_memory=_device_columns(matrix, samples.table, "gpu_memory", gpu_names),
-            cpu_sum=cpu_sum,
-            cpu_count=cpu_count,
-            cpu_max=_row_maximum(cpu),
-            cores_full=np.count_nonzero(cpu > FULL_CORE, axis=1).astype(np.int64),
-            io_wait_sum=io_wait_sum,
-            io_wait_count=io_wait_count,
-            io_wait_max=_row_maximum(io_wait),
-            host_memory=_row_maximum(host_memory),
-            network=np.where(network_count > 0, network_sum, np.nan),
-        )
-
-    def join(self, earlier: OpenSnapshot) -> None:
-        """Join what the previous object holds of the first snapshot; this object's samples are the later."""
-        gpus = self.gpu.shape[1]
-        for mine, theirs in ((self.gpu, earlier.gpu_utilization), (self.gpu_memory, earlier.gpu_memory)):
-            mine[0] = np.where(np.isnan(mine[0]), _widened(theirs, gpus), mine[0])
-        self.cpu_sum[0] += earlier.cpu_sum
-        self.cpu_count[0] += earlier.cpu_count
-        self.cpu_max[0] = np.fmax(self.cpu_max[0], earlier.cpu_max)
-        self.cores_full[0] += earlier.cores_full
-        self.io_wait_sum[0] += earlier.io_wait_sum
-        self.io_wait_count[0] += earlier.io_wait_count
-        self.io_wait_max[0] = np.fmax(self.io_wait_max[0], earlier.io_wait_max)
-        if math.isnan(self.host_memory[0]):
-            self.host_memory[0] = earlier.host_memory
-        if not math.isnan(earlier.network):
-            self.network[0] = earlier.network + (0.0 if math.isnan(self.network[0]) else self.network[0])
-
-    def snapshots(self, times: FloatArray, gpu_names: tuple[str, ...]) -> Snapshots:
-        count = times.size
-        return Snapshots(
-            times=times,
-            gpu_names=gpu_names,
-            gpu_utilization=self.gpu[:count],
-            gpu_memory=self.gpu_memory[:count],
-            cpu_mean=_mean(self.cpu_sum[:count], self.cpu_count[:count]),
-            cpu_max=self.cpu_max[:count],
-            cores_full=np.where(self.cpu_count[:count] > 0, self.cores_full[:count].astype(np.float64), np.nan),
-            io_wait_mean=_mean(self.io_wait_sum[:count], self.io_wait_count[:count]),
-            io_wait_max=self.io_wait_max[:count],
-            host_memory=self.host_memory[:count],
-            network=self.network[:count],
-        )
-
-    def last(self, time: float) -> OpenSnapshot:
-        return OpenSnapshot(
-            time=time,
-            gpu_utilization=self.gpu[-1].tolist(),
-            gpu_memory=self.gpu_memory[-1].tolist(),
-            **{name: getattr(self, name)[-1].item() for name, _ in _NODE_COLUMNS},
-        )
+    for name in (*_COUNTS, *_SUMS):
+        first[name] += getattr(earlier, name)
+    for name in _MAXIMA:
+        np.fmax(first[name], getattr(earlier, name), out=first[name])
+    if math.isnan(first["host_memory"][0]):
+        first["host_memory"][0] = earlier.host_memory
+    if not math.isnan(earlier.network):
+        first["network"][0] = earlier.network + np.nan_to_num(first["network"][0])
 
 
-def _row_sum(matrix: FloatArray) -> tuple[FloatArray, IntArray]:
-    return np.nansum(matrix, axis=1), np.count_nonzero(~np.isnan(matrix), axis=1).astype(np.int64)
+def _snapshots(columns: _Columns, times: FloatArray, gpu_names: tuple[str, ...]) -> Snapshots:
+    of = {name: column[: times.size] for name, column in columns.items()}
+    return Snapshots(
+        times=times,
+        gpu_names=gpu_names,
+        cpu_mean=_mean(of["cpu_sum"], of["cpu_count"]),
+        cores_full=np.where(of["cpu_count"] > 0, of["cores_full"].astype(np.float64), np.nan),
+        io_wait_mean=_mean(of["io_wait_sum"], of["io_wait_count"]),
+        **{name: of[name] for name in (*_GPU_COLUMNS, *_MAXIMA, "host_memory", "network")},
+    )
+
+
+def _known(matrix: FloatArray) -> IntArray:
+    known: IntArray = np.count_nonzero(~np.isnan(matrix), axis=1).astype(np.int64)
+    return known
 
 
 def _mean(total: FloatArray, count: IntArray) -> FloatArray:

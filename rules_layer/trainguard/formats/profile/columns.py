@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.formats.profile.events import UNKNOWN, EventTable, LoaderSetup, StepBatch, TraceEvent, decode_trace
+from trainguard.formats.profile.events import (
+    UNKNOWN,
+    EventTable,
+    LoaderSetup,
+    StepBatch,
+    TraceArgs,
+    TraceEvent,
+    decode_trace,
+)
 from trainguard.formats.profile.keys import EARLIEST_MINUTE, TF_TRACE
-from trainguard.formats.profile.snapshots import BoolArray, IntArray
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.formats.profile.system import MAX_NAME_LENGTH, printable, unpack
 
 STEP_PHASE = "Step:ModeKeys"
@@ -21,36 +29,22 @@ MAX_SETUPS = 16
 OTHER = "other"
 _MAX_TIME_US = 2**53
 _MAX_SMALL = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class TimeBounds:
-    """Where the events of an object lie, epoch microseconds; ``origin_us`` is what its times are relative to."""
-
-    origin_us: float
-    earliest_us: int
-    latest_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    events: Sequence[TraceEvent]
-    ended_at: IntArray
-    began_at: IntArray
-    durations: Sequence[float]
+_SLACK_US = 1_000_000
+EARLIEST_US = EARLIEST_MINUTE * 1_000_000
 
 
 def build_columns(
-    trace: Sequence[TraceEvent], bounds: TimeBounds, tally: Counter[str], *, process: str, kind: str
+    trace: Sequence[TraceEvent], tally: Counter[str], *, process: str, kind: str, origin_us: int, latest_us: int
 ) -> tuple[EventTable, tuple[StepBatch, ...], tuple[LoaderSetup, ...]]:
-    """Return the events of one object, its training steps by mode, and the data loaders that it set up."""
+    """Return the events of one object, its training steps by mode, and the data loaders that it set up.
+
+    Times of the object are relative to ``origin_us``, epoch microseconds.
+    """
     marks = [event.ph for event in trace]
     metadata = [(position, trace[position]) for position, mark in enumerate(marks) if mark == "M"]
-    rows = _complete(trace, marks, tally)
-    starts = _origins(metadata, rows.began_at, bounds) + np.array([event.ts for event in rows.events], dtype=np.float64)
-    durations = np.array(rows.durations, dtype=np.float64)
-    valid = (starts >= bounds.earliest_us) & (durations >= 0) & (durations <= bounds.latest_us - starts)
-    events = rows.events
+    events, began_at, durations = _complete(trace, marks, tally)
+    starts = _origins(metadata, began_at, origin_us) + np.array([event.ts for event in events], dtype=np.float64)
+    valid = (starts >= EARLIEST_US) & (durations >= 0) & (durations <= latest_us - starts)
     if not valid.all():
         tally["bad_events"] += int(np.count_nonzero(~valid))
         events = [event for event, keep in zip(events, valid.tolist(), strict=True) if keep]
@@ -73,29 +67,24 @@ def build_columns(
         workers=workers,
         worker_ids=worker_ids,
     )
-    setups = [_setup(events[row]) for row in table.rows_in([LOADER_SETUP_PHASE])[-MAX_SETUPS:].tolist()]
+    loaders = table.rows_in([LOADER_SETUP_PHASE])[-MAX_SETUPS:].tolist()
+    setups = [_setup(events[row].args or TraceArgs()) for row in loaders]
     return table, _steps(table, events, np.flatnonzero(is_step)), tuple(setups)
 
 
-def _complete(trace: Sequence[TraceEvent], marks: Sequence[str], tally: Counter[str]) -> _Rows:
-    positions = [position for position, mark in enumerate(marks) if mark == "X"]
-    events = [trace[position] for position in positions]
-    durations = [event.dur for event in events]
-    pairs = _pairs(trace, tally) if "B" in marks or "E" in marks else []
-    if not pairs:
-        ended_at = np.array(positions, dtype=np.int64)
-        return _Rows(events, ended_at, ended_at, durations)
-    began = positions + [first for first, _ in pairs]
-    ended = positions + [last for _, last in pairs]
-    events += [trace[first] for first, _ in pairs]
-    durations += [trace[last].ts - trace[first].ts for first, last in pairs]
+def _complete(
+    trace: Sequence[TraceEvent], marks: Sequence[str], tally: Counter[str]
+) -> tuple[list[TraceEvent], IntArray, FloatArray]:
+    """Return the events that end, in the order of their ends, where each began in the file, and its duration."""
+    began = ended = [position for position, mark in enumerate(marks) if mark == "X"]
+    durations = [trace[position].dur for position in began]
+    if "B" in marks or "E" in marks:
+        pairs = _pairs(trace, tally)
+        began, ended = began + [first for first, _ in pairs], ended + [last for _, last in pairs]
+        durations += [trace[last].ts - trace[first].ts for first, last in pairs]
     order = np.argsort(np.array(ended, dtype=np.int64))
-    return _Rows(
-        [events[row] for row in order.tolist()],
-        np.array(ended, dtype=np.int64)[order],
-        np.array(began, dtype=np.int64)[order],
-        [durations[row] for row in order.tolist()],
-    )
+    began_at = np.array(began, dtype=np.int64)[order]
+    return [trace[position] for position in began_at.tolist()], began_at, np.array(durations, dtype=np.float64)[order]
 
 
 def _pairs(trace: Sequence[TraceEvent], tally: Counter[str]) -> list[tuple[int, int]]:
@@ -115,19 +104,19 @@ def _pairs(trace: Sequence[TraceEvent], tally: Counter[str]) -> list[tuple[int, 
     return pairs
 
 
-def _origins(metadata: Sequence[tuple[int, TraceEvent]], began_at: IntArray, bounds: TimeBounds) -> Any:
+def _origins(metadata: Sequence[tuple[int, TraceEvent]], began_at: IntArray, origin_us: int) -> Any:
     """Return the start time that was last given before each event: a number, or float64[N]."""
-    given = [(position, _start_time(event)) for position, event in metadata]
-    known = [(position, value) for position, value in given if value is not None]
+    given = [
+        (position, event.args.start_time_since_epoch_in_micros)
+        for position, event in metadata
+        if event.args is not None
+    ]
+    known = [(position, value) for position, value in given if isinstance(value, int | float)]
+    known = [(position, value) for position, value in known if 0 < value < _MAX_TIME_US]
     if not known:
-        return bounds.origin_us
-    values = np.array([bounds.origin_us, *(value for _, value in known)])
+        return float(origin_us)
+    values = np.array([float(origin_us), *(float(value) for _, value in known)])
     return values[np.searchsorted([position for position, _ in known], began_at)]
-
-
-def _start_time(event: TraceEvent) -> float | None:
-    value = None if event.args is None else event.args.start_time_since_epoch_in_micros
-    return float(value) if isinstance(value, int | float) and 0 < value < _MAX_TIME_US else None
 
 
 def _phases(
@@ -199,10 +188,7 @@ def _small(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_SMALL else UNKNOWN
 
 
-def _setup(event: TraceEvent) -> LoaderSetup:
-    args = event.args
-    if args is None:
-        return LoaderSetup(UNKNOWN, None, None)
+def _setup(args: TraceArgs) -> LoaderSetup:
     workers = _small(args.num_workers)
     pinned = args.pin_memory if isinstance(args.pin_memory, bool) else None
     return LoaderSetup(_small(args.pid), None if workers == UNKNOWN else workers, pinned)
@@ -230,12 +216,6 @@ def _step_number(event: TraceEvent) -> str:
     return "?" if number is None else printable(str(number)[:MAX_NAME_LENGTH])
 
 
-__all__ = ["EARLIEST_US", "STEP_PHASE", "FrameworkEvents", "read_framework_object", "read_tf_trace"]
-
-_SLACK_US = 1_000_000
-EARLIEST_US = EARLIEST_MINUTE * 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class FrameworkEvents:
     """What one object holds: steps by mode, all events as columns, data loaders, and what was not used and why."""
@@ -255,7 +235,7 @@ def read_framework_object(
     or began before 2015, is left out. ``process`` is ``<node>-<pid>``, ``kind`` the file kind of the key. Raises
     TelemetryFormatError when nothing can be read.
     """
-    return _read(key, body, TimeBounds(0.0, EARLIEST_US, end_us + _SLACK_US), process=process, kind=kind)
+    return _read(key, body, 0, end_us, process=process, kind=kind)
 
 
 def read_tf_trace(key: str, body: bytes, *, process: str, start_us: int, end_us: int) -> FrameworkEvents:
@@ -263,13 +243,14 @@ def read_tf_trace(key: str, body: bytes, *, process: str, start_us: int, end_us:
 
     ``start_us`` and ``end_us``, epoch microseconds, are those of the metadata; otherwise as `read_framework_object`.
     """
-    bounds = TimeBounds(float(start_us), EARLIEST_US, end_us + _SLACK_US)
-    return _read(key, body, bounds, process=process, kind=TF_TRACE)
+    return _read(key, body, start_us, end_us, process=process, kind=TF_TRACE)
 
 
-def _read(key: str, body: bytes, bounds: TimeBounds, *, process: str, kind: str) -> FrameworkEvents:
+def _read(key: str, body: bytes, origin_us: int, end_us: int, *, process: str, kind: str) -> FrameworkEvents:
     tally: Counter[str] = Counter()
     trace = decode_trace(key, unpack(key, body, tally, mark=b"{"), tally)
     tally["events"] += len(trace)
-    table, steps, loaders = build_columns(trace, bounds, tally, process=process, kind=kind)
+    table, steps, loaders = build_columns(
+        trace, tally, process=process, kind=kind, origin_us=origin_us, latest_us=end_us + _SLACK_US
+    )
     return FrameworkEvents(steps, +tally, table, loaders)

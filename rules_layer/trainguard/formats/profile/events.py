@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -32,21 +32,15 @@ def self_times(partitions: IntArray, starts_us: IntArray, durations_us: IntArray
     alone = (partition[1:] != partition[:-1]) | (ends[:-1] <= start[1:])
     if alone.all():
         return durations_us.copy()
-    nested = _threads_that_nest(partition, alone)
+    # Only lanes in which an interval begins before its predecessor ends are cut.
+    number = np.concatenate(([0], np.cumsum(partition[1:] != partition[:-1])))
+    nested = (np.bincount(number[1:], weights=~alone, minlength=int(number[-1]) + 1) > 0)[number]
     times = duration.copy()
     rows = np.flatnonzero(nested & (duration > 0))
     times[rows] = _innermost(partition[rows], start[rows], ends[rows])
     result = np.empty_like(times)
     result[order] = times
     return result
-
-
-def _threads_that_nest(partition: IntArray, alone: BoolArray) -> BoolArray:
-    """Return the rows of lanes in which an interval begins before its predecessor ends; ``partition`` is sorted."""
-    number = np.concatenate(([0], np.cumsum(partition[1:] != partition[:-1])))
-    crowded = np.bincount(number[1:], weights=~alone, minlength=int(number[-1]) + 1) > 0
-    nested: BoolArray = crowded[number]
-    return nested
 
 
 def _innermost(partition: IntArray, start: IntArray, end: IntArray) -> IntArray:
@@ -179,20 +173,19 @@ class TraceEvent(msgspec.Struct, gc=False):
     args: TraceArgs | None = None
 
 
-class _TraceFile(msgspec.Struct):
-    events: list[TraceEvent] = msgspec.field(name="traceEvents")
+E = TypeVar("E")
 
 
-class _RawTraceFile(msgspec.Struct):
-    events: list[msgspec.Raw] = msgspec.field(name="traceEvents")
+class _TraceFile(msgspec.Struct, Generic[E]):
+    events: list[E] = msgspec.field(name="traceEvents")
 
 
 _ARRAY = msgspec.json.Decoder(list[TraceEvent])
 _RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(TraceEvent)
 _ANYTHING = msgspec.json.Decoder(dict[str, Any])
-_FILE = msgspec.json.Decoder(_TraceFile)
-_RAW_FILE = msgspec.json.Decoder(_RawTraceFile)
+_FILE = msgspec.json.Decoder(_TraceFile[TraceEvent])
+_RAW_FILE = msgspec.json.Decoder(_TraceFile[msgspec.Raw])
 _LIST_KEY = b'"traceEvents"'
 
 
@@ -204,7 +197,14 @@ def decode_trace(key: str, text: bytes, tally: Counter[str]) -> list[TraceEvent]
     try:
         return _FILE.decode(text).events if is_file else _ARRAY.decode(text)
     except DECODE_ERRORS:
-        return _decode_one_by_one(_split(key, text, is_file=is_file), tally)
+        pass
+    decoded: list[TraceEvent] = []
+    for event in _split(key, text, is_file=is_file):
+        try:
+            decoded.append(_decode_event(event))
+        except DECODE_ERRORS:
+            tally["bad_events"] += 1
+    return decoded
 
 
 def _split(key: str, text: bytes, *, is_file: bool) -> list[msgspec.Raw | bytes]:
@@ -217,16 +217,6 @@ def _split(key: str, text: bytes, *, is_file: bool) -> list[msgspec.Raw | bytes]
             raise TelemetryFormatError(key, "no JSON array of events, expected a Chrome trace") from fault
         lines = (line.strip().removesuffix(b",") for line in array[1:].removesuffix(b"]").split(b"\n"))
         return [line for line in lines if line]
-
-
-def _decode_one_by_one(events: list[msgspec.Raw | bytes], tally: Counter[str]) -> list[TraceEvent]:
-    decoded: list[TraceEvent] = []
-    for event in events:
-        try:
-            decoded.append(_decode_event(event))
-        except DECODE_ERRORS:
-            tally["bad_events"] += 1
-    return decoded
 
 
 def _decode_event(event: msgspec.Raw | bytes) -> TraceEvent:

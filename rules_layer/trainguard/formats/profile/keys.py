@@ -55,12 +55,10 @@ class SystemKey:
 
     @property
     def stream(self) -> str:
-        """The node's stream of system metrics."""
         return "system"
 
     @property
     def named_at(self) -> float:
-        """The minute, epoch seconds."""
         return float(self.minute)
 
 
@@ -81,22 +79,18 @@ class FrameworkKey:
 
     @property
     def stream(self) -> str:
-        """The node's stream of framework events."""
         return "framework"
 
     @property
     def named_at(self) -> float:
-        """The end of the last event, epoch seconds."""
         return self.end_us / 1_000_000
 
     @property
     def position(self) -> int:
-        """The object's place in its partition: ``end_us``."""
         return self.end_us
 
     @property
     def partition(self) -> str:
-        """The process's stream of files of this kind."""
         return f"{self.process}/{self.kind}"
 
 
@@ -119,12 +113,16 @@ FrameworkName = tuple[str, FrameworkKey, float]
 def match_key(key: str) -> ProfileKey | None:
     """Read a key of a profile; None for another layout. Raises ForeignKeyError for times that cannot be."""
     if match := _SYSTEM.fullmatch(key):
-        return SystemKey(root_of(match), match["node"], _minute(key, match["minute"]))
+        return SystemKey(root_of(match), match["node"], _time(key, match["minute"], "minute"))
     if match := _FRAMEWORK.fullmatch(key):
         host = match["host"] or match["process"]
-        return FrameworkKey(root_of(match), host, match["process"], match["kind"], _microsecond(key, match["end_us"]))
+        return FrameworkKey(root_of(match), host, match["process"], match["kind"], _time(key, match["end_us"]))
     if match := _TF_METADATA.fullmatch(key):
-        return _tf_key(key, match)
+        start_us, end_us = _time(key, match["start_us"]), _time(key, match["end_us"])
+        if start_us > end_us:
+            raise ForeignKeyError(key, f"its start {start_us} lies after its end {end_us}")
+        process = match["process"] or UNNAMED_PROCESS
+        return FrameworkKey(root_of(match), match["host"], process, TF_TRACE, end_us, start_us)
     if match := _END.fullmatch(key):
         return EndKey(root_of(match), match["stream"])
     return None
@@ -140,32 +138,17 @@ def parse_key(key: str) -> ProfileKey:
 
 
 def parse_trace_key(key: str) -> TraceKey | None:
-    """Read the key of a trace of TensorFlow's profiler; None for any other object."""
     match = _TF_TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     return None if match is None else TraceKey(match["run"], match["host"], match["folder"], key)
 
 
 def system_key(root: ProfileRoot, node: str, minute: int) -> str:
-    """Return the key of a node's minute."""
     return f"{root.system}{hour_folder(minute)}/{minute:010d}.{node}.json"
 
 
-def _tf_key(key: str, match: re.Match[str]) -> FrameworkKey:
-    start_us, end_us = _microsecond(key, match["start_us"]), _microsecond(key, match["end_us"])
-    if start_us > end_us:
-        raise ForeignKeyError(key, f"its start {start_us} lies after its end {end_us}")
-    return FrameworkKey(root_of(match), match["host"], match["process"] or UNNAMED_PROCESS, TF_TRACE, end_us, start_us)
-
-
-def _microsecond(key: str, digits: str) -> int:
-    time_us = int(digits)
-    if time_us < EARLIEST_MINUTE * 1_000_000:
-        raise ForeignKeyError(key, f"its time {time_us} lies before 2015")
-    return time_us
-
-
-def _minute(key: str, digits: str) -> int:
-    minute = int(digits)
-    if minute < EARLIEST_MINUTE:
-        raise ForeignKeyError(key, f"its minute {minute} lies before 2015")
-    return minute
+def _time(key: str, digits: str, what: str = "time") -> int:
+    """Return a minute in seconds, or a time in microseconds."""
+    found = int(digits)
+    if found < EARLIEST_MINUTE * (1 if what == "minute" else 1_000_000):
+        raise ForeignKeyError(key, f"its {what} {found} lies before 2015")
+    return found

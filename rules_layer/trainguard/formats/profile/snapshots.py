@@ -103,26 +103,21 @@ _OF_NODE = {DISK_WRITE: _PETA, DISK_READ: _PETA}
 _DEVICE = re.compile(r"(gpu\d{1,4}(?:\.mig\d{1,3})?|neuron\d{1,4})\.([A-Za-z]{1,40})(\d{0,6})")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceName:
-    """A further series: its device, NODE for the whole node, its metric, and the largest value that it can have."""
-
-    device: str
-    metric: str
-    largest: float
+DeviceName = tuple[str, str, float]
+"""A further series: its device, NODE for the whole node, its metric, and the largest value that it can have."""
 
 
 def device_name(name: str | None) -> DeviceName | None:
     """Read the name of a line without a dimension; None of one that nothing is made of."""
     if name in _OF_NODE:
-        return DeviceName(NODE, name, _OF_NODE[name])
+        return NODE, name, _OF_NODE[name]
     match = _DEVICE.fullmatch(name or "")
     if match is None:
         return None
     device, metric, code = match.groups()
     if metric == XID_COUNT and code:
-        return DeviceName(device, f"{XID_COUNT}{int(code)}", _PETA)
-    return DeviceName(device, metric, _LARGEST[metric]) if metric in _LARGEST and not code else None
+        return device, f"{XID_COUNT}{int(code)}", _PETA
+    return (device, metric, _LARGEST[metric]) if metric in _LARGEST and not code else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +129,22 @@ class DeviceSeries:
 
     @property
     def first(self) -> float:
-        """The earliest value."""
         return float(self.values[0])
 
     @property
     def last(self) -> float:
-        """The newest value."""
         return float(self.values[-1])
 
     @property
     def least(self) -> float:
-        """The smallest value."""
         return float(self.values.min())
 
     @property
     def greatest(self) -> float:
-        """The largest value."""
         return float(self.values.max())
 
     @property
     def mean(self) -> float:
-        """The mean of the values."""
         return float(self.values.mean())
 
 
@@ -165,21 +155,17 @@ class DeviceSamples:
     by_metric: Mapping[str, Mapping[str, DeviceSeries]] = field(default_factory=dict)
 
     def of(self, metric: str) -> Mapping[str, DeviceSeries]:
-        """Return the series of a metric by device."""
         return self.by_metric.get(metric, {})
 
     def of_node(self, metric: str) -> DeviceSeries | None:
-        """Return a series of the whole node."""
         return self.of(metric).get(NODE)
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that have any series."""
         return frozenset(device for series in self.by_metric.values() for device in series if device != NODE)
 
     @property
     def xids(self) -> Mapping[int, Mapping[str, DeviceSeries]]:
-        """How often each XID was seen, by code and then by device."""
         start = len(XID_COUNT)
         return {
             int(metric[start:]): series for metric, series in self.by_metric.items() if metric.startswith(XID_COUNT)
@@ -208,13 +194,12 @@ def device_samples(names: list[DeviceName], times: FloatArray, values: FloatArra
     order = np.lexsort((times, columns))
     ends = np.cumsum(np.bincount(columns, minlength=len(names))).tolist()
     found: dict[str, dict[str, DeviceSeries]] = {}
-    for name, start, end in zip(names, [0, *ends], ends, strict=False):
+    for (device, metric, _), start, end in zip(names, [0, *ends], ends, strict=False):
         if end > start:
             part = order[start:end]
-            found.setdefault(name.metric, {})[name.device] = DeviceSeries(times[part], values[part])
+            found.setdefault(metric, {})[device] = DeviceSeries(times[part], values[part])
     return DeviceSamples(found)
 
 
 def points_in(seconds: float, interval_s: float) -> int:
-    """Return the snapshots in ``seconds``: the nearest whole number, at least 1."""
     return max(1, round(seconds / interval_s))

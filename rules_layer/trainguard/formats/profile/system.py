@@ -319,7 +319,11 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
 
     def largest(self) -> FloatArray:
         """Return float64[C + 3], at the end for the lines that have no column."""
-        limits = [_largest(series) for series in self._table]
+        further = [device_name(series.name) if series.kind == _DEVICE else None for series in self._table]
+        limits = [
+            name[2] if name is not None else _MAX_BYTES if series.kind == "network" else 100.0
+            for series, name in zip(self._table, further, strict=True)
+        ]
         return np.array([*limits, *[100.0] * -_TOO_MANY_SERIES], dtype=np.float64)
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
@@ -329,13 +333,6 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
         return tuple(self._table[column] for column in order), rank
-
-
-def _largest(series: Series) -> float:
-    further = device_name(series.name) if series.kind == _DEVICE else None
-    if further is not None:
-        return further.largest
-    return _MAX_BYTES if series.kind == "network" else 100.0
 
 
 class _DeviceColumns(dict[str | None, int]):

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainguard.formats.runs.run import (
     ENGINE,
+    MOST_DEVICES,
     ONLY_NODE,
     UTILIZATION,
     SeriesName,
@@ -28,7 +29,6 @@ NO_RECORD = "a line of data that cannot be read"
 BLANK = "a value that DCGM had not"
 TOO_MANY = f"lines beyond the first {MOST_LINES:,}"
 _LINE = re.compile(rb"time = (?P<time>[0-9T:.-]+)Z data = (?P<data>\{.*\})\s*")
-_MOST_DEVICES = 64
 _SERIES = {
     "gpu_device_utilization": (UTILIZATION, 1.0, 100.0),
     "gpu_memory_utilization": ("GPUMemoryUtilization", 1.0, 100.0),
@@ -61,12 +61,12 @@ def read_dynolog(name: str, lines: Iterable[bytes]) -> SourceRun:
             continue
         at, data = record
         device = data.get("device")
-        if isinstance(device, int) and 0 <= device < _MOST_DEVICES:
+        if isinstance(device, int) and 0 <= device < MOST_DEVICES:
             values = _values(run, device, data)
             if values:
                 collected.add("", at, values)
     run.snapshots = collected.snapshots(ONLY_NODE)
-    replaced = put_utilization([snapshot.values for each in run.snapshots.values() for snapshot in each])
+    replaced = put_utilization([values for each in run.snapshots.values() for _, values in each])
     if replaced:
         run.notes.append(f"graphics_engine_active_ratio stands for the utilization of {', '.join(replaced)}.")
     return run

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from trainguard.core.layout import hour_folder
 from trainguard.core.links import RUN_URL_TAG, is_plain_link
 from trainguard.formats.runs.run import ScalarsOfStep, Snapshot, SourceRun
-from trainguard.formats.tensors.frames import Event, crc32c, masked
+from trainguard.formats.tensors.frames import Event, frame
 
 EVENT_FILE = "events.out.tfevents.trainguard"
 END_MARK = "system/training_job_end.ts"
@@ -33,29 +33,29 @@ NO_TIME = "a system metric with a time before 2015 or after 2999"
 def system_files(run: SourceRun) -> dict[str, bytes]:
     """Return objects of system metrics by name, with the mark of the end; bad times are counted in ``run.bad``."""
     files: dict[str, bytes] = {}
-    names = _node_names(run.snapshots)
+    taken: set[str] = set()
     for node, snapshots in run.snapshots.items():
+        name = _free_name(node, taken)
+        taken.add(name)
         minutes: dict[int, list[Snapshot]] = {}
-        for snapshot in snapshots:
-            if not _EARLIEST_S <= snapshot.at <= _LATEST_S:
+        for at, values in snapshots:
+            if not _EARLIEST_S <= at <= _LATEST_S:
                 run.refuse(NO_TIME)
                 continue
-            minutes.setdefault(int(snapshot.at) // _MINUTE_S * _MINUTE_S, []).append(snapshot)
+            minutes.setdefault(int(at) // _MINUTE_S * _MINUTE_S, []).append(Snapshot(at, values))
         for minute, found in sorted(minutes.items()):
-            name = f"system/incremental/{hour_folder(minute)}/{minute:010d}.{names[node]}.json"
-            files[name] = b"".join(_lines(names[node], found))
+            key = f"system/incremental/{hour_folder(minute)}/{minute:010d}.{name}.json"
+            files[key] = b"".join(_lines(name, found))
     if files:
         files[END_MARK] = b""
     return files
 
 
 def event_file(rows: Sequence[ScalarsOfStep]) -> bytes:
-    """Return scalars as an event file of TensorBoard, values as float64."""
-    return b"".join(_frame(_event(row)) for row in rows)
+    return b"".join(frame(_event(row)) for row in rows)
 
 
 def job_file(run: SourceRun, name: str) -> bytes:
-    """Return what is known of the job as ``job.json``."""
     known: dict[str, Any] = {"name": name}
     if run.outcome is not None:
         known["status"] = run.outcome.value
@@ -66,31 +66,26 @@ def job_file(run: SourceRun, name: str) -> bytes:
     if run.outcome is not None and ended is not None and math.isfinite(ended) and ended >= (started or 0.0):
         known["ended_at"] = ended
     owners = {f"trainguard:{kind}": owner[:_LONGEST_TAG] for kind, owner in run.owners.items() if owner.strip()}
-    tags = {**owners, **_page(run.link or "")}
-    if tags:
-        known["tags"] = tags
+    link = run.link or ""
+    if is_plain_link(link) and "=" not in link and len(link) <= _LONGEST_TAG:  # else no tag can hold it
+        owners[RUN_URL_TAG] = link
+    if owners:
+        known["tags"] = owners
     return msgspec.json.encode(known)
 
 
-def _page(link: str) -> dict[str, str]:
-    """Return the tag that names the run's page; none where no tag can hold the link."""
-    return {RUN_URL_TAG: link} if is_plain_link(link) and "=" not in link and len(link) <= _LONGEST_TAG else {}
-
-
-def _node_names(nodes: Iterable[str]) -> Mapping[str, str]:
-    names: dict[str, str] = {}
-    for node in nodes:
-        plain = _OTHER.sub("-", node)[:_LONGEST_NODE].strip(".-") or _ANY_NODE
-        name, number = plain, 2
-        while name in names.values():
-            name, number = f"{plain}-{number}", number + 1
-        names[node] = name
-    return names
+def _free_name(node: str, taken: Set[str]) -> str:
+    """Return a node's name as keys hold it, another one than those that are taken."""
+    plain = _OTHER.sub("-", node)[:_LONGEST_NODE].strip(".-") or _ANY_NODE
+    name, number = plain, 2
+    while name in taken:
+        name, number = f"{plain}-{number}", number + 1
+    return name
 
 
 def _lines(node: str, snapshots: Iterable[Snapshot]) -> Iterable[bytes]:
-    for snapshot in snapshots:
-        for series, value in snapshot.values.items():
+    for at, values in snapshots:
+        for series, value in values.items():
             yield msgspec.json.encode(
                 {
                     "Type": series.type,
@@ -98,7 +93,7 @@ def _lines(node: str, snapshots: Iterable[Snapshot]) -> Iterable[bytes]:
                     "Dimension": series.dimension,
                     "Value": round(value, _DECIMALS),
                     "NodeId": node,
-                    "Timestamp": snapshot.at,
+                    "Timestamp": at,
                 }
             )
             yield b"\n"
@@ -112,9 +107,3 @@ def _event(row: ScalarsOfStep) -> bytes:
         value.tensor.double_val.append(number)
     written: bytes = event.SerializeToString()
     return written
-
-
-def _frame(payload: bytes) -> bytes:
-    length = len(payload).to_bytes(8, "little")
-    checks = (masked(crc32c(each)).to_bytes(4, "little") for each in (length, payload))
-    return length + next(checks) + payload + next(checks)

@@ -50,12 +50,10 @@ class NamedSource:
 
     @property
     def gives_all(self) -> bool:
-        """Whether each answer holds the whole history."""
         return self.kind == "mlflow"
 
 
 def named_source(text: str) -> NamedSource | None:
-    """Read the setting; None where it names no source."""
     kind, *rest = text.split() or [""]
     found = next((each for each in _KINDS if each == kind), None)
     if found is None or len(text) > LONGEST:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainguard.formats.runs.run import SeriesName, Snapshot, SourceRun
+from trainguard.formats.runs.run import HOST_MEMORY, ONLY_NODE, UTILIZATION, SeriesName, Snapshot, SourceRun, gpu_series
 
 TOOL = "neuron-monitor"
 MARK = b'"neuron_runtime_data"'
@@ -44,7 +44,7 @@ def read_neuron_monitor(name: str, lines: Iterable[bytes], written_at: float) ->
     times = [written_at - before for before, _ in zip(ends, found, strict=False)]
     snapshots = [Snapshot(at, values) for at, (_, values) in zip(reversed(times), found, strict=True) if values]
     if snapshots:
-        run.snapshots[node or "node-1"] = snapshots
+        run.snapshots[node or ONLY_NODE] = snapshots
     return run
 
 
@@ -65,15 +65,15 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
         period = _number(counters.get("period"), period)
         for core, about in _mapping(counters, "neuroncores_in_use").items():
             used = _number(_mapping({"": about}, "").get("neuroncore_utilization"), math.nan)
-            if core.isdecimal() and int(core) < _MOST_CORES and 0.0 <= used <= 100.0:
-                series = SeriesName("gpu", f"gpu{int(core)}", "GPUUtilization")
+            if _is_core(core) and 0.0 <= used <= 100.0:
+                series = gpu_series(f"gpu{int(core)}", UTILIZATION)
                 values[series] = min(values.get(series, 0.0) + used, 100.0)
-        _add_memory(entry, values)
+        _add_memory(_mapping(entry, "report"), values)
     system = _mapping(report, "system_data")
     vcpus = _mapping(system, "vcpu_usage")
     period = period if math.isfinite(period) else _number(vcpus.get("period"), math.nan)
     for core, about in _mapping(vcpus, "usage_data").items():
-        if not core.isdecimal() or int(core) >= _MOST_CORES:
+        if not _is_core(core):
             continue
         usage = _mapping({"": about}, "")
         idle, waiting = (_number(usage.get(each), math.nan) for each in ("idle", "io_wait"))
@@ -84,18 +84,22 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
     memory = _mapping(system, "memory_info")
     total, taken = (_number(memory.get(f"memory_{each}_bytes"), math.nan) for each in ("total", "used"))
     if 0.0 <= taken <= total and total > 0.0:
-        values[SeriesName("memory", "MemoryUsedPercent")] = 100.0 * taken / total
+        values[HOST_MEMORY] = 100.0 * taken / total
     usual = math.isfinite(period) and 0.0 < period <= _LONGEST_PERIOD_S
     return period if usual else _USUAL_PERIOD_S, values
 
 
-def _add_memory(entry: Any, values: dict[SeriesName, float]) -> None:
-    used = _mapping(_mapping(_mapping(entry, "report"), "memory_used"), "neuron_runtime_used_bytes")
-    for core, parts in _mapping(_mapping(used, "usage_breakdown"), "neuroncore_memory_usage").items():
+def _add_memory(report: Mapping[str, Any], values: dict[SeriesName, float]) -> None:
+    used_bytes = _mapping(_mapping(report, "memory_used"), "neuron_runtime_used_bytes")
+    for core, parts in _mapping(_mapping(used_bytes, "usage_breakdown"), "neuroncore_memory_usage").items():
         amounts = [_number(each, math.nan) for each in _mapping({"": parts}, "").values()]
-        if amounts and core.isdecimal() and int(core) < _MOST_CORES and all(0.0 <= each < _PETA for each in amounts):
-            series = SeriesName("gpu", f"gpu{int(core)}.MemoryUsedBytes")
+        if amounts and _is_core(core) and all(0.0 <= each < _PETA for each in amounts):
+            series = gpu_series(f"gpu{int(core)}", "MemoryUsedBytes")
             values[series] = values.get(series, 0.0) + sum(amounts)
+
+
+def _is_core(text: str) -> bool:
+    return text.isdecimal() and int(text) < _MOST_CORES
 
 
 def _mapping(of: Any, name: str) -> Mapping[str, Any]:

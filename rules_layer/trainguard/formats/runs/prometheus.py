@@ -4,14 +4,16 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.run import (
     ENGINE,
+    HOST_MEMORY,
     MANAGED_MEASURES,
     MEBI,
+    MOST_DEVICES,
     ONLY_NODE,
     JsonApi,
     SeriesName,
@@ -21,40 +23,31 @@ from trainguard.formats.runs.run import (
     put_utilization,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class DeviceMetric:
-    """A metric of a GPU or a NeuronCore; DCGM writes values above ``highest`` where it has none."""
-
-    name: str
-    label: str
-    measure: str
-    factor: float = 1.0
-    highest: float = 2_147_483_000.0
-
-
 USED, TOTAL, FREE, RESERVED = "MemoryUsedBytes", "MemoryTotalBytes", "MemoryFreeBytes", "MemoryReservedBytes"
 """Ends of names; the last two are no series, and make the third where dcgm-exporter writes no total, as by default."""
 
+_HIGHEST = 2_147_483_000.0
+
 DEVICE_METRICS = (
-    DeviceMetric("DCGM_FI_DEV_GPU_UTIL", "gpu", measure="GPUUtilization", highest=100.0),
-    DeviceMetric("DCGM_FI_DEV_MEM_COPY_UTIL", "gpu", measure="GPUMemoryUtilization", highest=100.0),
-    DeviceMetric("DCGM_FI_DEV_FB_USED", "gpu", measure=USED, factor=MEBI),
-    DeviceMetric("DCGM_FI_DEV_FB_TOTAL", "gpu", measure=TOTAL, factor=MEBI),
-    DeviceMetric("DCGM_FI_DEV_FB_FREE", "gpu", measure=FREE, factor=MEBI),
-    DeviceMetric("DCGM_FI_DEV_FB_RESERVED", "gpu", measure=RESERVED, factor=MEBI),
-    DeviceMetric("DCGM_FI_DEV_POWER_USAGE", "gpu", measure="PowerWatts", highest=100_000.0),
-    DeviceMetric("DCGM_FI_DEV_GPU_TEMP", "gpu", measure="TemperatureCelsius", highest=1_000.0),
-    DeviceMetric("DCGM_FI_DEV_SM_CLOCK", "gpu", measure="SMClockMHz", highest=100_000.0),
-    DeviceMetric("DCGM_FI_PROF_SM_ACTIVE", "gpu", measure="SMActivityPercent", factor=100.0, highest=1.0),
-    DeviceMetric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gpu", measure=ENGINE, factor=100.0, highest=1.0),
-    DeviceMetric("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gpu", measure="TensorActivityPercent", factor=100.0, highest=1.0),
-    DeviceMetric("DCGM_FI_PROF_DRAM_ACTIVE", "gpu", measure="DRAMActivityPercent", factor=100.0, highest=1.0),
-    DeviceMetric("DCGM_FI_DEV_POWER_MGMT_LIMIT", "gpu", measure="PowerLimitWatts", highest=100_000.0),
-    DeviceMetric("DCGM_FI_DEV_XID_ERRORS", "gpu", measure="XID", highest=100_000.0),
-    DeviceMetric("neuroncore_utilization_ratio", "neuroncore", measure="GPUUtilization", factor=100.0, highest=1.0),
+    ("DCGM_FI_DEV_GPU_UTIL", "gpu", "GPUUtilization", 1.0, 100.0),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", "gpu", "GPUMemoryUtilization", 1.0, 100.0),
+    ("DCGM_FI_DEV_FB_USED", "gpu", USED, MEBI, _HIGHEST),
+    ("DCGM_FI_DEV_FB_TOTAL", "gpu", TOTAL, MEBI, _HIGHEST),
+    ("DCGM_FI_DEV_FB_FREE", "gpu", FREE, MEBI, _HIGHEST),
+    ("DCGM_FI_DEV_FB_RESERVED", "gpu", RESERVED, MEBI, _HIGHEST),
+    ("DCGM_FI_DEV_POWER_USAGE", "gpu", "PowerWatts", 1.0, 100_000.0),
+    ("DCGM_FI_DEV_GPU_TEMP", "gpu", "TemperatureCelsius", 1.0, 1_000.0),
+    ("DCGM_FI_DEV_SM_CLOCK", "gpu", "SMClockMHz", 1.0, 100_000.0),
+    ("DCGM_FI_PROF_SM_ACTIVE", "gpu", "SMActivityPercent", 100.0, 1.0),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gpu", ENGINE, 100.0, 1.0),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gpu", "TensorActivityPercent", 100.0, 1.0),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", "gpu", "DRAMActivityPercent", 100.0, 1.0),
+    ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "gpu", "PowerLimitWatts", 1.0, 100_000.0),
+    ("DCGM_FI_DEV_XID_ERRORS", "gpu", "XID", 1.0, 100_000.0),
+    ("neuroncore_utilization_ratio", "neuroncore", "GPUUtilization", 100.0, 1.0),
 )
-MOST_DEVICES = 64
+"""Name, label of the device, measure, factor, and the value above which DCGM has none."""
+
 
 NODE_LABELS = (
     "node",
@@ -83,21 +76,15 @@ MIG_LABEL = "GPU_I_ID"
 """Series that have it are of a part of a GPU, for which DCGM gives no utilization; that of the whole is then none."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostQuery:
-    """An expression over the nodes that have devices; braces stand for its matchers, and for the time of a rate."""
-
-    expression: str
-    type: str
-    dimension: str
-    core_label: str | None
-
-
 HOST_QUERIES = (
-    HostQuery('100 - 100 * rate(node_cpu_seconds_total{mode="idle",%s}[%s])', "cpu", "CPUUtilization", "cpu"),
-    HostQuery('100 * rate(node_cpu_seconds_total{mode="iowait",%s}[%s])', "cpu", "I/OWaitPercentage", "cpu"),
-    HostQuery("100 - 100 * node_memory_MemAvailable_bytes{%s} / node_memory_MemTotal_bytes", "memory", "", None),
+    ('100 - 100 * rate(node_cpu_seconds_total{mode="idle",%s}[%s])', "CPUUtilization"),
+    ('100 * rate(node_cpu_seconds_total{mode="iowait",%s}[%s])', "I/OWaitPercentage"),
+    ("100 - 100 * node_memory_MemAvailable_bytes{%s} / node_memory_MemTotal_bytes", ""),
 )
+"""Expressions over the nodes that have devices, and the dimension of a core's series; the last one is of the host.
+
+They take matchers, and the time of a rate.
+"""
 
 
 MOST_POINTS = 10_000
@@ -110,18 +97,13 @@ _MOST_SERIES_OF_CLOUDWATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From ``start`` to ``end``, epoch seconds, each ``step`` seconds."""
-
     start: float
     end: float
     step: float
 
 
-class Series(NamedTuple):
-    """The labels of a series, and its samples: times in epoch seconds, and values."""
-
-    labels: Mapping[str, str]
-    samples: list[tuple[float, float]]
+Series = tuple[Mapping[str, str], list[tuple[float, float]]]
+"""The labels of a series, and its samples: times in epoch seconds, and values."""
 
 
 def range_query(api: JsonApi, expression: str, over: TimeRange) -> Iterator[Series]:
@@ -131,7 +113,7 @@ def range_query(api: JsonApi, expression: str, over: TimeRange) -> Iterator[Seri
         last = min(begin + (MOST_POINTS - 1) * over.step, over.end)
         query = {"query": expression, "start": f"{begin:.3f}", "end": f"{last:.3f}", "step": f"{over.step:g}"}
         for each in _series(api.place, api.get(_PATH, query)):
-            taken += len(each.samples)
+            taken += len(each[1])
             if taken > MOST_SAMPLES:
                 raise ProfileSourceError(api.place, f"more than {MOST_SAMPLES:,} samples, expected one job")
             yield each
@@ -164,7 +146,7 @@ def _one(place: str, entry: Any) -> Series:
             raise ProfileSourceError(place, f"a sample is {pair!r:.80}, expected a time and a number") from fault
         if math.isfinite(at) and math.isfinite(value):
             samples.append((at, value))
-    return Series(names, samples)
+    return names, samples
 
 
 TOOL = "Prometheus"
@@ -182,15 +164,14 @@ _CORE = re.compile(r"\d{1,4}")
 _PLAIN_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(slots=True)
 class _Reading:
-    run: SourceRun
-    values: dict[str, dict[float, dict[SeriesName, float]]] = field(default_factory=lambda: defaultdict(dict))
-    labels: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By node: the label that named it, and its value."""
+    """What was read: ``labels`` are by node, ``divided`` are nodes and GPUs that have series of parts."""
 
-    divided: set[tuple[str, str]] = field(default_factory=set)
-    """Nodes and GPUs that have series of parts."""
+    def __init__(self, run: SourceRun) -> None:
+        self.run = run
+        self.values: defaultdict[str, dict[float, dict[SeriesName, float]]] = defaultdict(dict)
+        self.labels: dict[str, tuple[str, str]] = {}
+        self.divided: set[tuple[str, str]] = set()
 
     def put(self, node: str, at: float, series: SeriesName, value: float) -> None:
         """Keep a value; another one of the same time and series is refused: it is unknown which is the GPU's."""
@@ -207,14 +188,22 @@ def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange, node_label
     """
     reading = _Reading(SourceRun(name, TOOL, asked_s=over.step))
     node_labels = (node_label, *NODE_LABELS) if node_label else NODE_LABELS
-    for metric in DEVICE_METRICS:
-        _devices(api, metric, matchers, over, reading, node_labels)
+    for name_of, device_label, measure, factor, highest in DEVICE_METRICS:
+        for labels, samples in range_query(api, f"{name_of}{{{matchers}}}", over):
+            found = _device(labels, device_label, reading, node_labels)
+            if found is not None:
+                node, gpu = found
+                for at, value in samples:
+                    if 0.0 <= value <= highest:
+                        reading.put(node, at, gpu_series(gpu, measure), value * factor)
+                    else:
+                        reading.run.refuse(NO_VALUE)
     for node, by_time in reading.values.items():
         _put_utilization(reading, node)
         for values in by_time.values():
             _put_totals(values)
-    for query in HOST_QUERIES:
-        _hosts(api, query, over, reading)
+    for expression, dimension in HOST_QUERIES:
+        _hosts(api, expression, dimension, over, reading)
     reading.run.snapshots = {
         node: [Snapshot(at, values) for at, values in sorted(by_time.items())]
         for node, by_time in sorted(reading.values.items())
@@ -222,33 +211,22 @@ def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange, node_label
     return reading.run
 
 
-def _devices(
-    api: JsonApi,
-    metric: DeviceMetric,
-    matchers: str,
-    over: TimeRange,
-    reading: _Reading,
-    node_labels: Sequence[str],
-) -> None:
-    run = reading.run
-    for labels, samples in range_query(api, f"{metric.name}{{{matchers}}}", over):
-        number = labels.get(metric.label, "")
-        if not number.isdecimal() or int(number) >= MOST_DEVICES:
-            run.refuse(NO_DEVICE)
-            continue
-        node, label = _node(labels, node_labels)
-        gpu = f"gpu{int(number)}"
-        if labels.get(MIG_LABEL):
-            run.refuse(OF_A_PART)
-            reading.divided.add((node, gpu))
-            continue
-        reading.labels.setdefault(node, label)
-        series = gpu_series(gpu, metric.measure)
-        for at, value in samples:
-            if 0.0 <= value <= metric.highest:
-                reading.put(node, at, series, value * metric.factor)
-            else:
-                run.refuse(NO_VALUE)
+def _device(
+    labels: Mapping[str, str], device_label: str, reading: _Reading, node_labels: Sequence[str]
+) -> tuple[str, str] | None:
+    """Return the node and the GPU of a series; None where it is of no whole GPU."""
+    number = labels.get(device_label, "")
+    if not number.isdecimal() or int(number) >= MOST_DEVICES:
+        reading.run.refuse(NO_DEVICE)
+        return None
+    node, label = _node(labels, node_labels)
+    gpu = f"gpu{int(number)}"
+    if labels.get(MIG_LABEL):
+        reading.run.refuse(OF_A_PART)
+        reading.divided.add((node, gpu))
+        return None
+    reading.labels.setdefault(node, label)
+    return node, gpu
 
 
 def _put_utilization(reading: _Reading, node: str) -> None:
@@ -276,7 +254,7 @@ def _put_totals(values: dict[SeriesName, float]) -> None:
             values.setdefault(SeriesName("gpu", f"{gpu}.{TOTAL}"), used + amount + reserved)
 
 
-def _hosts(api: JsonApi, query: HostQuery, over: TimeRange, reading: _Reading) -> None:
+def _hosts(api: JsonApi, query: str, dimension: str, over: TimeRange, reading: _Reading) -> None:
     for label in sorted({name for name, _ in reading.labels.values() if name}):
         nodes = {value: node for node, (name, value) in reading.labels.items() if name == label}
         port = "(:[0-9]+)?" if label == "instance" else ""
@@ -284,12 +262,13 @@ def _hosts(api: JsonApi, query: HostQuery, over: TimeRange, reading: _Reading) -
         name = label if _PLAIN_LABEL.fullmatch(label) else f'"{_quoted(label)}"'
         matcher = f'{name}=~"{values}"'
         time = f"{max(_RATE_STEPS * over.step, _SHORTEST_RATE_S):g}s"
-        expression = query.expression % ((matcher, time) if query.core_label else (matcher,))
+        expression = query % ((matcher, time) if dimension else (matcher,))
         for labels, samples in range_query(api, expression, over):
             node = nodes.get(_PORT.sub("", labels.get(label, "")))
-            series = _host_series(query, labels)
-            if node is None or series is None:
+            core = labels.get("cpu", "")
+            if node is None or (dimension and not _CORE.fullmatch(core)):
                 continue
+            series = SeriesName("cpu", f"cpu{core}", dimension) if dimension else HOST_MEMORY
             for at, value in samples:
                 if math.isfinite(value):
                     reading.put(node, at, series, min(max(value, 0.0), 100.0))
@@ -297,13 +276,6 @@ def _hosts(api: JsonApi, query: HostQuery, over: TimeRange, reading: _Reading) -
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _host_series(query: HostQuery, labels: Mapping[str, str]) -> SeriesName | None:
-    if query.core_label is None:
-        return SeriesName("memory", "MemoryUsedPercent")
-    core = labels.get(query.core_label, "")
-    return SeriesName(query.type, f"cpu{core}", query.dimension) if _CORE.fullmatch(core) else None
 
 
 def _node(labels: Mapping[str, str], node_labels: Sequence[str]) -> tuple[str, tuple[str, str]]:

@@ -1,11 +1,12 @@
 """A run as another tool recorded it; `trainguard.formats.runs.managed` writes it in the managed layout."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, AnyStr, NamedTuple, Protocol
 
 ONLY_NODE = "node-1"
 
@@ -29,6 +30,7 @@ class SeriesName:
     dimension: str = ""
 
 
+HOST_MEMORY = SeriesName("memory", "MemoryUsedPercent")
 UTILIZATION = "GPUUtilization"
 MANAGED_MEASURES = (UTILIZATION, "GPUMemoryUtilization")
 """Measures of a GPU that are series of its name with this dimension; others are ends of a name (docs/formats.md)."""
@@ -37,10 +39,13 @@ ENGINE = "EngineActivityPercent"
 """A measure that is no series: it stands for the utilization of a GPU that has none."""
 
 MEBI = 2.0**20
+MOST_DEVICES = 64
+LARGEST_STEP = 2**53
+WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""What tools write in JSON for what is no number."""
 
 
 def gpu_series(gpu: str, measure: str) -> SeriesName:
-    """Return the series of a measure of a GPU."""
     return SeriesName("gpu", gpu, measure) if measure in MANAGED_MEASURES else SeriesName("gpu", f"{gpu}.{measure}")
 
 
@@ -65,8 +70,7 @@ def whole_memory(used: float, percent: float, least: float) -> float | None:
     return round(used / percent * 100.0 / MEBI) * MEBI if least <= percent <= 100.0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Values of one node at one time, epoch seconds; units are those of the series."""
 
     at: float
@@ -107,17 +111,13 @@ class SourceRun:
     notes: list[str] = field(default_factory=list)
 
     def refuse(self, why: str, count: int = 1) -> None:
-        """Count parts that cannot be read."""
         self.bad[why] = self.bad.get(why, 0) + count
 
     @property
     def interval_s(self) -> float | None:
         """The median distance of a node's snapshots, seconds; None of fewer than two."""
-        gaps = sorted(
-            later.at - earlier.at
-            for snapshots in self.snapshots.values()
-            for earlier, later in itertools.pairwise(snapshots)
-        )
+        pairs = (pair for snapshots in self.snapshots.values() for pair in itertools.pairwise(snapshots))
+        gaps = sorted(later - earlier for (earlier, _), (later, _) in pairs)
         return gaps[len(gaps) // 2] if gaps else None
 
 
@@ -129,12 +129,12 @@ class SnapshotCollector:
     """Collects the values of a run by node; an empty name is that of the node that a tool does not name."""
 
     def __init__(self) -> None:
-        self._records: dict[str, list[tuple[float, dict[SeriesName, float]]]] = {}
+        self._records: dict[str, list[Snapshot]] = {}
         self._counted: dict[tuple[str, SeriesName], tuple[float, float]] = {}
 
     def add(self, node: str, at: float, values: Mapping[SeriesName, float]) -> None:
         """Take in what was measured on a node at ``at``, epoch seconds."""
-        self._records.setdefault(node, []).append((at, dict(values)))
+        self._records.setdefault(node, []).append(Snapshot(at, dict(values)))
 
     def rate(self, node: str, series: SeriesName, at: float, total: float) -> float | None:
         """Return how much a counter grew a second since its last value; None of the first, and after a restart."""
@@ -149,43 +149,28 @@ class SnapshotCollector:
         return {node or unnamed: _merged(records) for node, records in sorted(self._records.items())}
 
 
-def _merged(records: list[tuple[float, dict[SeriesName, float]]]) -> list[Snapshot]:
-    """Return a snapshot of the records of each moment, in order of time."""
+def _merged(records: list[Snapshot]) -> list[Snapshot]:
+    """Return a snapshot of the records of each moment, in order of time.
+
+    The interval is the median distance, seconds, of two values of the most frequent series.
+    """
     records.sort(key=lambda record: record[0])
-    merged: list[tuple[float, dict[SeriesName, float]]] = []
-    near_s = _ONE_MOMENT * _interval_s(records)
-    for at, values in records:
-        if merged and at - merged[-1][0] <= near_s and not merged[-1][1].keys() & values.keys():
-            merged[-1][1].update(values)
-        else:
-            merged.append((at, dict(values)))
-    return [Snapshot(at, values) for at, values in merged]
-
-
-def _interval_s(records: list[tuple[float, dict[SeriesName, float]]]) -> float:
-    """Return the median distance, seconds, of two values of the most frequent series."""
     times: dict[SeriesName, list[float]] = {}
     for at, values in records:
         for name in values:
             times.setdefault(name, []).append(at)
     most = max(times.values(), key=len, default=[])
-    gaps = [later - earlier for earlier, later in itertools.pairwise(most)]
-    return median(gaps) if gaps else 0.0
+    near_s = _ONE_MOMENT * median([later - earlier for earlier, later in itertools.pairwise(most)] or [0.0])
+    merged: list[Snapshot] = []
+    for at, values in records:
+        if merged and at - merged[-1][0] <= near_s and not merged[-1][1].keys() & values.keys():
+            merged[-1][1].update(values)
+        else:
+            merged.append(Snapshot(at, dict(values)))
+    return merged
 
 
-Line = TypeVar("Line", bytes, str)
-Line_co = TypeVar("Line_co", bytes, str, covariant=True)
-
-
-class LineReader(Protocol[Line_co]):
-    """A file that is read by lines."""
-
-    def readline(self, size: int, /) -> Line_co:
-        """Return up to ``size`` of a line, with its end; nothing at the file's end."""
-        ...
-
-
-def bounded_lines(file: LineReader[Line], longest: int) -> Iterator[Line]:
+def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
     """Yield lines; pieces of ``longest`` of a longer one."""
     while line := file.readline(longest):
         yield line
@@ -205,8 +190,6 @@ class JsonApi(Protocol):
 
 
 class WritableJsonApi(JsonApi, Protocol):
-    """A service that takes changes."""
-
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send a change that may be repeated, and return the JSON of the answer; raises as `get` does."""
         ...

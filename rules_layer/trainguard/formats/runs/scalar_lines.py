@@ -7,7 +7,6 @@ with the step of ``step 120``, ``iter: 120/1000`` or ``[12]``, if any.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from trainguard.formats.runs.run import ScalarsOfStep
 
@@ -42,19 +41,11 @@ class SlowSearchError(Exception):
     """A search with a regular expression of the job's takes too long."""
 
 
-class LogLine(NamedTuple):
-    """A line of a log, and when it was written, epoch seconds."""
+LogLine = tuple[float, str]
+"""When a line of a log was written, epoch seconds, and its text."""
 
-    at: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
-    """A scalar by a regular expression of the job's, with one group, as ``MetricDefinitions`` have it."""
-
-    name: str
-    pattern: re.Pattern[str]
+MetricDefinition = tuple[str, re.Pattern[str]]
+"""The name of a scalar, and a regular expression of the job's with one group, as ``MetricDefinitions`` have it."""
 
 
 @dataclass(slots=True)
@@ -73,27 +64,28 @@ class ScalarLines:
     _names: set[str] = field(default_factory=set)
 
     def read(self, lines: Iterable[LogLine]) -> list[ScalarsOfStep]:
-        """Return the scalars of lines that have some."""
-        return [row for line in lines for row in self._rows(line)]
+        return [row for at, text in lines for row in self._rows(at, text)]
 
-    def _rows(self, line: LogLine) -> list[ScalarsOfStep]:
-        text = line.text[:LONGEST_LINE].replace("#011", "\t")
+    def _rows(self, at: float, text: str) -> list[ScalarsOfStep]:
+        text = text[:LONGEST_LINE].replace("#011", "\t")
         found = self._found(text)
         if not found:
             return []
         match = _STEP.search(text) or _ROUND.search(text)
         if match is not None:
-            return [ScalarsOfStep(int(match["step"]), line.at, found)]
+            return [ScalarsOfStep(int(match["step"]), at, found)]
         rows: dict[int, dict[str, float]] = {}
         for name, value in found.items():
             step = self.counted.get(name, 0)
             self.counted[name] = step + 1
             rows.setdefault(step, {})[name] = value
-        return [ScalarsOfStep(step, line.at, values) for step, values in sorted(rows.items())]
+        return [ScalarsOfStep(step, at, values) for step, values in sorted(rows.items())]
 
     def _found(self, text: str) -> Mapping[str, float]:
         pairs = [
-            (each.name, match[1]) for each in self.definitions if (match := self._searched(each, text)) is not None
+            (name, match[1])
+            for name, pattern in self.definitions
+            if (match := self._searched(name, pattern, text)) is not None
         ] or [(match["name"], match["value"]) for match in _SCALAR.finditer(text)]
         found: dict[str, float] = {}
         for name, value in pairs:
@@ -107,14 +99,14 @@ class ScalarLines:
                 self._count(NO_NUMBER)
         return found
 
-    def _searched(self, definition: MetricDefinition, text: str) -> re.Match[str] | None:
-        if definition.name in self._slow:
+    def _searched(self, name: str, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+        if name in self._slow:
             return None
         try:
-            return self.search(definition.pattern, text)
+            return self.search(pattern, text)
         except SlowSearchError:
-            self._slow.add(definition.name)
-            self._count(f"metric {definition.name!r}: a search with {definition.pattern.pattern!r} takes too long")
+            self._slow.add(name)
+            self._count(f"metric {name!r}: a search with {pattern.pattern!r} takes too long")
             return None
 
     def _count(self, why: str) -> None:
@@ -133,5 +125,5 @@ def definitions_of(given: Iterable[tuple[str, str]]) -> tuple[tuple[MetricDefini
         if not pattern.groups:
             faults.append(f"metric {name!r}: {expression!r} has no group, expected one around the number")
             continue
-        usable.append(MetricDefinition(name, pattern))
+        usable.append((name, pattern))
     return tuple(usable), tuple(faults)

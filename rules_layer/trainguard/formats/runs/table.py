@@ -11,6 +11,10 @@ import msgspec
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.run import (
+    HOST_MEMORY,
+    LARGEST_STEP,
+    MEBI,
+    MOST_DEVICES,
     ONLY_NODE,
     ScalarsOfStep,
     SeriesName,
@@ -81,8 +85,8 @@ NVIDIA_SMI = Mapping(
     series={
         "utilization.gpu [%]": "gpu*/GPUUtilization",
         "utilization.memory [%]": "gpu*/GPUMemoryUtilization",
-        "memory.used [MiB]": SeriesColumn(series="gpu*/MemoryUsedBytes", factor=2.0**20),
-        "memory.total [MiB]": SeriesColumn(series="gpu*/MemoryTotalBytes", factor=2.0**20),
+        "memory.used [MiB]": SeriesColumn(series="gpu*/MemoryUsedBytes", factor=MEBI),
+        "memory.total [MiB]": SeriesColumn(series="gpu*/MemoryTotalBytes", factor=MEBI),
         "power.draw [W]": "gpu*/PowerWatts",
         "temperature.gpu": "gpu*/TemperatureCelsius",
         "clocks.current.sm [MHz]": "gpu*/SMClockMHz",
@@ -92,12 +96,10 @@ NVIDIA_SMI = Mapping(
 
 
 def is_nvidia_smi(columns: Sequence[str]) -> bool:
-    """Whether columns are those that ``nvidia-smi`` writes of each GPU."""
     return {"timestamp", "index", "utilization.gpu [%]"} <= set(columns)
 
 
 def read_mapping(name: str, body: bytes) -> Mapping:
-    """Read a mapping; raises TelemetryFormatError."""
     if len(body) > MAX_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_BYTES:,} bytes, expected a mapping of columns")
     try:
@@ -109,10 +111,9 @@ def read_mapping(name: str, body: bytes) -> Mapping:
 
 
 def series_name(unit: str, rest: str) -> SeriesName:
-    """Return the series of a unit."""
     if unit.startswith("gpu"):
         return gpu_series(unit, rest)
-    return SeriesName("cpu", unit, rest) if unit.startswith("cpu") else SeriesName("memory", rest)
+    return SeriesName("cpu", unit, rest) if unit.startswith("cpu") else HOST_MEMORY
 
 
 def _is_known(unit: str, rest: str) -> bool:
@@ -133,13 +134,11 @@ _NUMBER = re.compile(
 )
 _PERCENT = frozenset({"GPUUtilization", "GPUMemoryUtilization", "CPUUtilization", "I/OWaitPercentage"})
 _ABSENT = frozenset({"", "n/a", "[n/a]", "[not supported]", "na", "null", "none", "-"})
-_MOST_DEVICES = 64
 _MS = 1_000.0
 _ALL = 100.0
 
 
 def columns_of(line: str) -> list[str]:
-    """Return the names of columns in the first line of a table."""
     return [cell.strip() for cell in next(csv.reader([line]), [])]
 
 
@@ -165,6 +164,7 @@ class _Table:
         measured = mapping.measured(name)
         self._measured = {self._places[column]: about for column, about in measured.items() if column in self._places}
         self._scalars = {self._places[column]: to for column, to in mapping.scalars.items() if column in self._places}
+        self._step = None if mapping.step is None else self._places.get(mapping.step)
         wanted = [
             each for each in (mapping.time.column, mapping.node, mapping.device, mapping.step) if each is not None
         ]
@@ -188,7 +188,12 @@ class _Table:
             values = self._values(cells)
             if values:
                 collected.add(self._cell(cells, self._mapping.node), at, values)
-            self._take_scalars(cells, at, number)
+            found = {
+                to: value for place, to in self._scalars.items() if (value := self._number(cells, place)) is not None
+            }
+            step = float(number) if not found or self._step is None else self._number(cells, self._step)
+            if found and step is not None and 0 <= step <= LARGEST_STEP:
+                run.scalars.append(ScalarsOfStep(int(step), at, found))
         run.snapshots = collected.snapshots(ONLY_NODE)
         for (node, device), measured in sorted(self._lines.items()):
             if not measured:
@@ -216,19 +221,11 @@ class _Table:
             self._lines[of_gpu] = self._lines.get(of_gpu, False) or bool(values)
         return values
 
-    def _take_scalars(self, cells: Sequence[str], at: float, number: int) -> None:
-        found = {to: value for place, to in self._scalars.items() if (value := self._number(cells, place)) is not None}
-        if not found:
-            return
-        step = float(number) if self._mapping.step is None else self._number(cells, self._places[self._mapping.step])
-        if step is not None and 0 <= step <= 2**53:
-            self.run.scalars.append(ScalarsOfStep(int(step), at, found))
-
     def _device(self, cells: Sequence[str]) -> int | None:
         if self._mapping.device is None:
             return None
         text = self._cell(cells, self._mapping.device).removeprefix("gpu")
-        if text.isdecimal() and int(text) < _MOST_DEVICES:
+        if text.isdecimal() and int(text) < MOST_DEVICES:
             return int(text)
         self.run.refuse(NO_DEVICE)
         return None

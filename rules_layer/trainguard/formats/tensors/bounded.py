@@ -20,7 +20,6 @@ class ByteCache(Generic[V]):
         self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
-        """Return what is kept; None where there is nothing."""
         entry = self._entries.get(key)
         if entry is None:
             return None

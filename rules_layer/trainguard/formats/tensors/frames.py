@@ -6,7 +6,7 @@ is why TensorBoard finds nothing in its files.
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,34 +16,33 @@ from google.protobuf import message
 from numpy.typing import NDArray
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.protobuf import BOOL, DOUBLE, FLOAT, INT32, INT64, MESSAGE, MessageTable, message_classes
-from trainguard.formats.protobuf import BYTES as BYTES_FIELD
+from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, MessageTable, Wire, WireError, message_classes
 from trainguard.formats.tensors.step_view import Tensor
 
 _MESSAGES: MessageTable = {
-    "Event": [("wall_time", 1, DOUBLE, ""), ("step", 2, INT64, ""), ("summary", 5, MESSAGE, "Summary")],
-    "Summary": [("value", 1, MESSAGE, "Value*")],
+    "Event": [("wall_time", 1, "double"), ("step", 2, "int64"), ("summary", 5, "Summary")],
+    "Summary": [("value", 1, "Value*")],
     "Value": [
-        ("tag", 1, BYTES_FIELD, ""),
-        ("simple_value", 2, FLOAT, ""),
-        ("tensor", 8, MESSAGE, "TensorProto"),
-        ("metadata", 9, MESSAGE, "SummaryMetadata"),
+        ("tag", 1, "bytes"),
+        ("simple_value", 2, "float"),
+        ("tensor", 8, "TensorProto"),
+        ("metadata", 9, "SummaryMetadata"),
     ],
-    "SummaryMetadata": [("plugin_data", 1, MESSAGE, "PluginData*")],
-    "PluginData": [("plugin_name", 1, BYTES_FIELD, ""), ("content", 2, BYTES_FIELD, "")],
+    "SummaryMetadata": [("plugin_data", 1, "PluginData*")],
+    "PluginData": [("plugin_name", 1, "bytes"), ("content", 2, "bytes")],
     "TensorProto": [
-        ("dtype", 1, INT32, ""),
-        ("tensor_shape", 2, MESSAGE, "TensorShapeProto"),
-        ("tensor_content", 4, BYTES_FIELD, ""),
-        ("float_val", 5, FLOAT, "*"),
-        ("double_val", 6, DOUBLE, "*"),
-        ("int_val", 7, INT32, "*"),
-        ("string_val", 8, BYTES_FIELD, "*"),
-        ("int64_val", 10, INT64, "*"),
-        ("bool_val", 11, BOOL, "*"),
+        ("dtype", 1, "int32"),
+        ("tensor_shape", 2, "TensorShapeProto"),
+        ("tensor_content", 4, "bytes"),
+        ("float_val", 5, "float*"),
+        ("double_val", 6, "double*"),
+        ("int_val", 7, "int32*"),
+        ("string_val", 8, "bytes*"),
+        ("int64_val", 10, "int64*"),
+        ("bool_val", 11, "bool*"),
     ],
-    "TensorShapeProto": [("dim", 2, MESSAGE, "Dim*")],
-    "Dim": [("size", 1, INT64, ""), ("name", 2, BYTES_FIELD, "")],
+    "TensorShapeProto": [("dim", 2, "Dim*")],
+    "Dim": [("size", 1, "int64"), ("name", 2, "bytes")],
 }
 
 _CLASSES = message_classes("trainguard.events", _MESSAGES)
@@ -94,7 +93,6 @@ _TF_TEXT = 7
 
 
 def is_text(dtype: int) -> bool:
-    """Whether a type's number says text: the hook's, or TensorFlow's own."""
     return dtype in {TEXT, _TF_TEXT}
 
 
@@ -134,76 +132,6 @@ def texts(file: str, shape: Sequence[int], content: Sequence[bytes]) -> Tensor:
     array = np.empty(len(content), dtype=object)
     array[:] = [each.decode(errors="replace") for each in content]
     return array.reshape(checked)
-
-
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a message: its place in the payload, without key and length; ``value`` is that of a varint."""
-
-    number: int
-    wire: int
-    start: int
-    end: int
-    value: int = 0
-
-
-class WireReader:
-    """Reads fields of messages from the beginning of a payload; raises TelemetryFormatError where one does not end."""
-
-    def __init__(self, file: str, head: bytes) -> None:
-        self.file = file
-        self._head = head
-
-    def enter(self, start: int, end: int, number: int, name: str) -> Field:
-        """Return the first field of a number that is a message."""
-        for field in self.fields(start, end):
-            if field.number == number and field.wire == BYTES:
-                return field
-        raise TelemetryFormatError(self.file, f"a frame holds no {name}")
-
-    def fields(self, start: int, end: int) -> Iterator[Field]:
-        """Iterate over the fields of a message that lies in a part of the payload."""
-        while start < end:
-            key, start = self._varint(start, end)
-            field = self._field(key >> 3, key & 7, start, end)
-            if field.end > end:
-                raise TelemetryFormatError(
-                    self.file, f"a field ends at byte {field.end:,} of a message that ends at {end:,}"
-                )
-            yield field
-            start = field.end
-
-    def bytes_of(self, field: Field) -> bytes:
-        """Return the bytes of a field."""
-        if field.end > len(self._head):
-            raise TelemetryFormatError(self.file, f"{field.end:,} bytes come before the entries of a tensor")
-        return self._head[field.start : field.end]
-
-    def _field(self, number: int, wire: int, start: int, end: int) -> Field:
-        if wire == VARINT:
-            value, after = self._varint(start, end)
-            return Field(number, wire, start, after, value)
-        if wire == BYTES:
-            length, start = self._varint(start, end)
-            return Field(number, wire, start, start + length)
-        fixed = {FIXED64: 8, FIXED32: 4}.get(wire)
-        if fixed is None:
-            raise TelemetryFormatError(self.file, f"a field has wire type {wire}, expected 0, 1, 2 or 5")
-        return Field(number, wire, start, start + fixed)
-
-    def _varint(self, start: int, end: int) -> tuple[int, int]:
-        value = 0
-        last = min(end, len(self._head), start + _LONGEST_VARINT)
-        for place in range(start, last):
-            byte = self._head[place]
-            value |= (byte & 0x7F) << (7 * (place - start))
-            if byte < 0x80:
-                return value, place + 1
-        raise TelemetryFormatError(self.file, f"a number is cut at byte {last:,}")
 
 
 HEADER = 12
@@ -262,6 +190,11 @@ def payload_of(file: str, frame: bytes) -> bytes:
     return payload
 
 
+def frame(payload: bytes) -> bytes:
+    length = len(payload).to_bytes(8, "little")
+    return b"".join(part for each in (length, payload) for part in (each, _FOOTER.pack(masked(crc32c(each)))))
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     """Frames of a part of a file: where their payloads start and how long they are; int64[F] each.
@@ -275,6 +208,10 @@ class Walk:
     end: int
     wrong: int
     cut: int
+
+    @classmethod
+    def none(cls) -> "Walk":
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), 0, 0, 0)
 
 
 def walk(file: str, content: bytes) -> Walk:
@@ -330,32 +267,42 @@ def find_content(file: str, head: bytes, size: int) -> Content:
     Raises TelemetryFormatError when the entries do not begin in ``head``, or a message does not end within its outer
     one.
     """
-    reader = WireReader(file, head)
-    summary = reader.enter(0, size, _SUMMARY, "summary")
-    value = reader.enter(summary.start, summary.end, _VALUE, "value")
-    tag = b""
-    for field in reader.fields(value.start, value.end):
-        if field.number == _TAG and field.wire == BYTES:
-            tag = reader.bytes_of(field)
-        elif field.number == _TENSOR and field.wire == BYTES:
-            return _tensor(reader, field, text(file, tag))
+    wire = Wire(iter([head]))
+    try:
+        summary = _enter(file, wire, size, _SUMMARY, "summary")
+        value = _enter(file, wire, summary, _VALUE, "value")
+        tag = b""
+        for number, kind, length in wire.fields(value):
+            if number == _TAG and kind == LENGTH:
+                tag = wire.read(length)
+            elif number == _TENSOR and kind == LENGTH:
+                return _tensor(file, wire, wire.position + length, text(file, tag))
+    except CutOffError as fault:
+        raise TelemetryFormatError(file, f"{len(head):,} bytes or more come before the entries of a tensor") from fault
+    except WireError as fault:
+        raise TelemetryFormatError(file, str(fault)) from fault
     raise TelemetryFormatError(file, "a frame's value holds no tensor")
 
 
-def _tensor(reader: WireReader, tensor: Field, tag: str) -> Content:
+def _enter(file: str, wire: Wire, end: int, number: int, name: str) -> int:
+    """Go to the content of the first field of a number that is a message, and return where that ends."""
+    for found, kind, length in wire.fields(end):
+        if found == number and kind == LENGTH:
+            return wire.position + length
+    raise TelemetryFormatError(file, f"a frame holds no {name}")
+
+
+def _tensor(file: str, wire: Wire, end: int, tag: str) -> Content:
     dtype, shape = 0, b""
-    for field in reader.fields(tensor.start, tensor.end):
-        if field.number == _DTYPE and field.wire == VARINT:
-            dtype = field.value
-        elif field.number == _SHAPE and field.wire == BYTES:
-            shape = reader.bytes_of(field)
-        elif field.number == _CONTENT and field.wire == BYTES:
-            return Content(tag, dtype, _sizes(reader.file, shape), field.start, field.end - field.start)
-    raise TelemetryFormatError(reader.file, f"tensor {tag} has no tensor_content, expected its entries there")
-
-
-def _sizes(file: str, shape: bytes) -> tuple[int, ...]:
-    try:
-        return tuple(each.size for each in TensorShape.FromString(shape).dim)
-    except message.DecodeError as fault:
-        raise TelemetryFormatError(file, f"a tensor's shape cannot be read: {fault}") from fault
+    for number, kind, value in wire.fields(end):
+        if number == _DTYPE and kind == VARINT:
+            dtype = value
+        elif number == _SHAPE and kind == LENGTH:
+            shape = wire.read(value)
+        elif number == _CONTENT and kind == LENGTH:
+            try:
+                sizes = tuple(each.size for each in TensorShape.FromString(shape).dim)
+            except message.DecodeError as fault:
+                raise TelemetryFormatError(file, f"a tensor's shape cannot be read: {fault}") from fault
+            return Content(tag, dtype, sizes, wire.position, value)
+    raise TelemetryFormatError(file, f"tensor {tag} has no tensor_content, expected its entries there")

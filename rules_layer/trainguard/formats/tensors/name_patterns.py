@@ -34,7 +34,6 @@ class NamePattern:
     compiled: re.Pattern[str] = field(compare=False)
 
     def cost(self, name: str) -> int:
-        """Return the steps that a search in a name takes at worst."""
         steps: int = self.factor * (len(name) + 1) ** self.free
         return steps // math.factorial(self.free)
 

@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.core.finding import Fact
 from trainguard.core.text import one_line
-from trainguard.kernels.captures.step_shares import capture_shares
-from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.rules.finding import FEW_STEPS, KernelFinding
+from trainguard.kernels.document import AcrossRanks, RankProfile
+from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import beside_late_rank
+from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
+from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
 MOST_RULES = 64
 EVIDENCE = 3
@@ -25,12 +23,10 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    """Whether rules can judge a rank: its file is whole, with work of a GPU in three steps or more."""
-    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
+    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
-    """Return the rules that fire on any rank or across ranks: what explains most of the time comes first."""
     found: dict[str, list[tuple[str, KernelFinding]]] = {}
     for rank in ranks:
         for finding in beside_late_rank(rank.findings, across):
@@ -46,7 +42,6 @@ def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:
 
 
 def called(rank: RankProfile) -> str:
-    """Return how a rank is called."""
     return _short(rank.trace.rpartition("/")[2]) if rank.rank is None else f"rank {rank.rank}"
 
 
@@ -61,11 +56,6 @@ def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[s
     return [_text(line) for line in (*([] if across is None else across.notes), *lines_shown)][:NAMED]
 
 
-def named_faults(faults: Mapping[str, str]) -> dict[str, str]:
-    """Return the first files that could not be read and why, as a verdict names them."""
-    return {_short(name): _text(faults[name]) for name in sorted(faults)[:NAMED]}
-
-
 def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVerdict:
     sure = [each for each in entries if each[1].confidence == "normal"]
     counted = sure or entries
@@ -74,7 +64,7 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
         rule=rule,
         severity=max((each.severity for _, each in counted), key=lambda each: each.rank),
         kind=worst.kind,
-        facts=[_fact(each) for each in worst.facts],
+        facts=[replace(each, value=_text(each.value)) if isinstance(each.value, str) else each for each in worst.facts],
         value=worst.value,
         threshold=worst.threshold,
         gain_ns_per_step=worst.gain.ns_per_step,
@@ -89,10 +79,6 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
     )
 
 
-def _fact(fact: Fact) -> Fact:
-    return replace(fact, value=_text(fact.value)) if isinstance(fact.value, str) else fact
-
-
 def _text(text: str) -> str:
     return one_line(text, LONGEST_TEXT)
 
@@ -104,40 +90,24 @@ def _short(text: str) -> str:
 GONE = "Its traces are gone."
 
 
-class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture's facts before its traces are read; see `CaptureVerdict`."""
-
-    capture: str
-    version: str
-    run: str
-    folder: str
-    at: float
-    traces: int
-    notes: Sequence[str] = ()
-
-
 def capture_verdict(
     head: CaptureHead, ranks: Sequence[RankProfile], across: AcrossRanks | None, unread: Mapping[str, str]
 ) -> CaptureVerdict:
     """Return the verdict on a capture; ``ranks`` are of traces that could be read, ``unread`` has the others."""
     window = sum(rank.window_ns for rank in ranks)
-    with_steps = [rank for rank in ranks if rank.steps]
+    step_ns = [rank.mean_step_ns for rank in ranks if rank.steps]
     notes = notes_of(ranks, across) if head.traces else [GONE]
     return CaptureVerdict(
-        capture=head.capture,
-        version=head.version,
-        run=head.run,
+        **{name: getattr(head, name) for name in ("capture", "version", "run", "at", "traces")},
         folder=one_line(head.folder, LONGEST_TEXT),
-        at=head.at,
-        traces=head.traces,
         judged=sum(is_judged(rank) for rank in ranks),
         unread=len(unread),
-        unread_why=named_faults(unread),
+        unread_why={_short(name): _text(unread[name]) for name in sorted(unread)[:NAMED]},
         world_size=max((rank.world_size for rank in ranks if rank.world_size is not None), default=None),
-        steps=max((len(rank.steps) + rank.steps_left_out for rank in ranks), default=0),
+        steps=max((rank.step_count for rank in ranks), default=0),
         gpus=sorted({one_line(gpu, LONGEST_NAME) for rank in ranks for gpu in rank.gpus if gpu})[:NAMED],
         busy_share=sum(rank.busy_ns for rank in ranks) / window if window else None,
-        step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
+        step_ns=round(float(np.median(step_ns))) if step_ns else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
         notes=[*head.notes, *notes],
@@ -147,9 +117,70 @@ def capture_verdict(
 
 
 def rank_place(rank: RankProfile) -> tuple[bool, int, str]:
-    """Return a key for sorting ranks: by their numbers, those without one last."""
     return rank.rank is None, rank.rank or 0, rank.trace
 
 
-def _mean_step(rank: RankProfile) -> float:
-    return sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps)
+COMPARED_LEAST = 0.5
+"""Of a rank's communication; where less can be compared with other ranks, the waiting is unknown."""
+
+_PRECISION = 1_000_000
+
+
+def capture_shares(ranks: Sequence[RankProfile]) -> StepShares | None:
+    waits = _waits(ranks)
+    chosen = [at for at, rank in enumerate(ranks) if _has_steps(rank)]
+    return _shares([ranks[at] for at in chosen], [waits.get(at) for at in chosen]) if chosen else None
+
+
+def _has_steps(rank: RankProfile) -> bool:
+    return bool(rank.steps) and rank.busy_ns > 0 and rank.window_ns > 0 and rank.gpu_idle is not None
+
+
+def _waits(ranks: Sequence[RankProfile]) -> Mapping[int, float]:
+    """Return by a rank's place how much of its communication is waiting, 0 to 1, where that is known."""
+    places = compared_places(ranks)
+    like = [ranks[place] for place in places]
+    found = {}
+    for group in groups_of(likes_of(like)):
+        waiting = compared(like, group)
+        for at in group:
+            mine = [(each, each.ranks.index(at)) for each in waiting if at in each.ranks]
+            total = sum(int(each.total_ns[row].sum()) for each, row in mine)
+            if total and total >= COMPARED_LEAST * like[at].communication_kernels_ns:
+                found[places[at]] = sum(int(each.wait_ns[row].sum()) for each, row in mine) / total
+    return found
+
+
+def _parts(rank: RankProfile, waits: float | None) -> dict[str, float]:
+    exposed, idle = rank.exposed_communication_ns, rank.gpu_idle
+    peers = exposed * (waits or 0.0)
+    return {
+        "compute": rank.compute_ns,
+        "copies": rank.exposed_memory_ns,
+        "communication": exposed - peers,
+        "peers": peers,
+        "loader": 0 if idle is None else idle.loader_ns,
+        "host": 0 if idle is None else idle.host_ns,
+        "other": 0 if idle is None else idle.other_ns,
+    }
+
+
+def _shares(ranks: Sequence[RankProfile], waits: Sequence[float | None]) -> StepShares:
+    parts = [_parts(rank, each) for rank, each in zip(ranks, waits, strict=True)]
+    window = sum(rank.window_ns for rank in ranks)
+    starts = [(rank.start_unix_ns, rank.window_ns) for rank in ranks if rank.start_unix_ns is not None]
+    shares = {name: _rounded(sum(each[name] for each in parts) / window) for name in parts[0]}
+    return StepShares(
+        ranks=len(ranks),
+        rank=ranks[0].rank if len(ranks) == 1 else None,
+        steps=max(rank.step_count for rank in ranks),
+        start_s=min(start for start, _ in starts) / 1e9 if starts else None,
+        end_s=max(start + lasts for start, lasts in starts) / 1e9 if starts else None,
+        peers_known=any(each is not None for each in waits),
+        **shares,
+    )
+
+
+def _rounded(share: float) -> float:
+    """Return a share rounded down, so that all of them together are not over 1."""
+    return int(max(share, 0.0) * _PRECISION) / _PRECISION

@@ -8,50 +8,34 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.kernels.captures.verdict import decoded
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, LeftOut, Timeline
-from trainguard.kernels.timeline.rows import LaneKey, RowTable, Sort
+from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, Timeline, TimelineHead
+from trainguard.kernels.timeline.rows import RowTable, Sort
+from trainguard.kernels.verdict import decoded
 
 LONGEST_STORED_NAME = 1_000
 _COLUMNS = ("start", "end", "name", "sort", "lane", "source", "count")
 _BYTES = 8
 
 
-class StoredTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class StoredTimeline(TimelineHead, frozen=True, kw_only=True):
     """A `Timeline`; ``columns`` are its arrays by name, each compressed 64-bit numbers, ``size`` rows long."""
 
-    trace: str
-    start_unix_ns: int
-    lead_ns: int
-    window_ns: int
     size: int
-    lanes: list[LaneKey]
-    names: list[str]
     columns: dict[str, bytes]
-    detail: list[tuple[int, int]]
-    left_out: LeftOut
 
 
 def stored(timeline: Timeline) -> StoredTimeline:
-    """Return a timeline as it is stored."""
     used, place = np.unique(timeline.rows.name, return_inverse=True)
     shift = int(np.count_nonzero(used < 0))
     columns = {field: getattr(timeline.rows, field) for field in _COLUMNS}
     columns |= {"name": place.astype(np.int64) - shift, "level": timeline.level, "launch": timeline.launch}
-    return StoredTimeline(
-        trace=timeline.trace,
-        start_unix_ns=timeline.start_unix_ns,
-        lead_ns=timeline.lead_ns,
-        window_ns=timeline.window_ns,
-        size=len(timeline.rows),
-        lanes=[replace(each, name=each.name[:LONGEST_STORED_NAME]) for each in timeline.lanes],
-        names=[timeline.names[each][:LONGEST_STORED_NAME] for each in used[shift:].tolist()],
-        columns={name: _packed(values) for name, values in {**columns, "size": timeline.size}.items()},
-        detail=timeline.detail,
-        left_out=timeline.left_out,
-    )
+    head = {name: getattr(timeline, name) for name in TimelineHead.__struct_fields__}
+    head["lanes"] = [replace(each, name=each.name[:LONGEST_STORED_NAME]) for each in timeline.lanes]
+    head["names"] = [timeline.names[each][:LONGEST_STORED_NAME] for each in used[shift:].tolist()]
+    packed = {name: _packed(values) for name, values in {**columns, "size": timeline.size}.items()}
+    return StoredTimeline(**head, size=len(timeline.rows), columns=packed)
 
 
 def restored(key: str, held: StoredTimeline) -> Timeline:
@@ -69,20 +53,8 @@ def restored(key: str, held: StoredTimeline) -> Timeline:
             raise TelemetryFormatError(key, f"column {name} holds numbers outside of {least} to {end - 1}")
     if len(held.lanes) > MOST_LANES:
         raise TelemetryFormatError(key, f"{len(held.lanes)} lanes, expected at most {MOST_LANES}")
-    return Timeline(
-        trace=held.trace,
-        start_unix_ns=held.start_unix_ns,
-        lead_ns=held.lead_ns,
-        window_ns=held.window_ns,
-        lanes=held.lanes,
-        rows=RowTable(**rows),
-        level=level,
-        launch=launch,
-        size=size,
-        names=held.names,
-        detail=held.detail,
-        left_out=held.left_out,
-    )
+    head = {name: getattr(held, name) for name in TimelineHead.__struct_fields__}
+    return Timeline(**head, rows=RowTable(**rows), level=level, launch=launch, size=size)
 
 
 def _packed(values: Ints) -> bytes:
@@ -161,8 +133,6 @@ class BriefDigest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a trace that a page draws."""
-
     format: int = FORMAT
     profile: RankProfile
     timeline: StoredTimeline | None
@@ -182,5 +152,4 @@ def decode_brief(key: str, body: bytes) -> BriefDigest:
 
 
 def decode_full(key: str, body: bytes) -> FullDigest:
-    """Read a full digest back; raises TelemetryFormatError when it is none, or of another version of this code."""
     return decoded(key, body, _FULL, MOST_FULL_BYTES, FORMAT, "a digest of a trace")

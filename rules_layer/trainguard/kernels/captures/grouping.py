@@ -8,7 +8,7 @@ from functools import cached_property
 
 from trainguard.core.layout import FUTURE_S, ProfileRoot
 from trainguard.core.ports import ListedObject, ProfileObjects
-from trainguard.kernels.captures.keys import TraceKey, is_shared, match_below
+from trainguard.kernels.captures.keys import is_shared, match_below
 
 MOST_LISTED = 50_000
 """Objects of a folder that are looked at; traces behind them are in no capture, which is counted."""
@@ -125,17 +125,13 @@ def _trace(root: ProfileRoot, folder: str, listed: ListedObject) -> TraceObject 
     key = match_below(listed.key, root)
     if key is None or key.folder != folder:
         return None
+    # A name's time is one that lies before the object was there, give or take an hour.
+    named, modified_at = key.written_at, listed.last_modified
     return TraceObject(
         key=listed.key,
         writer=key.writer,
-        at=_written_at(key, listed.last_modified),
-        modified_at=listed.last_modified,
+        at=named if named is not None and EARLIEST_S <= named <= modified_at + FUTURE_S else modified_at,
+        modified_at=modified_at,
         size=listed.size,
         etag=listed.etag,
     )
-
-
-def _written_at(key: TraceKey, modified_at: float) -> float:
-    """Return the time in a name, where it is one: before the object was there, give or take an hour."""
-    named = key.written_at
-    return named if named is not None and EARLIEST_S <= named <= modified_at + FUTURE_S else modified_at

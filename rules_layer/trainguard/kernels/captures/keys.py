@@ -61,9 +61,9 @@ class TraceKey:
 
 
 def match_key(key: str) -> TraceKey | None:
-    """Read a key that says whose trace it is; None for any other object."""
     match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
-    if match is None or not _is_trace(match["mark"], match["name"]):
+    endings = (*TRACE_ENDINGS, *DATABASE_ENDINGS) if match and match["mark"] == TRACE_FOLDER else TRACE_ENDINGS
+    if match is None or not match["name"].endswith(endings):
         return None
     root = root_of(match)
     return _read(root, f"{root.folder}{match['mark']}/", match["name"])
@@ -81,7 +81,6 @@ def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
 
 
 def is_trace_name(key: str) -> bool:
-    """Whether a key ends as traces do in any folder."""
     return len(key) <= MAX_KEY_LENGTH and key.endswith(TRACE_ENDINGS)
 
 
@@ -106,10 +105,6 @@ def _read(root: ProfileRoot, above: str, name: str) -> TraceKey:
     )
 
 
-def _is_trace(mark: str, name: str) -> bool:
-    return name.endswith(TRACE_ENDINGS) or (mark == TRACE_FOLDER and name.endswith(DATABASE_ENDINGS))
-
-
 def _seconds(digits: str) -> float:
     return int(digits) / 10.0 ** (len(digits) - 10)
 
@@ -126,7 +121,6 @@ _CAPTURE_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
 
 def verdict_key(root: ProfileRoot, capture: str) -> str:
-    """Return the key of a capture's verdict."""
     return capture_folder(root, capture) + VERDICT
 
 

@@ -1,8 +1,10 @@
-"""Collector of a trace for readers of all formats: columns by sort, with limits."""
+"""What readers of all formats share: the collector of a trace, with limits, numbers, and names of calls and copies."""
 
+import re
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from trainguard.kernels.entries import Collective, CounterEntry
 
 _INT64 = 1 << 63
 _UNKNOWN = -1
+MOST_GPUS = 1_024
 
 
 def whole(value: Any) -> int:
@@ -74,8 +77,23 @@ def ints(values: list[Any]) -> Ints:
     return found if found.ndim == 1 else np.array([whole(value) for value in values], dtype=np.int64)
 
 
+def described(name: str, memory: Any, major: Any, minor: Any, sms: Any) -> Gpu:
+    """Return a GPU by what a trace says about it, 0 for what is no number."""
+    size, first, second, count = (max(whole(each), 0) for each in (memory, major, minor, sms))
+    return Gpu(name=name, memory=size, capability=(first, second), sms=count)
+
+
+def by_number(found: Mapping[int, Gpu]) -> list[Gpu]:
+    last = max((number for number in found if number < MOST_GPUS), default=-1)
+    return [found.get(number, Gpu(name="", memory=0, capability=(0, 0), sms=0)) for number in range(last + 1)]
+
+
+def text_of(value: Any) -> str:
+    """Return stored bytes as a text as far as it can be read; empty for anything else."""
+    return value[:LONGEST_NAME].decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
 def unknown(count: int) -> Ints:
-    """Return the numbers of rows whose trace says none: -1."""
     return np.full(count, _UNKNOWN, dtype=np.int64)
 
 
@@ -131,8 +149,7 @@ class TraceBuilder:
             self._called[operator] = (self.collective(found), size)
 
     def add_gpu(self, gpu: GpuRows) -> None:
-        """Add what ran on GPUs."""
-        self.add("gpu", gpu.rows)
+        self.add("gpu", gpu)
         for name, held in self._gpu.items():
             held.frombytes(getattr(gpu, name).tobytes())
 
@@ -168,8 +185,8 @@ class TraceBuilder:
         backend: str = "",
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
-        rows = {sort: Rows(**{name: _array(held) for name, held in of.items()}) for sort, of in self._rows.items()}
-        gpu = GpuRows(rows=rows.pop("gpu"), **{name: _array(held) for name, held in self._gpu.items()})
+        columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
+        gpu = GpuRows(**columns.pop("gpu"), **{name: _array(held) for name, held in self._gpu.items()})
         return Trace(
             name=self._name,
             rank=rank,
@@ -190,10 +207,53 @@ class TraceBuilder:
             collectives=list(self._collectives),
             operator_collectives=self._called,
             operator_inputs=_array(self._inputs),
-            **rows,
+            **{sort: Rows(**held) for sort, held in columns.items()},
         )
 
 
 def _array(values: "array[Any]") -> Any:
     kind = _DTYPES[values.typecode]
     return np.frombuffer(values, dtype=kind) if values else np.empty(0, dtype=kind)
+
+
+_CALL = re.compile(r"(?:cu|cuda|hip)[A-Z]\w*")
+_VERSION = re.compile(r"(?:_ptsz|_ptds)?(?:_v\d+)?(?:_ptsz|_ptds)?")
+
+
+@lru_cache(maxsize=4_096)
+def call_name(name: str) -> str:
+    """Return a call's name without its version: ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``."""
+    place = name.find("_")
+    return name[:place] if place > 0 and is_call(name) and _VERSION.fullmatch(name, place) else name
+
+
+def is_call(name: str) -> bool:
+    return _CALL.fullmatch(name) is not None
+
+
+DIRECTIONS = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "UVM HtoD",
+    12: "UVM DtoH",
+    13: "UVM DtoD",
+}
+"""By the number of the kind of a copy: CUPTI's, and behind them those that Nsight Systems adds."""
+
+
+def memcpy_name(way: str, source: str, target: str) -> str:
+    """Return the name of a copy: ``Memcpy HtoD (Pageable -> Device)``, without what is not known."""
+    ends = f" ({source.title()} -> {target.title()})" if source and target else ""
+    return f"Memcpy {way}{ends}" if way else f"Memcpy{ends}"
+
+
+def memset_name(target: str) -> str:
+    return f"Memset ({target.title()})" if target else "Memset"

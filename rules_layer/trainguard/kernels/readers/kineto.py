@@ -16,8 +16,17 @@ from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
-from trainguard.kernels.readers.names import direction, memcpy_name, memset_name
+from trainguard.kernels.readers.builder import (
+    DIRECTIONS,
+    TraceBuilder,
+    described,
+    floats,
+    ints,
+    memcpy_name,
+    memset_name,
+    unknown,
+    whole,
+)
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
 from trainguard.kernels.readers.unpacking import text_chunks
 
@@ -142,36 +151,40 @@ class _Sorter:
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
-        rows = Rows(
-            start=starts,
-            end=starts + nanoseconds(dur),
-            name=names.of([_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]),
-            lane=names.of(lanes),
-            correlation=names.of([_first_float(each) for each in args]).astype(np.int64)
+        columns: dict[str, Any] = {
+            "start": starts,
+            "end": starts + nanoseconds(dur),
+            "name": names.of(
+                [_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]
+            ),
+            "lane": names.of(lanes),
+            "correlation": names.of(
+                ["" if each.input_types is NOTHING else first_float(bytes(each.input_types)) for each in args]
+            ).astype(np.int64)
             if sort == "operators"
             else ints([each.correlation for each in args]),
-            operator=ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
-        )
+            "operator": ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
+        }
         if sort == "gpu":
-            self._builder.add_gpu(self._gpu_rows(rows, events, args))
-        elif sort == "operators":
-            self._builder.add(sort, rows, self._inputs(args))
+            self._builder.add_gpu(GpuRows(**columns, **self._gpu_columns(events, args)))
+            return
+        self._builder.add(sort, Rows(**columns), self._inputs(args) if sort == "operators" else None)
+        if sort == "operators":
             for place, each in enumerate(args):
                 if each.collective is not None:
-                    self._builder.call(int(rows.operator[place]), _collective(each), _payload(each))
-        else:
-            self._builder.add(sort, rows)
+                    self._builder.call(int(columns["operator"][place]), _collective(each), _payload(each))
 
     def _inputs(self, args: list[Args]) -> Ints:
         shaped = [place for place, each in enumerate(args) if each.input_dims is not NOTHING]
         numbers = unknown(len(args))
-        texts = [_inputs_text(args[place]) for place in shaped]
+        held = [(each.input_dims, each.input_types, each.input_values) for each in (args[place] for place in shaped)]
+        texts = [inputs_text(*map(bytes, each)) for each in held]
         found = self._builder.names.of(texts)
         found[np.array([not text for text in texts], dtype=np.bool_)] = -1
         numbers[shaped] = found
         return numbers
 
-    def _gpu_rows(self, rows: Rows, events: list[Event], args: list[Args]) -> GpuRows:
+    def _gpu_columns(self, events: list[Event], args: list[Args]) -> dict[str, Any]:
         gpus, device = _gpus(self._metadata.deviceProperties), ints([each.device for each in args])
         kind, size = ints([_kind(event) for event in events]), ints([each.bytes for each in args])
         collective = unknown(len(args))
@@ -180,15 +193,15 @@ class _Sorter:
             if each.collective is not None:
                 collective[place] = self._builder.collective(_collective(each))
                 size[place] = _payload(each)
-        return GpuRows(
-            rows=rows,
-            kind=kind,
-            device=device,
-            size=size,
-            blocks_per_sm=floats([_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]),
-            occupancy=floats([each.occupancy for each in args]),
-            collective=collective,
-        )
+        blocks = [_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]
+        return {
+            "kind": kind,
+            "device": device,
+            "size": size,
+            "blocks_per_sm": floats(blocks),
+            "occupancy": floats([each.occupancy for each in args]),
+            "collective": collective,
+        }
 
     def _add_reserved(self, event: Event) -> None:
         args = event.args or NO_ARGS
@@ -202,14 +215,6 @@ class _Sorter:
         if gpu and event.args is not None:
             value = event.args.value if event.args.counted is None else event.args.counted
             self._builder.count(int(gpu[1]), str(event.name), floats([value]))
-
-
-def _first_float(args: Args) -> str:
-    return "" if args.input_types is NOTHING else first_float(bytes(args.input_types))
-
-
-def _inputs_text(args: Args) -> str:
-    return inputs_text(bytes(args.input_dims), bytes(args.input_types), bytes(args.input_values))
 
 
 def _collective(args: Args) -> Collective:
@@ -242,7 +247,7 @@ def _work_name(event: Event) -> Any:
     if event.name == "Memset":
         kind = whole(args.memory_kind)
         return memset_name(_MEMORY[kind] if 0 <= kind < len(_MEMORY) else "")
-    way = args.copy_kind if isinstance(args.copy_kind, str) else direction(whole(args.copy_kind))
+    way = args.copy_kind if isinstance(args.copy_kind, str) else DIRECTIONS.get(whole(args.copy_kind), "")
     return memcpy_name(way, *(str(each or "").replace("_", " ") for each in (args.source_kind, args.target_kind)))
 
 
@@ -272,13 +277,7 @@ def _known(value: Any) -> int | None:
 def _gpus(properties: Any) -> list[Gpu]:
     if not isinstance(properties, list):
         return []
+    wanted = ("totalGlobalMem", "computeMajor", "computeMinor", "numSms")
     return [
-        Gpu(
-            name=str(each.get("name", "")),
-            memory=max(whole(each.get("totalGlobalMem")), 0),
-            capability=(max(whole(each.get("computeMajor")), 0), max(whole(each.get("computeMinor")), 0)),
-            sms=max(whole(each.get("numSms")), 0),
-        )
-        for each in properties
-        if isinstance(each, dict)
+        described(str(each.get("name", "")), *map(each.get, wanted)) for each in properties if isinstance(each, dict)
     ]

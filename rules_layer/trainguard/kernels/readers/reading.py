@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -40,17 +41,15 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
     if first.startswith(MAGIC):
-        return read_nsight(name, file) if file and _is_database(file) else _copied(name, open_stream)
+        # A file that is packed begins otherwise.
+        with file.open("rb") if file else BytesIO() as opened:
+            is_plain = opened.read(len(MAGIC)) == MAGIC
+        return read_nsight(name, file) if file and is_plain else _copied(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
     if not is_text and _SPACE.match(first):
         return read_xplane(name, open_stream)
     with open_stream() as stream:
         return read_trace(name, stream)
-
-
-def _is_database(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return opened.read(len(MAGIC)) == MAGIC
 
 
 def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:

@@ -3,10 +3,11 @@
 import re
 
 from trainguard.core.finding import Severity
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.rules.finding import Judged, KernelFinding, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import portion
 from trainguard.kernels.work import KernelLine
@@ -16,8 +17,6 @@ VOLTA = (7, 0)
 
 
 class TensorCoresIdle(RankRule):
-    """Fires where a GPU has tensor cores, and too little of the time that could be on them is."""
-
     title = "Tensor cores"
     fires_when = "under {enough} of the time of matrix, convolution and attention kernels is on tensor cores"
     measure = Measure("share of that time on tensor cores")
@@ -31,7 +30,6 @@ class TensorCoresIdle(RankRule):
     eligible: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where kernels that could use tensor cores are a part of the computation, and do not use them."""
         if judged.capability < VOLTA or not judged.compute_ns or judged.eligible_ns < self.eligible * judged.compute_ns:
             return None
         used = judged.tensor_core_ns / judged.eligible_ns
@@ -47,7 +45,6 @@ class TensorCoresIdle(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when kernels run that could use tensor cores, and do not."""
         return judged.when(rows_of(_outside_tensor_cores(judged)), gpu)
 
 
@@ -62,8 +59,6 @@ _AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
 
 
 class LowPrecisionUnused(RankRule):
-    """Fires where a GPU computes in BF16 and TF32, and most of the time is in FP32."""
-
     title = "Precision"
     fires_when = "over {most} of the computing time is in FP32, on a GPU that has BF16 and TF32"
     measure = Measure("share of computing time in FP32")
@@ -76,7 +71,6 @@ class LowPrecisionUnused(RankRule):
     most: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where a lower precision is there, and most of the computation does not use it."""
         if not _has_bf16(judged) or not judged.compute_ns:
             return None
         in_fp32 = judged.by_precision().get(Precision.FP32, 0)
@@ -91,7 +85,6 @@ class LowPrecisionUnused(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when kernels run in FP32."""
         return judged.when(rows_of(_in_fp32(judged)), gpu)
 
 
@@ -108,8 +101,6 @@ def _has_bf16(judged: Judged) -> bool:
 
 
 class SmUnderfilled(RankRule):
-    """Fires where an NVIDIA GPU computes in kernels with under a block a multiprocessor."""
-
     title = "Underfilled multiprocessors"
     fires_when = "{least} of the computing time is in kernels with less than one block a multiprocessor"
     measure = Measure("share of computing time in such kernels")
@@ -122,7 +113,6 @@ class SmUnderfilled(RankRule):
     least: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where such kernels are a part of the computation."""
         if any(AMD.search(gpu.name) for gpu in judged.trace.gpus):
             return None
         underfilled = sum(line.underfilled_ns for line in judged.compute)
@@ -138,6 +128,5 @@ class SmUnderfilled(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when such kernels run."""
         rows = rows_of(judged.compute)
         return judged.when(rows[judged.trace.gpu.blocks_per_sm[rows] < 1], gpu)

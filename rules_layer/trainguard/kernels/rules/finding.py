@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.core.finding import Fact, Severity
+from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
@@ -26,60 +25,6 @@ SMALL_GAIN = 0.01
 """What could win less than that of the window is of low severity, whatever its value."""
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a finding rests on.
-
-    what: A kernel, a call, or a stretch of time.
-    duration_ns: How long it took, added up over ``count`` times.
-    count: How often it occurred.
-    start_ns: Where it is one stretch: its start, from the start of the window.
-    step: The number of the step in which it lies, or in which the longest one of several lies.
-    longest_start_ns, longest_ns: Where it is several runs: the longest one's start, from the start of the window, and
-        its length.
-    """
-
-    what: str
-    duration_ns: int
-    count: int = 1
-    start_ns: int | None = None
-    step: int | None = None
-    longest_start_ns: int | None = None
-    longest_ns: int | None = None
-
-
-class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
-
-    ns_per_step: int
-    share: float
-
-
-class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that fires on a rank.
-
-    id: The rule, ``kernels/<Rule>``.
-    value, threshold: What was measured and what the rule allows, in the unit that ``summary`` names.
-    kind: What was found: of the rule's sayings.
-    facts: What it rests on; ``summary`` and ``recommendation`` are made of these alone.
-    gain: The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
-        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
-    confidence: Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut
-        off.
-    """
-
-    id: str
-    severity: Severity
-    value: float
-    threshold: float
-    summary: str
-    evidence: list[Evidence]
-    gain: Gain
-    recommendation: str
-    kind: str
-    facts: list[Fact]
-    confidence: Literal["normal", "low"] = "normal"
-
-
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A rank's metrics and its kernels, most time first, for rules."""
@@ -89,37 +34,30 @@ class Judged:
 
     @property
     def trace(self) -> Trace:
-        """The trace."""
         return self.metrics.trace
 
     @property
     def window(self) -> Window:
-        """The window."""
         return self.metrics.window
 
     @property
     def has_gpu(self) -> bool:
-        """Whether any work of a GPU was recorded in the window."""
         return bool(self.metrics.in_window.any())
 
     @property
     def compute(self) -> list[KernelLine]:
-        """The kernels without communication."""
         return [line for line in self.kernels if not line.communication]
 
     @property
     def compute_ns(self) -> int:
-        """Time of all kernels that compute, overlapping ones counted each."""
         return sum(line.total_ns for line in self.compute)
 
     @property
     def tensor_core_ns(self) -> int:
-        """Time of kernels that use tensor cores."""
         return sum(line.total_ns for line in self.compute if line.tensor_core)
 
     @property
     def eligible_ns(self) -> int:
-        """Time of kernels that use tensor cores or could."""
         return sum(line.total_ns for line in self.compute if line.eligible)
 
     def by_precision(self) -> dict[str, int]:
@@ -131,12 +69,10 @@ class Judged:
 
     @property
     def steps(self) -> int:
-        """How many steps to spread a gain over, at least 1."""
         return max(len(self.window.steps), 1)
 
     @property
     def gaps(self) -> Spans:
-        """When no GPU is busy."""
         return gaps(self.metrics.busy, self.window.start, self.window.end)
 
     @property
@@ -145,7 +81,6 @@ class Judged:
         return max((gpu.capability for gpu in self.trace.gpus), default=(0, 0))
 
     def step_at(self, time: int) -> int | None:
-        """Return the number of the step in which a time lies."""
         steps = self.window.steps
         inside = (steps.start <= time) & (time < steps.end)
         return int(steps.number[inside][0]) if inside.any() else None
@@ -155,36 +90,29 @@ class Judged:
         return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
 
     def runs(self, what: str, rows: Ints) -> Evidence:
-        """Return GPU rows, at least one, as evidence."""
-        start = self.trace.gpu.rows.start[rows]
-        lasted = self.trace.gpu.rows.end[rows] - start
+        start = self.trace.gpu.start[rows]
+        lasted = self.trace.gpu.end[rows] - start
         longest = int(lasted.argmax())
+        step = int(self.window.step[rows[longest]])
         return Evidence(
             what=what,
             duration_ns=exact_sum(lasted),
             count=len(rows),
-            step=self._launched_in(int(rows[longest])),
+            step=int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(start[longest])),
             longest_start_ns=int(start[longest]) - self.window.start,
             longest_ns=int(lasted[longest]),
         )
 
-    def _launched_in(self, row: int) -> int | None:
-        step = int(self.window.step[row])
-        return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
-
     def when(self, rows: Ints, gpu: GpuTime) -> Spans:
-        """Return when GPU rows run on one GPU."""
         columns = self.trace.gpu
         mine = rows[columns.device[rows] == gpu.number]
-        spans = merged(columns.rows.start[mine], columns.rows.end[mine])
+        spans = merged(columns.start[mine], columns.end[mine])
         return clipped(spans, self.window.start, self.window.end)
 
     def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
-        """Return the first kernels of a table's lines as evidence."""
         return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
 
     def stretch(self, what: str, start: int, end: int) -> Evidence:
-        """Return a stretch of time as evidence."""
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
@@ -196,14 +124,12 @@ def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
 
 
 def severity(value: float, medium: float, high: float) -> Severity:
-    """Return the severity of a value that grows with the fault."""
     if value >= high:
         return Severity.HIGH
     return Severity.MEDIUM if value >= medium else Severity.LOW
 
 
 def at_most_medium(severity: Severity) -> Severity:
-    """Return the severity of what rests on too little."""
     return min(severity, Severity.MEDIUM, key=lambda each: each.rank)
 
 
@@ -214,36 +140,28 @@ def weighed(finding: KernelFinding) -> KernelFinding:
 
 
 def capped(severity: Severity, steps: int) -> Severity:
-    """Return a severity; of too few steps medium at most."""
     return severity if steps >= FEW_STEPS else at_most_medium(severity)
 
 
 def percent(share: float) -> str:
-    """Return a share for people."""
     return f"{100 * share:.1f} %"
 
 
 def rank_name(rank: int | None, trace: str) -> str:
-    """Return how a rank is called at the beginning of a sentence."""
     return trace if rank is None else f"Rank {rank}"
 
 
-def longest(judged: Judged, what: str, found: Spans) -> list[Evidence]:
-    """Return the longest stretches under one name."""
-    return [judged.stretch(what, start, end) for start, end in _ordered(found)]
-
-
 def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
-    """Return the longest gaps, with what the host did in each."""
     evidence = []
-    for start, end in _ordered(found):
+    for start, end in ordered(found):
         host = work_under(judged.trace, start, end)
         said = f"GPU idle, host {host}" if host else "GPU idle, host in nothing that was recorded"
         evidence.append(judged.stretch(said, start, end))
     return evidence
 
 
-def _ordered(found: Spans) -> list[tuple[int, int]]:
+def ordered(found: Spans) -> list[tuple[int, int]]:
+    """Return the longest stretches."""
     order = np.argsort(found.start - found.end, kind="stable")[:SHOWN]
     return [(int(found.start[place]), int(found.end[place])) for place in order]
 
@@ -252,17 +170,16 @@ def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
     """Return the GPU's rows of a mask, those of a name together, with their bandwidth."""
     gpu = judged.trace.gpu
     found = []
-    for name in np.unique(gpu.rows.name[mask]):
-        mine = mask & (gpu.rows.name == name)
+    for name in np.unique(gpu.name[mask]):
+        mine = mask & (gpu.name == name)
         size = int(np.maximum(gpu.size[mine], 0).sum())
-        lasted = int((gpu.rows.end[mine] - gpu.rows.start[mine]).sum())
+        lasted = int((gpu.end[mine] - gpu.start[mine]).sum())
         rate = f", {size:,} bytes, {size / lasted:.2f} GB/s" if size and lasted else ""
         found.append(judged.runs(judged.trace.names[int(name)] + rate, np.flatnonzero(mine)))
     return sorted(found, key=lambda each: -each.duration_ns)[:SHOWN]
 
 
 def rows_of(lines: Sequence[KernelLine]) -> Ints:
-    """Return the GPU's rows of a table's lines."""
     return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 

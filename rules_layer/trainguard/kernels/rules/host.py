@@ -4,19 +4,11 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.intervals import Spans, intersection
+from trainguard.kernels.intervals import Spans, difference, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
-from trainguard.kernels.rules.finding import (
-    SHOWN,
-    Evidence,
-    Judged,
-    KernelFinding,
-    caller_of,
-    longest,
-    longest_gaps,
-    severity,
-)
+from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
@@ -26,8 +18,6 @@ from trainguard.rules.spec import DATA_WAITS, LOW_GPUS
 
 
 class LoaderBound(RankRule):
-    """Fires where the host waits for a batch with nothing on the GPU."""
-
     title = "Waiting for the data loader"
     fires_when = "steps wait over {most} of their time for the data loader"
     measure = Measure("share of steps in the data loader")
@@ -43,15 +33,14 @@ class LoaderBound(RankRule):
     high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where the wait is more than a part of the window."""
-        waiting = judged.metrics.loader_alone()
+        waiting = difference(judged.metrics.loading, judged.metrics.busy)
         share = judged.metrics.share(waiting.total)
         if share <= self.most:
             return None
         return self.found(
             [portion("loader_share", share, self.most)],
             severity=severity(share, self.most, self.high),
-            evidence=longest(judged, "data loader, GPU idle", waiting),
+            evidence=[judged.stretch("data loader, GPU idle", *each) for each in ordered(waiting)],
             gain=judged.gain(waiting.total),
         )
 
@@ -94,7 +83,6 @@ class LaunchBound(RankRule):
     delay_ns: Nanoseconds = 10_000
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where the GPU waits for launches."""
         metrics = judged.metrics
         window_ns = judged.window.length - metrics.loader_idle_ns
         busy = metrics.busy_ns / window_ns if window_ns else 1.0
@@ -130,8 +118,6 @@ def _small_kernel_storm_summary(sheet: FactSheet) -> str:
 
 
 class SmallKernelStorm(RankRule):
-    """Fires where steps have hundreds of kernels, most of them shorter than the call that launches them."""
-
     title = "Small kernels"
     fires_when = (
         "there are {kernels_per_step} kernels a step, {short_share} of them shorter than their launching call, and the "
@@ -150,7 +136,6 @@ class SmallKernelStorm(RankRule):
     enough: Share = 0.9
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where a GPU that is not always busy runs many kernels in short calls."""
         metrics = judged.metrics
         window_ns = judged.window.length - metrics.loader_idle_ns
         busy = metrics.busy_ns / window_ns if window_ns else 1.0
@@ -174,8 +159,6 @@ class SmallKernelStorm(RankRule):
 
 
 class SyncStall(RankRule):
-    """Fires where the host waits for the GPU, and the GPU is idle in the wait or right after it."""
-
     title = "Synchronization"
     fires_when = (
         "the host waits for the GPU {waiting} of the time, and the GPU is idle in the wait or right after it for {idle}"
@@ -195,7 +178,6 @@ class SyncStall(RankRule):
     idle_high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where the host waits, and the GPU has nothing to do because of it."""
         metrics = judged.metrics
         waiting, idle = metrics.share(metrics.host_sync.total), metrics.share(metrics.sync_idle_ns)
         if waiting < self.waiting or idle < self.idle:
@@ -212,7 +194,6 @@ class SyncStall(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when the GPU is idle in a wait of the host, or right after."""
         return intersection(gpu.waits_for_host, judged.metrics.sync_reach)
 
 
@@ -228,8 +209,6 @@ def _waits(judged: Judged) -> list[Evidence]:
 
 
 class QueueFull(RankRule):
-    """Says that a stream's queue of launches is full."""
-
     title = "Full queues"
     fires_when = "never: it says that {launches} launches wait in a stream's queue for {most} of the time"
     measure = Measure("share of the window with a full queue")
@@ -243,7 +222,6 @@ class QueueFull(RankRule):
     most: Share = 0.05
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Say that the queue is full for a part of the window."""
         share = judged.metrics.share(judged.metrics.full_queue_ns)
         if share <= self.most:
             return None

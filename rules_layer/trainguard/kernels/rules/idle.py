@@ -4,21 +4,12 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.rules.finding import (
-    SHOWN,
-    Evidence,
-    Judged,
-    KernelFinding,
-    longest_gaps,
-    percent,
-    severity,
-    work_under,
-)
+from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
-from trainguard.kernels.words import times
 from trainguard.ledger.bucket import LOST_AT_WORK
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
@@ -36,8 +27,6 @@ def _gpu_busy_low_summary(sheet: FactSheet) -> str:
 
 
 class GpuBusyLow(RankRule):
-    """Fires where the GPU is idle for much of the window."""
-
     title = "GPU busy"
     fires_when = "the GPU is busy less than {enough} of the window; it matters more below {medium}"
     measure = Measure("busy share of the window")
@@ -52,7 +41,6 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where the GPU is busy too little; of several GPUs the mean."""
         busy = judged.metrics.share(judged.metrics.busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
@@ -94,13 +82,11 @@ def _worst_parts(judged: Judged) -> list[Evidence]:
 
 
 def _gpu_gap_summary(sheet: FactSheet) -> str:
-    longest = f"up to {sheet.number('longest_gap'):,.1f} ms"
-    return f"The GPU is idle at a stretch {times(int(sheet.number('gaps')))}, {longest}."
+    gaps, longest = int(sheet.number("gaps")), f"up to {sheet.number('longest_gap'):,.1f} ms"
+    return f"The GPU is idle at a stretch {'once' if gaps == 1 else f'{gaps:,} times'}, {longest}."
 
 
 class GpuGap(RankRule):
-    """Fires where no GPU of a rank does anything for long."""
-
     title = "Gaps of the GPU"
     fires_when = "the GPU is idle at a stretch for {long_ns}, or for over {of_step} of the median step"
     measure = Measure("longest gap", "ms")
@@ -116,7 +102,6 @@ class GpuGap(RankRule):
     high: Share = 0.3
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where there are long gaps; the more of the window they are, the more it matters."""
         long = self._long_gaps(judged)
         if not judged.has_gpu or not len(long.start):
             return None
@@ -131,7 +116,6 @@ class GpuGap(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return the long gaps."""
         return intersection(gpu.idle, self._long_gaps(judged))
 
     def _long_gaps(self, judged: Judged) -> Spans:
@@ -156,8 +140,6 @@ def _trace_step_outlier_summary(sheet: FactSheet) -> str:
 
 
 class TraceStepOutlier(RankRule):
-    """Fires where one of many steps is far over the median."""
-
     title = "Slow steps of a trace"
     fires_when = "of {steps} steps or more, one is over the median by {sigmas} robust sigmas and {of_median} of it"
     measure = Measure("slowest step", "ms")
@@ -176,7 +158,6 @@ class TraceStepOutlier(RankRule):
     of_median: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where there are steps enough to say what is usual, and one is slow."""
         steps = judged.window.steps
         if len(steps) < self.steps:
             return None

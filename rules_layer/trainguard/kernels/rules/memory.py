@@ -6,9 +6,10 @@ import numpy as np
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.rules.finding import Evidence, Judged, KernelFinding, by_name, severity
+from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import portion, shown
 from trainguard.kernels.work import kind_of
@@ -17,8 +18,6 @@ from trainguard.rules.rule_result import FactSheet, Measure
 
 
 class MemcpyBound(RankRule):
-    """Fires where copies and sets of memory run beside nothing else."""
-
     title = "Copies"
     fires_when = "the GPU only copies or sets memory for {least} of the time"
     measure = Measure("share of the window with copies alone")
@@ -31,7 +30,6 @@ class MemcpyBound(RankRule):
     high: Share = 0.25
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where copies alone take a part of the window."""
         share = judged.metrics.share(judged.metrics.exposed_memory_ns)
         if share < self.least:
             return None
@@ -65,8 +63,7 @@ class PageableCopy(RankRule):
     medium: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where such copies take a part of the window; of several GPUs the mean."""
-        rows = judged.trace.gpu.rows
+        rows = judged.trace.gpu
         mask = np.zeros(len(rows), dtype=np.bool_)
         mask[_pageable_rows(judged)] = True
         lasted = int((rows.end[mask] - rows.start[mask]).sum()) // judged.metrics.counted
@@ -81,12 +78,11 @@ class PageableCopy(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        """Return when the GPU only makes such copies."""
         return intersection(gpu.memory_alone, judged.when(_pageable_rows(judged), gpu))
 
 
 def _pageable_rows(judged: Judged) -> Ints:
-    trace, rows = judged.trace, judged.trace.gpu.rows
+    trace, rows = judged.trace, judged.trace.gpu
     pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
     asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
     mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
@@ -101,8 +97,6 @@ def _gpu_memory_full_summary(sheet: FactSheet) -> str:
 
 
 class GpuMemoryFull(RankRule):
-    """Fires where little of a GPU's memory was left."""
-
     title = "GPU memory"
     fires_when = "over {most} of a GPU's memory was reserved; needs profile_memory=True"
     measure = Measure("reserved share of the memory")
@@ -114,7 +108,6 @@ class GpuMemoryFull(RankRule):
     most: Share = 0.9
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire for the GPU with most of its memory reserved."""
         trace = judged.trace
         shares = {
             device: most / trace.gpus[device].memory

@@ -6,9 +6,10 @@ import numpy as np
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
-from trainguard.kernels.rules.finding import SHOWN, Evidence, Judged, KernelFinding, percent, severity
+from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Share
 from trainguard.kernels.rules.text import Saying, portion
 from trainguard.kernels.work import collectives_of
@@ -46,7 +47,6 @@ class ExposedCommunication(RankRule):
     overlap: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire where much of the time is communication alone, or too little of it overlaps."""
         metrics = judged.metrics
         share = metrics.share(metrics.exposed_communication_ns)
         communicating = metrics.share(metrics.communication_ns)
@@ -85,8 +85,6 @@ _OF_GPUS = "ccl"
 
 
 class WrongParallel(RankRule):
-    """Fires where one process drives several GPUs by DataParallel, or DistributedDataParallel does not use NCCL."""
-
     title = "The wrong kind of data parallelism"
     fires_when = "DataParallel drives more than {gpus} GPU, or DistributedDataParallel sends gradients without NCCL"
     measure = Measure("GPUs, or share of the window in collectives on the host")
@@ -110,7 +108,6 @@ class WrongParallel(RankRule):
     gpus: Number = 1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Fire for either kind."""
         return self._data_parallel(judged) or self._without_nccl(judged)
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
@@ -146,7 +143,6 @@ class WrongParallel(RankRule):
         )
 
     def _without_nccl(self, judged: Judged) -> KernelFinding | None:
-        """Fire for collectives on the host; their time in which the GPU is idle can be won."""
         trace = judged.trace
         if not judged.has_gpu or judged.capability < KEPLER or not len(_calls(judged, (_DISTRIBUTED,)).start):
             return None

@@ -6,14 +6,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks, RankLine
-from trainguard.kernels.ranks.waiting import Waiting
-from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, capped, rank_name
+from trainguard.core.units import counted
+from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
 from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
 from trainguard.kernels.rules.text import portion, shown
-from trainguard.kernels.words import counted
+from trainguard.kernels.waiting import Waiting
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
@@ -26,8 +26,6 @@ def _slow_rank_summary(sheet: FactSheet) -> str:
 
 
 class SlowRank(KernelRule):
-    """Fires for each rank that computes longer than the other ranks that are like it."""
-
     title = "A slow rank"
     looks_at = ACROSS
     fires_when = "a rank computes {times} times as long as the median of the other like ranks, and is not the late one"
@@ -43,7 +41,6 @@ class SlowRank(KernelRule):
     times_high: Number = 1.5
 
     def judge_ranks(self, lines: Sequence[RankLine]) -> Iterator[tuple[int, KernelFinding]]:
-        """Yield the place of each slow rank, and what is found of it."""
         for place, line in enumerate(lines):
             others = [each.compute_ns for at, each in enumerate(lines) if at != place and each.like == line.like]
             median = float(np.median(others)) if others else 0.0
@@ -118,7 +115,6 @@ class LateRank(KernelRule):
     def judge_ranks(
         self, ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
     ) -> tuple[int, KernelFinding] | None:
-        """Return the place of the late rank, and its finding; ``lines`` are of the same ranks, in the same order."""
         times = np.bincount(waiting.last, minlength=len(waiting.ranks))
         mine = int(times.argmax())
         place, steps = waiting.ranks[mine], len(waiting.steps)
@@ -164,12 +160,15 @@ def beside_late_rank(findings: Sequence[KernelFinding], across: AcrossRanks | No
     late = next((each.gain for each in found if each.id == LateRank.name and each.confidence == "normal"), None)
     if late is None:
         return list(findings)
-    return [_without(each, late) if each.id == ExposedCommunication.name else each for each in findings]
-
-
-def _without(finding: KernelFinding, late: Gain) -> KernelFinding:
-    gain = finding.gain
-    left = Gain(
-        ns_per_step=max(gain.ns_per_step - late.ns_per_step, 0), share=round(max(gain.share - late.share, 0.0), 4)
-    )
-    return replace(finding, gain=left)
+    return [
+        replace(
+            each,
+            gain=Gain(
+                ns_per_step=max(each.gain.ns_per_step - late.ns_per_step, 0),
+                share=round(max(each.gain.share - late.share, 0.0), 4),
+            ),
+        )
+        if each.id == ExposedCommunication.name
+        else each
+        for each in findings
+    ]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from trainguard.kernels.captures.verdict import RuleVerdict
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.intervals import Spans, difference, union
 from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
-from trainguard.kernels.rules.finding import Judged, KernelFinding, at_most_medium, in_order, weighed
+from trainguard.kernels.rules.finding import Judged, at_most_medium, in_order, weighed
 from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
 from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
 from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
@@ -20,6 +20,7 @@ from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.rules.rule import KernelRule, RankRule
 from trainguard.kernels.rules.text import words
 from trainguard.kernels.rules.trace_quality import TraceQuality
+from trainguard.kernels.verdict import RuleVerdict
 from trainguard.kernels.window import inner
 from trainguard.kernels.work import kernel_lines
 from trainguard.rules.protocol import RuleParameters

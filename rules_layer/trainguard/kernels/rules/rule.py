@@ -11,12 +11,12 @@ import msgspec
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
 from trainguard.core.units import show_number
-from trainguard.kernels.captures.keys import KERNELS
-from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.intervals import Spans
-from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Evidence, Gain, Judged, KernelFinding
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
 from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
+from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
@@ -81,7 +81,6 @@ class KernelRule(Rule[RuleParameters]):
     claims: ClassVar[tuple[Bucket, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the spec of what the class says, and let its kinds of findings be worded."""
         if cls.title:
             cls.spec = _spec_of(cls)
             if not cls.says:
@@ -123,7 +122,6 @@ class KernelRule(Rule[RuleParameters]):
     """The first capture without the condition ends an episode."""
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
-        """Say what the newest capture means for the rule."""
         if verdict is None:
             return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
         found = verdict.of(self.name)
@@ -167,7 +165,7 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
     fires_when = rule.fires_when.format_map(shown_thresholds(rule))
     return RuleSpec(
         name=FAMILY + rule.__name__,
-        family=KERNELS,
+        family=FAMILY.rstrip("/"),
         title=rule.title,
         looks_at=rule.looks_at,
         fires_when=fires_when,
@@ -183,12 +181,10 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
 
 
 def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Return facts of a finding and others of its capture: no more than a result has."""
     return (*facts, *others)[:MOST_FACTS]
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
-    """Say why a capture could not be judged."""
     return _unjudged(verdict).reason
 
 

@@ -42,18 +42,15 @@ SAYINGS: dict[str, Saying] = {}
 
 
 def portion(name: str, value: float, threshold: float | None = None, device: str | None = None) -> Fact:
-    """Return a share, from 0 to 1, as a fact."""
     return Fact(name=name, value=round(value, 4), unit=SHARE, threshold=threshold, device=device)
 
 
 def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) -> Fact:
-    """Return a duration as a fact."""
     threshold = None if threshold_ns is None else round(threshold_ns / 1e6, 3)
     return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
 
 
 def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
-    """Return the finding and the advice, in sentences."""
     saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
     said = saying.summary
     summary = said(sheet) if callable(said) else said.format_map(shown(sheet))
@@ -61,14 +58,12 @@ def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
 
 
 def shown(sheet: FactSheet) -> Mapping[str, Any]:
-    """Return facts by name as a template takes them: shares as percentages, others as they are."""
     return {
         fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)
     }
 
 
 def text(sheet: FactSheet) -> Words:
-    """Say what the newest capture means for a rule."""
     if sheet.kind in set(CaptureKind):
         return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
     summary, advice = words(sheet.kind, sheet.facts)

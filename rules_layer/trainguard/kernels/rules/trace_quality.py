@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Framework, Kind
+from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.intervals import clipped, merged
-from trainguard.kernels.rules.finding import FEW_STEPS, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -63,8 +64,6 @@ def _trace_quality_summary(sheet: FactSheet) -> str:
 
 
 class TraceQuality(RankRule):
-    """Says what is missing or damaged in a trace."""
-
     title = "Quality of traces"
     fires_when = (
         "never: it says what is missing or damaged in traces, such as kernels without their launch ({unlaunched} of "
@@ -80,7 +79,6 @@ class TraceQuality(RankRule):
     stacks: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        """Say what other rules do not see."""
         faults = [*damaged(judged.trace.tally), *missing(judged)]
         if not faults:
             return None
@@ -98,7 +96,6 @@ class TraceQuality(RankRule):
 
 
 def missing(judged: Judged) -> list[Fault]:
-    """Return what the trace does not have."""
     trace, metrics = judged.trace, judged.metrics
     found = _steps(judged)
     if not len(trace.gpu):
@@ -167,7 +164,6 @@ def _joined(judged: Judged) -> list[Fault]:
 
 
 def damaged(tally: dict[str, int]) -> list[Fault]:
-    """Return what could not be read, with its number."""
     return [
         Fault(f"{fault.words} ({tally[what]:,})", fault.advice) for what, fault in DAMAGES.items() if tally.get(what)
     ]

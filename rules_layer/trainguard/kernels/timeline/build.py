@@ -1,7 +1,7 @@
 """A trace to its timeline, and the timelines of several ranks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -35,16 +35,12 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     deep: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """The bounded timeline of a trace.
+class TimelineHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What a timeline says beside its rows.
 
     start_unix_ns, lead_ns: The window's start since the epoch, if the clock has that; how long before it the first
         launch of its work is.
     lanes: GPUs' streams first, then threads.
-    rows: By lane, an index into ``lanes``, then by start; times from the window's start.
-    level, launch, size: int64[N]: how many rows of its lane a row is inside of or beside; the row of its launch; bytes;
-        -1 where unknown.
     detail: Stretches from the window's start in which each row of the trace is a row.
     """
 
@@ -53,13 +49,23 @@ class Timeline:
     lead_ns: int
     window_ns: int
     lanes: list[LaneKey]
+    names: list[str]
+    detail: list[tuple[int, int]]
+    left_out: LeftOut
+
+
+class Timeline(TimelineHead, frozen=True, kw_only=True):
+    """The bounded timeline of a trace.
+
+    rows: By lane, an index into ``lanes``, then by start; times from the window's start.
+    level, launch, size: int64[N]: how many rows of its lane a row is inside of or beside; the row of its launch; bytes;
+        -1 where unknown.
+    """
+
     rows: RowTable
     level: Ints
     launch: Ints
     size: Ints
-    names: list[str]
-    detail: list[tuple[int, int]]
-    left_out: LeftOut
 
 
 def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
@@ -69,7 +75,10 @@ def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
     lead = _lead(trace, window)
     first = window.start - lead
     number, time = _sums(found, first, window.end)
-    kept = _busiest(number, time, found.lanes)
+    kept: list[int] = []
+    for side in ("gpu", "host"):
+        used = [lane for lane, key in enumerate(found.lanes) if key.side == side and number[lane]]
+        kept += sorted(used, key=lambda lane: -time[lane])[: MOST_LANES // 2]
     kept.sort(key=lambda lane: _place_of(found.lanes[lane]))
     new = np.full(len(found.lanes), -1, dtype=np.int64)
     new[kept] = np.arange(len(kept))
@@ -121,17 +130,9 @@ def _sums(found: AllRows, first: int, last: int) -> tuple[Ints, Floats]:
     return number, time
 
 
-def _busiest(number: Ints, time: Floats, lanes: list[LaneKey]) -> list[int]:
-    kept: list[int] = []
-    for side in ("gpu", "host"):
-        used = [lane for lane, key in enumerate(lanes) if key.side == side and number[lane]]
-        kept += sorted(used, key=lambda lane: -time[lane])[: MOST_LANES // 2]
-    return kept
-
-
 def _lead(trace: Trace, window: Window) -> int:
     """Return how long before the window the launches of its GPU work begin; at most as long as the window is."""
-    rows = trace.gpu.rows
+    rows = trace.gpu
     launches = window.launch[(rows.end > window.start) & (rows.start < window.end) & (window.launch >= 0)]
     if not len(launches):
         return 0
@@ -204,5 +205,4 @@ class DrawnRanks:
             self._drawn.append((profile, timeline_of(trace, self._most_rows)))
 
     def in_order(self) -> Sequence[tuple[RankProfile, Timeline]]:
-        """Return the ranks with their timelines, as a document orders them."""
         return sorted(self._drawn, key=lambda each: (each[0].rank is None, each[0].rank or 0, each[0].trace))

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
 from trainguard.kernels.window import Window
 
 UNKNOWN_DEVICE = -1
@@ -61,16 +61,13 @@ class RowTable:
     count: Ints
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.start)
 
     @classmethod
     def none(cls) -> "RowTable":
-        """Return a table without rows."""
         return cls(**dict.fromkeys(_FIELDS, np.empty(0, dtype=np.int64)))
 
     def where(self, mask: Bools | Ints) -> "RowTable":
-        """Return the rows of a mask, or at places."""
         return RowTable(**{field: getattr(self, field)[mask] for field in _FIELDS})
 
 
@@ -78,7 +75,6 @@ _FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
 
 
 def together(tables: list[RowTable]) -> RowTable:
-    """Return the rows of all tables."""
     return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
 
 
@@ -97,9 +93,9 @@ class AllRows:
         lane = np.empty(len(gpu), dtype=np.int32)
         for each in devices:
             mine = gpu.device == each
-            lane[mine] = _lanes(trace, gpu.rows.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
+            lane[mine] = _lanes(trace, gpu.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
         self._kinds = gpu.kind
-        self._sources = [(gpu.rows, lane, Sort.COMPUTE)]
+        self._sources: list[tuple[Rows, Numbers, Sort]] = [(gpu, lane, Sort.COMPUTE)]
         host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
         for rows, sort, key in (
             (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),
@@ -113,11 +109,9 @@ class AllRows:
         self.lanes = list(numbers)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(len(rows) for rows, _, _ in self._sources)
 
     def chunks(self) -> Iterator[RowTable]:
-        """Yield all rows, some at a time."""
         for rows, lane, sort in self._sources:
             for begin in range(0, len(rows), CHUNK):
                 part = slice(begin, begin + CHUNK)
@@ -164,7 +158,6 @@ class Cells:
         self._source = np.full(size, -1, dtype=np.int64)
 
     def add(self, rows: RowTable) -> None:
-        """Add rows."""
         cell = np.clip((rows.start - self._origin) // self.width, 0, self.cells - 1)
         place = rows.lane * self.cells + cell
         np.minimum.at(self._start, place, rows.start)
@@ -175,11 +168,9 @@ class Cells:
         self._source[place] = rows.source
 
     def __len__(self) -> int:
-        """Return the number of cells with a row."""
         return int((self._count > 0).sum())
 
     def double(self) -> None:
-        """Make cells twice as wide."""
         self.cells //= 2
         self.width *= 2
         self._name = self._of_the_used(self._name)
@@ -194,7 +185,6 @@ class Cells:
         return np.where(used[:, 0], pairs[:, 0], pairs[:, 1])
 
     def table(self) -> RowTable:
-        """Return a row for each cell; one that holds a single row is that row."""
         place = np.flatnonzero(self._count)
         single = self._count[place] == 1
         lane, cell = place // self.cells, place % self.cells

@@ -3,9 +3,9 @@
 from trainguard.core.units import counted, listed
 from trainguard.engine.kernels.streams import CaptureStreams
 from trainguard.kernels.captures.keys import DOCUMENT, KERNELS, PAGE
-from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.kernels.rules.registry import SPECS
 from trainguard.kernels.rules.rule import unjudged
+from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.kernels.words import explained
 from trainguard.report.document import KernelReport
 from trainguard.report.evaluated_job import EvaluatedJob

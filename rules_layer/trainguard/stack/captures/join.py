@@ -9,7 +9,7 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.core.ports import NodeTask, ReportObjects, TaskQueue
 from trainguard.engine.streams.session import SILENT_S
-from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place
+from trainguard.kernels.captures.capture import capture_verdict, rank_place
 from trainguard.kernels.captures.digest import MOST_BRIEF_BYTES, MOST_FULL_BYTES, decode_brief, decode_full, restored
 from trainguard.kernels.captures.keys import (
     ALL_RANKS,
@@ -24,11 +24,10 @@ from trainguard.kernels.captures.keys import (
     capture_folder,
     run_folder,
 )
-from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
-from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.document import AcrossRanks, JobEntry, KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.timeline.build import MOST_RANKS, Timeline
+from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, encode_verdict
 from trainguard.report.html.kernels.page import render_kernels
 from trainguard.stack.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTraces, TraceItem
 

@@ -9,19 +9,24 @@ from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, It
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.units import counted
 from trainguard.kernels.columns import Trace
+from trainguard.kernels.compare import compared
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
-from trainguard.kernels.entries import CriticalPathEntry, KernelEntry
+from trainguard.kernels.document import (
+    AcrossRanks,
+    ChangedEntry,
+    KernelProfiles,
+    RankComparison,
+    RankProfile,
+    encode_profiles,
+)
+from trainguard.kernels.entries import CriticalPathEntry, KernelFinding
+from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.rank_entries import AcrossRanks, ChangedEntry, RankComparison, RankLine
-from trainguard.kernels.ranks.compare import compared
-from trainguard.kernels.ranks.join import across_ranks
-from trainguard.kernels.rules.finding import KernelFinding
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
-from trainguard.kernels.words import counted
 from trainguard.local.kernel_list import PAGE, list_kernels
 from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
 from trainguard.report.html.kernels.page import render_kernels

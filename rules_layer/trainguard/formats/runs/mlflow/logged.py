@@ -3,12 +3,15 @@
 import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainguard.formats.runs.run import (
+    HOST_MEMORY,
+    LARGEST_STEP,
     ONLY_NODE,
+    WORDS,
     Outcome,
     ScalarsOfStep,
     SeriesName,
@@ -27,6 +30,8 @@ NO_VALUE = "a value without a number, a time or a step"
 _SYSTEM = re.compile(r"system/(?:(?P<node>.+)/)?(?P<metric>[^/]+)", re.DOTALL)
 _OF_GPU = re.compile(r"gpu_(\d{1,2})_(\w+)")
 _NOBODY = "unknown"
+"""MLflow's word for an unknown user."""
+
 _MEGA = 1e6
 _MS = 1_000.0
 _GPU: dict[str, tuple[str, float]] = {
@@ -43,15 +48,12 @@ _SHARE = ".MemoryShare"
 _LEAST_SHARE = 5.0
 """Percent of the memory from which its whole size is estimated; MLflow rounds shares to a tenth."""
 
-_HOST = {"system_memory_usage_percentage": SeriesName("memory", "MemoryUsedPercent")}
 _COUNTERS = {
     "network_receive_megabytes": SeriesName("network", "ReceiveBytesPerSecond", "Algorithm"),
     "network_transmit_megabytes": SeriesName("network", "TransmitBytesPerSecond", "Algorithm"),
 }
 _OUTCOMES = {"FINISHED": Outcome.COMPLETED, "FAILED": Outcome.FAILED, "KILLED": Outcome.FAILED}
 LATEST_MS = 253_402_300_799_999
-
-_LARGEST_STEP = 2**53
 
 
 class Logged(NamedTuple):
@@ -90,10 +92,10 @@ def logged(key: object, value: object, at_ms: object, step: object) -> Logged | 
     Databases have the largest float for an infinity, and JSON has words for what is no number.
     """
     if isinstance(value, str):
-        value = _WORDS.get(value)
+        value = WORDS.get(value)
     if not isinstance(key, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not isinstance(at_ms, int) or not isinstance(step, int) or not 0 <= step <= _LARGEST_STEP:
+    if not isinstance(at_ms, int) or not isinstance(step, int) or not 0 <= step <= LARGEST_STEP:
         return None
     if abs(at_ms) > LATEST_MS or (isinstance(value, int) and abs(value) > sys.float_info.max):
         return None
@@ -103,8 +105,9 @@ def logged(key: object, value: object, at_ms: object, step: object) -> Logged | 
 
 def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
     """Return the run; a value that is None is counted, and those beyond the first five million are."""
-    run = SourceRun(info.name or info.identity, TOOL, link=info.link, owners=_owners(info.user))
-    system, scalars = SnapshotCollector(), _Scalars()
+    owners = {} if info.user in {"", _NOBODY} else {"user": info.user}
+    run = SourceRun(info.name or info.identity, TOOL, link=info.link, owners=owners)
+    system, scalars = SnapshotCollector(), dict[str, list[Logged]]()
     by_moment: dict[tuple[str, float], dict[SeriesName, float]] = {}
     for number, each in enumerate(values):
         if number >= MOST_VALUES:
@@ -113,7 +116,7 @@ def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
         if each is None:
             run.refuse(NO_VALUE)
         elif (match := _SYSTEM.fullmatch(each.key)) is None:
-            scalars.add(each)
+            scalars.setdefault(each.key, []).append(each)
         elif math.isfinite(each.value):
             node, at = match["node"] or "", each.at_ms / _MS
             found = _measured(system, node, match["metric"], at, each.value)
@@ -124,16 +127,11 @@ def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
         if measured:
             system.add(node, at, measured)
     run.snapshots = system.snapshots(ONLY_NODE)
-    run.scalars = scalars.rows()
+    run.scalars = _rows(scalars)
     run.started_at = None if info.started_ms is None else info.started_ms / _MS
     run.ended_at = None if info.ended_ms is None else info.ended_ms / _MS
     run.outcome = _OUTCOMES.get(info.status)
     return run
-
-
-def _owners(user: str) -> dict[str, str]:
-    """Return who started a run; MLflow has a word for an unknown user."""
-    return {} if user in {"", _NOBODY} else {"user": user}
 
 
 def _put_totals(measured: dict[SeriesName, float]) -> None:
@@ -157,27 +155,18 @@ def _measured(
     if metric in _COUNTERS:
         rate = system.rate(node, _COUNTERS[metric], at, value * _MEGA)
         return None if rate is None else (_COUNTERS[metric], rate)
-    return (_HOST[metric], value) if metric in _HOST else None
+    return (HOST_MEMORY, value) if metric == "system_memory_usage_percentage" else None
 
 
-class _Scalars:
-    def __init__(self) -> None:
-        self._values: dict[str, list[Logged]] = {}
-
-    def add(self, value: Logged) -> None:
-        self._values.setdefault(value.key, []).append(value)
-
-    def rows(self) -> list[ScalarsOfStep]:
-        """Return rows in order of time; a name without steps is numbered by its times."""
-        steps: dict[int, tuple[float, dict[str, float]]] = {}
-        for key, values in self._values.items():
-            values.sort(key=lambda each: (each.at_ms, each.step))
-            numbered = len(values) > 1 and all(each.step == values[0].step for each in values)
-            for number, each in enumerate(values):
-                _, row = steps.setdefault(number if numbered else each.step, (each.at_ms / _MS, {}))
-                row[key] = each.value
-        rows = [ScalarsOfStep(step, at, row) for step, (at, row) in steps.items()]
-        return sorted(rows, key=lambda row: (row.at, row.step))
-
-
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+def _rows(scalars: Mapping[str, list[Logged]]) -> list[ScalarsOfStep]:
+    """Return rows in order of time; a name without steps is numbered by its times."""
+    steps: dict[int, tuple[float, dict[str, float]]] = {}
+    for key, values in scalars.items():
+        values.sort(key=lambda each: (each.at_ms, each.step))
+        numbered = len(values) > 1 and all(each.step == values[0].step for each in values)
+        for number, each in enumerate(values):
+            _, row = steps.setdefault(number if numbered else each.step, (each.at_ms / _MS, {}))
+            row[key] = each.value
+    return sorted(
+        (ScalarsOfStep(step, at, row) for step, (at, row) in steps.items()), key=lambda row: (row.at, row.step)
+    )

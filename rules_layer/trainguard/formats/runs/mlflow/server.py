@@ -58,17 +58,13 @@ def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterat
             if not isinstance(found, list):
                 raise ProfileSourceError(server, f"the metrics of {key!r} are no list, expected those of MLflow")
             left -= len(found)
-            yield from (_value(each) for each in found)
+            for each in found:
+                entry = each if isinstance(each, dict) else {}
+                at_ms, step = whole(entry.get("timestamp")), whole(entry.get("step", 0))
+                yield logged(entry.get("key"), entry.get("value", 0.0), at_ms, step)
             before, token = token, answer.get("next_page_token")
             if not isinstance(token, str) or not token or not found or token == before:
                 break
-
-
-def _value(entry: Any) -> Logged | None:
-    if not isinstance(entry, dict):
-        return None
-    at_ms, step = whole(entry.get("timestamp")), whole(entry.get("step", 0))
-    return logged(entry.get("key"), entry.get("value", 0.0), at_ms, step)
 
 
 def _mapping(answer: Any, name: str, server: str, otherwise: Mapping[str, Any] | None = None) -> Mapping[str, Any]:

@@ -17,16 +17,13 @@ METRICS = "metrics"
 _MOST_META_BYTES = 64 * 1024
 _LINE = re.compile(r"(?P<name>[a-z_]+):[ ]+(?P<value>.*)")
 _STATES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
-_AT, _VALUE, _STEP = 0, 1, 2
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a folder is that of a run; raises OSError where it cannot be read."""
     return (folder / META).is_file() and (folder / METRICS).is_dir() and "run_id" in _meta(folder)
 
 
 def read_run_folder(folder: Path) -> SourceRun:
-    """Read the run of a folder; raises OSError where it cannot be read."""
     meta = _meta(folder)
     info = RunInfo(
         identity=meta.get("run_id", folder.name),
@@ -54,15 +51,13 @@ def _logged_in(folder: Path) -> Iterator[Logged | None]:
         with file.open("r", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 words = line.split()
-                if words:
-                    yield _value(key, words)
-
-
-def _value(key: str, words: list[str]) -> Logged | None:
-    try:
-        return logged(key, float(words[_VALUE]), int(words[_AT]), int(words[_STEP]) if len(words) > _STEP else 0)
-    except (ValueError, IndexError):
-        return None
+                if not words:
+                    continue
+                try:
+                    at, value, step = int(words[0]), float(words[1]), int(words[2]) if len(words) > 2 else 0
+                    yield logged(key, value, at, step)
+                except (ValueError, IndexError):
+                    yield None
 
 
 _MAGIC = b"SQLite format 3\x00"
@@ -94,7 +89,6 @@ def database_runs(file: Path) -> list[RunInfo]:
 
 
 def read_database_run(file: Path, identity: str) -> SourceRun:
-    """Read a run by its identity; raises ProfileSourceError."""
     with _reading(file) as database:
         found = database.execute(f"{_RUNS} AND run_uuid = ?", (identity,)).fetchone()
         if found is None:

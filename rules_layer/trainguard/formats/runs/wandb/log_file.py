@@ -6,51 +6,40 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.protobuf import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    INT32,
-    INT64,
-    MESSAGE,
-    SINT64,
-    UINT32,
-    MessageTable,
-    message_classes,
-)
+from trainguard.formats.protobuf import MessageTable, message_classes
 from trainguard.formats.runs.run import CUT
 
 _MESSAGES: MessageTable = {
     "Record": [
-        ("history", 2, MESSAGE, "History"),
-        ("stats", 7, MESSAGE, "Stats"),
-        ("run", 17, MESSAGE, "Run"),
-        ("exit", 18, MESSAGE, "Exit"),
-        ("environment", 26, MESSAGE, "Environment"),
+        ("history", 2, "History"),
+        ("stats", 7, "Stats"),
+        ("run", 17, "Run"),
+        ("exit", 18, "Exit"),
+        ("environment", 26, "Environment"),
     ],
-    "History": [("item", 1, MESSAGE, "Item*"), ("step", 2, MESSAGE, "Step")],
-    "Step": [("num", 1, INT64, "")],
+    "History": [("item", 1, "Item*"), ("step", 2, "Step")],
+    "Step": [("num", 1, "int64")],
     "Item": [
-        ("key", 1, BYTES, ""),
-        ("nested_key", 2, BYTES, "*"),
-        ("boolean", 4, BOOL, ""),
-        ("integer", 5, SINT64, ""),
-        ("number", 6, DOUBLE, ""),
-        ("value_json", 16, BYTES, ""),
+        ("key", 1, "bytes"),
+        ("nested_key", 2, "bytes*"),
+        ("boolean", 4, "bool"),
+        ("integer", 5, "sint64"),
+        ("number", 6, "double"),
+        ("value_json", 16, "bytes"),
     ],
-    "Stats": [("timestamp", 2, MESSAGE, "Time"), ("item", 3, MESSAGE, "StatsItem*")],
-    "StatsItem": [("key", 1, BYTES, ""), ("value_json", 16, BYTES, "")],
-    "Time": [("seconds", 1, INT64, ""), ("nanos", 2, INT32, "")],
+    "Stats": [("timestamp", 2, "Time"), ("item", 3, "StatsItem*")],
+    "StatsItem": [("key", 1, "bytes"), ("value_json", 16, "bytes")],
+    "Time": [("seconds", 1, "int64"), ("nanos", 2, "int32")],
     "Run": [
-        ("run_id", 1, BYTES, ""),
-        ("entity", 2, BYTES, ""),
-        ("project", 3, BYTES, ""),
-        ("display_name", 8, BYTES, ""),
-        ("host", 13, BYTES, ""),
-        ("start_time", 17, MESSAGE, "Time"),
+        ("run_id", 1, "bytes"),
+        ("entity", 2, "bytes"),
+        ("project", 3, "bytes"),
+        ("display_name", 8, "bytes"),
+        ("host", 13, "bytes"),
+        ("start_time", 17, "Time"),
     ],
-    "Exit": [("exit_code", 1, INT32, ""), ("runtime", 2, INT32, "")],
-    "Environment": [("gpu_type", 18, BYTES, ""), ("gpu_count", 19, UINT32, "")],
+    "Exit": [("exit_code", 1, "int32"), ("runtime", 2, "int32")],
+    "Environment": [("gpu_type", 18, "bytes"), ("gpu_count", 19, "uint32")],
 }
 
 Record: Any = message_classes("trainguard.wandb", _MESSAGES)["Record"]
@@ -89,7 +78,6 @@ class Records:
             raise TelemetryFormatError(file, f"version {version} of run files of W&B, expected {_VERSION}")
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over the records that are whole."""
         begun: list[bytes] | None = None
         size = 0
         for kind, content in self._parts():

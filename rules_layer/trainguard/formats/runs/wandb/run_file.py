@@ -9,7 +9,10 @@ from typing import Any, BinaryIO
 from google.protobuf import message
 
 from trainguard.formats.runs.run import (
+    HOST_MEMORY,
+    LARGEST_STEP,
     ONLY_NODE,
+    WORDS,
     Outcome,
     ScalarsOfStep,
     SeriesName,
@@ -50,20 +53,16 @@ _NAME = re.compile(r"(?:system\.)?(?P<metric>[^/]*(?:/(?!l:)[^/]*)*?)(?:/l:(?P<n
 _OF_GPU = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
 _OF_CORE = re.compile(r"cpu\.(\d{1,4})\.cpu_percent")
 _COUNTERS = {"network.recv": "ReceiveBytesPerSecond", "network.sent": "TransmitBytesPerSecond"}
-_HOST_MEMORY = SeriesName("memory", "MemoryUsedPercent")
 _MOST_REMEMBERED = 20_000
 
 
 class SystemMetrics:
-    """Collects the system metrics of a run."""
-
     def __init__(self) -> None:
         self._collected = SnapshotCollector()
         self._known: dict[str, tuple[str, SeriesName | None]] = {}
         self._most_active: dict[str, float] = {}
 
     def add(self, at: float, values: Mapping[str, float]) -> None:
-        """Take in values by W&B's names, measured at ``at``, epoch seconds."""
         by_node: dict[str, dict[SeriesName, float]] = {}
         for name, value in values.items():
             node, series = self._series(name)
@@ -86,7 +85,8 @@ class SystemMetrics:
             if most <= 1.0:
                 # All of a run at 1 % or less would be a GPU that does nothing: these are shares of 1.
                 name = node or host or ONLY_NODE
-                found[name] = [_in_percent(each) for each in found[name]]
+                for _, values in found[name]:
+                    values.update({series: 100.0 * value for series, value in values.items() if _is_activity(series)})
         return found
 
     def _totals(self, values: Mapping[str, float]) -> Iterator[tuple[str, SeriesName, float]]:
@@ -112,18 +112,13 @@ def _is_activity(series: SeriesName) -> bool:
     return series.type == "gpu" and series.name.partition(".")[2] in _ACTIVITY
 
 
-def _in_percent(snapshot: Snapshot) -> Snapshot:
-    values = {series: 100.0 * value if _is_activity(series) else value for series, value in snapshot.values.items()}
-    return Snapshot(snapshot.at, values)
-
-
 def _named(metric: str) -> SeriesName | None:
     if match := _OF_GPU.fullmatch(metric):
         return gpu_series(f"gpu{int(match[1])}", _GPU[match[2]]) if match[2] in _GPU else None
     if match := _OF_CORE.fullmatch(metric):
         return SeriesName("cpu", f"cpu{int(match[1])}", "CPUUtilization")
     if metric == "memory_percent":
-        return _HOST_MEMORY
+        return HOST_MEMORY
     return SeriesName("network", _COUNTERS[metric], "Algorithm") if metric in _COUNTERS else None
 
 
@@ -132,8 +127,6 @@ _OWN_STEPS = ("train/global_step", "trainer/global_step")
 """Under these names trainers log the step that they count: W&B's own counts what was logged."""
 
 _TIME, _STEP = "_timestamp", "_step"
-_LARGEST_STEP = 2**53
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LONGEST_NAME = 1_024
 _MOST_NAMES = 10_000
 NO_RECORD = "a record that is no message of W&B"
@@ -181,7 +174,7 @@ class _Reading:
     def finished(self) -> SourceRun:
         run = self.run
         run.snapshots = self._system.snapshots(self._host)
-        times = [each[-1].at for each in run.snapshots.values() if each] + [row.at for row in run.scalars[-1:]]
+        times = [each[-1][0] for each in run.snapshots.values() if each] + [row.at for row in run.scalars[-1:]]
         run.ended_at = max(times, default=None)
         if self._exit is not None:
             run.outcome = Outcome.FAILED if self._exit.exit_code else Outcome.COMPLETED
@@ -230,7 +223,7 @@ class _Reading:
         step = step if own is None else _whole(own, step)
         at = self._last_at if at is None or not math.isfinite(at) else at
         at = self.run.started_at if at is None else at
-        if values and at is not None and 0 <= step <= _LARGEST_STEP:
+        if values and at is not None and 0 <= step <= LARGEST_STEP:
             self._last_at = at
             self.run.scalars.append(ScalarsOfStep(step, at, values))
 
@@ -256,11 +249,11 @@ def _number(text: bytes) -> float | None:
         return None
     if isinstance(value, bool):
         return float(value)
-    return _WORDS.get(value) if isinstance(value, str) else None
+    return WORDS.get(value) if isinstance(value, str) else None
 
 
 def _whole(value: float, otherwise: int) -> int:
-    return int(value) if math.isfinite(value) and 0 <= value <= _LARGEST_STEP else otherwise
+    return int(value) if math.isfinite(value) and 0 <= value <= LARGEST_STEP else otherwise
 
 
 def _seconds(time: Any) -> float:

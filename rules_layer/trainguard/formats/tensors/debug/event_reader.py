@@ -53,12 +53,8 @@ _ONE_ENTRY: tuple[list[int], list[int]] = ([1], [])
 _NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTensor:
-    """What a small frame holds: entries, and when they were saved (epoch seconds)."""
-
-    at: float
-    entries: Tensor
+SavedTensor = tuple[float, Tensor]
+"""What a small frame holds: when it was saved (epoch seconds), and entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +66,6 @@ class _Large:
 
 
 class EventReader:
-    """Reads tensors from the event files of one run."""
-
     def __init__(self, files: Files) -> None:
         self._files = files
         self._pages: ByteCache[bytes] = ByteCache(PAGES_BYTES)
@@ -82,7 +76,7 @@ class EventReader:
     def saved_at(self, place: FramePlace, tensor: str) -> float:
         """Return when a frame was saved, epoch seconds; raises TelemetryFormatError."""
         if place.length <= SMALL_FRAME_BYTES:
-            return self._read_small(place, tensor).at
+            return self._read_small(place, tensor)[0]
         # The hook writes the time first; of a large frame no other field is looked at for it.
         head = self._range(place.file, place.start + HEADER, 9)
         if len(head) < 9 or head[0] != 0x09:
@@ -90,15 +84,13 @@ class EventReader:
         return float(np.frombuffer(head, "<f8", 1, 1)[0])
 
     def shape(self, place: FramePlace, tensor: str) -> tuple[int, ...]:
-        """Return a tensor's shape; raises TelemetryFormatError."""
         if place.length <= SMALL_FRAME_BYTES:
-            return self._read_small(place, tensor).entries.shape
+            return self._read_small(place, tensor)[1].shape
         return self._locate(place, tensor).content.shape
 
     def value(self, step: int, place: FramePlace, tensor: str) -> Tensor:
-        """Return a tensor's entries; raises TelemetryFormatError, or TensorTooLargeError over 64 MiB."""
         if place.length <= SMALL_FRAME_BYTES:
-            return self._read_small(place, tensor).entries
+            return self._read_small(place, tensor)[1]
         kept = self._values.get(place)
         if kept is not None:
             return kept
@@ -142,7 +134,8 @@ class EventReader:
     def _read_small(self, place: FramePlace, tensor: str) -> SavedTensor:
         kept = self._small.get((place, tensor))
         if kept is None:
-            kept = _decode(place.file, payload_of(place.file, self._frame(place)), tensor)
+            at, proto = _value(place.file, payload_of(place.file, self._frame(place)), tensor)
+            kept = at, _entries(place.file, proto)
             self._small.put((place, tensor), kept, place.length + _ENTRY_BYTES)
         return kept
 
@@ -222,11 +215,6 @@ def _cut(place: FramePlace, content: bytes, starts: int) -> bytes:
     if len(frame) < place.length:
         raise TelemetryFormatError(place.file, f"ends within a frame of {place.length:,} bytes at {place.start:,}")
     return frame
-
-
-def _decode(file: str, payload: bytes, tensor: str) -> SavedTensor:
-    at, proto = _value(file, payload, tensor)
-    return SavedTensor(at, _entries(file, proto))
 
 
 def _value(file: str, payload: bytes, tensor: str) -> tuple[float, Any]:

@@ -180,7 +180,11 @@ def decode_collections(worker: str, body: bytes) -> Collections:
         each: Collection(frozenset(content.tensor_names or ()), tuple(content.include_regex or ()))
         for each, content in (read.collections or {}).items()
     }
-    _check(name, found)
+    if len(found) > MOST_COLLECTIONS:
+        raise TelemetryFormatError(name, f"{len(found):,} collections, expected at most {MOST_COLLECTIONS:,}")
+    patterns = sum(len(each.patterns) for each in found.values())
+    if patterns > MOST_PATTERNS:
+        raise TelemetryFormatError(name, f"{patterns:,} regular expressions, expected at most {MOST_PATTERNS:,}")
     return Collections(found, read.meta.num_workers)
 
 
@@ -190,26 +194,12 @@ def merge_collections(files: Sequence[Collections]) -> Collections:
     for file in files:
         for name, each in file.by_name.items():
             known = merged.get(name)
-            merged[name] = each if known is None else _joined(known, each)
+            if known is not None and known != each:
+                patterns = tuple(dict.fromkeys((*known.patterns, *each.patterns)))
+                merged[name] = Collection(known.listed | each.listed, patterns)
+            else:
+                merged[name] = each
     return Collections(merged, files[0].workers if files else 1)
-
-
-def _joined(one: Collection, other: Collection) -> Collection:
-    if one == other:
-        return one
-    return Collection(one.listed | other.listed, tuple(dict.fromkeys((*one.patterns, *other.patterns))))
-
-
-def _check(name: str, found: Mapping[str, Collection]) -> None:
-    if len(found) > MOST_COLLECTIONS:
-        raise TelemetryFormatError(name, f"{len(found):,} collections, expected at most {MOST_COLLECTIONS:,}")
-    patterns = _counted(each.patterns for each in found.values())
-    if patterns > MOST_PATTERNS:
-        raise TelemetryFormatError(name, f"{patterns:,} regular expressions, expected at most {MOST_PATTERNS:,}")
-
-
-def _counted(parts: Iterable[Sequence[str]]) -> int:
-    return sum(len(part) for part in parts)
 
 
 MOST_REMEMBERED = 100_000
@@ -237,7 +227,6 @@ class Membership:
 
     @property
     def names(self) -> Iterable[str]:
-        """Names of the collections."""
         return self._listed.keys()
 
     def members(self, collection: str, names: Iterable[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ A key may be hostile. A base name is split at its first underscore only: names o
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, cast, get_args
 
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
@@ -53,8 +53,6 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True)
 class TensorKey:
-    """An object of a run."""
-
     root: ProfileRoot
     file: RunFile
     node: str = ALL_WORKERS
@@ -103,27 +101,18 @@ def matched_files(files: Files, prefix: str) -> Iterator[RunFile]:
 
 
 def run_prefix(root: ProfileRoot) -> str:
-    """Return the key prefix of a job's debug-output."""
     return f"{root.folder}{FOLDER}/"
 
 
 def run_files(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> BucketFiles:
-    """Return the files of a job's debug-output."""
     return BucketFiles(objects, bucket, run_prefix(root))
 
 
 def index_name(step: int, worker: str) -> str:
-    """Return the name of the index file of a step and worker."""
     return f"index/{step // STEPS_PER_FOLDER:09d}/{step:012d}_{worker}.json"
 
 
-def events_name(step: int, worker: str) -> str:
-    """Return the name of the event file of a step and worker."""
-    return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
-
-
 def collections_name(worker: str) -> str:
-    """Return the name of the collections file of a worker."""
     return f"collections/000000000/{worker}_collections.json"
 
 
@@ -132,20 +121,14 @@ _NAME = re.compile(rf"smdebug/reductions/(?P<abs>abs_)?(?P<kind>{'|'.join(KINDS)
 _OUTPUT = re.compile(r":\d+")
 
 
-class Reduction(NamedTuple):
-    """Which reduction of which tensor; ``absolute`` says that it is one of the absolute values."""
-
-    tensor: str
-    kind: ReductionKind
-    absolute: bool
+Reduction = tuple[str, ReductionKind, bool]
+"""Which reduction of which tensor, and whether it is one of the absolute values."""
 
 
 def parse_reduction(name: str) -> Reduction | None:
     """Return what a saved reduction's name says; None for a tensor. `bare_name` is the tensor's name in it."""
     match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    return Reduction(match["tensor"], cast("ReductionKind", match["kind"]), match["abs"] is not None)
+    return match and (match["tensor"], cast("ReductionKind", match["kind"]), match["abs"] is not None)
 
 
 def bare_name(tensor: str) -> str:

@@ -71,7 +71,6 @@ class StepLedger(msgspec.Struct):
         return True
 
     def end(self) -> None:
-        """Take note of the mark of the run's end."""
         self.ended = True
 
     @property
@@ -99,7 +98,6 @@ class StepLedger(msgspec.Struct):
         return CompleteStep(step, tuple(sorted(self.names[place] for place in self.pending[step])))
 
     def take(self) -> CompleteStep | None:
-        """Return the first complete step that was not taken, and take it."""
         step = self.first()
         if step is not None:
             self.passed = step.step
@@ -171,15 +169,12 @@ class RunHistory(msgspec.Struct):
         self.shorten(MOST_PAST_STEPS)
 
     def before(self, step: int, mode: Mode) -> Iterator[PastStep]:
-        """Iterate over the steps of a mode before a step, the newest first."""
         return (each for each in reversed(self.steps) if each.step < step and each.mode == mode)
 
     def workers_of(self, past: PastStep) -> Sequence[str]:
-        """Return the workers that wrote a step."""
         return self.worker_sets[past.workers]
 
     def find(self, step: int) -> PastStep | None:
-        """Return a step by its number; None of one that was forgotten or never handed out."""
         return next((each for each in self.steps if each.step == step), None)
 
     def reaches(self, step: int) -> bool:

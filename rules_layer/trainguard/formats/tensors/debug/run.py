@@ -55,7 +55,12 @@ class DebugStep:
         self._shapes: dict[str, tuple[int, ...]] = {}
         for index in indexes.values():
             self._take(index)
-        self._name_reductions()
+        # Reductions get the name of their tensor where the step holds it too: ``loss:0``, not ``loss``.
+        full = {bare_name(name): name for name in (*self._shapes, *self._frames)}
+        self._reductions = {
+            (full.get(tensor, tensor), kind, absolute): place
+            for (tensor, kind, absolute), place in self._reductions.items()
+        }
 
     def _take(self, index: IndexFile) -> None:
         """Add what a worker saved; what a worker before it saved stays."""
@@ -67,14 +72,6 @@ class DebugStep:
                 self._reductions.setdefault(reduction, (name, place))
         for name, shape in index.shapes.items():
             self._shapes.setdefault(name, shape)
-
-    def _name_reductions(self) -> None:
-        """Give reductions the name of their tensor where the step holds it too: ``loss:0``, not ``loss``."""
-        full = {bare_name(name): name for name in (*self._shapes, *self._frames)}
-        self._reductions = {
-            (full.get(tensor, tensor), kind, absolute): place
-            for (tensor, kind, absolute), place in self._reductions.items()
-        }
 
     @cached_property
     def at(self) -> float:
@@ -99,7 +96,6 @@ class DebugStep:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Names of the tensors of which entries or reductions were saved, sorted."""
         return sorted(self._frames.keys() | {tensor for tensor, _, _ in self._reductions})
 
     @cached_property
@@ -109,37 +105,30 @@ class DebugStep:
         return int.from_bytes(blake2b(joined, digest_size=6).digest(), "big") + 1
 
     def holds(self, name: str) -> bool:
-        """Whether entries or a reduction of a tensor were saved."""
         return name in self._frames or name in self._reduced
 
     def members(self, collection: str) -> Set[str]:
-        """Return those of ``names`` that a collection holds; none where the run has no such collection."""
         found = self._members.get(collection)
         if found is None:
             found = self._members[collection] = self._run.membership.members(collection, self.names)
         return found
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape; None where only reductions of it were saved and no shape."""
         if name in self._shapes:
             return self._shapes[name]
         place = self._frames.get(name)
         return None if place is None else self._run.reader.shape(place, name)
 
     def has_value(self, name: str) -> bool:
-        """Whether the step holds all entries of a tensor, and not only reductions."""
         return name in self._frames
 
     def value(self, name: str) -> Tensor:
-        """Return all entries of a tensor, of up to 64 MiB; raises as `StepView.value` does."""
         return self._run.reader.value(self.step, self._place(name), name)
 
     def blocks(self, name: str) -> Iterator[Tensor]:
-        """Iterate over the entries of a tensor in C order, in blocks of up to 4 MiB; raises as `StepView.blocks`."""
         return self._run.reader.blocks(self.step, self._place(name), name)
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        """Return a reduction that was saved of a tensor; None where none was. Raises TelemetryFormatError."""
         key = name, kind, absolute
         number = self._numbers.get(key)
         if number is None:
@@ -151,12 +140,12 @@ class DebugStep:
         return number
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
         return self._run.earlier(self, name, count)
 
     def other_run(self, run: str) -> StepView | None:
-        """Return the same step of another run; raises RunMissingError."""
-        return self._run.other_step(run, self.step)
+        if self._run.others is None:
+            raise RunMissingError(run, "other runs cannot be read here")
+        return self._run.others(run).find_step(self.step)
 
     @cached_property
     def _reduced(self) -> frozenset[str]:
@@ -193,7 +182,7 @@ class DebugRun:
         self.membership = Membership(collections)
         self.history = RunHistory() if history is None else history
         self.reader = EventReader(files)
-        self._others = others
+        self.others = others
         self._open: ByteCache[DebugStep] = ByteCache(OPEN_STEPS_BYTES)
         self._sets: ByteCache[Set[str]] = ByteCache(SETS_BYTES)
 
@@ -206,17 +195,18 @@ class DebugRun:
         kept = self._open.get(step)
         if kept is not None and kept.workers == tuple(sorted(workers)):
             return kept
-        indexes = {worker: self._index(step, worker) for worker in sorted(workers)}
+        indexes = {
+            worker: decode_index(step, worker, self._files.get(index_name(step, worker), MAX_INDEX_BYTES))
+            for worker in sorted(workers)
+        }
         opened = DebugStep(self, step, indexes, listed_at)
         self._open.put(step, opened, _NAME_BYTES * sum(len(each.frames) for each in indexes.values()))
         return opened
 
     def remember(self, step: DebugStep) -> None:
-        """Add a step that rules have seen to the history."""
         self.history.add(step.step, step.mode, step.mode_step, step.workers, step.tensors)
 
     def earlier(self, step: DebugStep, name: str, count: int) -> Sequence[DebugStep]:
-        """Return the last steps before a step, of the same mode, that hold a tensor: the newest first."""
         found: list[DebugStep] = []
         held: dict[int, bool] = {step.tensors: step.holds(name)}
         for past in self.history.before(step.step, step.mode):
@@ -239,23 +229,12 @@ class DebugRun:
         return names
 
     def find_step(self, step: int) -> DebugStep | None:
-        """Return a step by its number, from whichever workers saved it; None where none did."""
         folder = f"index/{step // STEPS_PER_FOLDER:09d}/{step:012d}_"
         workers = [file.worker for file in matched_files(self._files, folder) if file.kind == "index"]
         return self.open_step(step, workers[:MOST_WORKERS]) if workers else None
 
-    def other_step(self, run: str, step: int) -> DebugStep | None:
-        """Return a step of another run; None where it has none. Raises RunMissingError."""
-        if self._others is None:
-            raise RunMissingError(run, "other runs cannot be read here")
-        return self._others(run).find_step(step)
-
-    def _index(self, step: int, worker: str) -> IndexFile:
-        return decode_index(step, worker, self._files.get(index_name(step, worker), MAX_INDEX_BYTES))
-
 
 def read_collections(files: Files, workers: Sequence[str]) -> Collections:
-    """Return the collections of a run from its workers' files; raises TelemetryFormatError, ObjectMissingError."""
     return merge_collections(
         [
             decode_collections(worker, files.get(collections_name(worker), MAX_COLLECTIONS_BYTES))
@@ -295,7 +274,6 @@ def complete_steps(
 
 
 def has_ended(files: Files) -> bool:
-    """Whether the mark of a run's end is there."""
     return any(each.key in END_NAMES for end in END_NAMES for each in files.list(end))
 
 

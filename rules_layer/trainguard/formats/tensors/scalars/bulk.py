@@ -4,7 +4,7 @@ Payloads of one length are rows of a table. Those equal but for the bytes of tim
 from one of them, have one structure. What differs is left to `summaries`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,32 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.frames import (
-    BYTES,
-    DTYPES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    Field,
-    Walk,
-    WireReader,
-    parse_event,
-    text,
-)
+from trainguard.formats.protobuf import FIXED32, FIXED64, LENGTH, VARINT, CutOffError, Wire, WireError
+from trainguard.formats.tensors.frames import DTYPES, Walk, parse_event, text
 
 LONGEST_TAG = 1_024
 _PLUGIN = b"scalars"
 _LISTS = ("float_val", "double_val", "int_val", "int64_val")
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """One number; ``at`` in epoch seconds."""
-
-    tag: str
-    step: int
-    at: float
-    value: float
+Scalar = tuple[str, int, float, float]
+"""Tag, step, time in epoch seconds, and value."""
 
 
 def scalars_of(file: str, payload: bytes) -> list[Scalar]:
@@ -53,16 +37,17 @@ def scalars_of(file: str, payload: bytes) -> list[Scalar]:
             continue
         if len(value.tag) > LONGEST_TAG:
             raise TelemetryFormatError(file, f"a tag has {len(value.tag):,} bytes, expected at most {LONGEST_TAG:,}")
-        found.append(Scalar(text(file, value.tag), event.step, event.wall_time, number))
+        found.append((text(file, value.tag), event.step, event.wall_time, number))
     return found
 
 
 def _number(value: Any) -> float | None:
     if value.HasField("simple_value"):
         return float(value.simple_value)
-    if not value.HasField("tensor") or not _is_scalar(value):
+    # The plugin decides, or, where none is named, whether there are dimensions.
+    tensor, plugins = value.tensor, [each.plugin_name for each in value.metadata.plugin_data if each.plugin_name]
+    if not value.HasField("tensor") or not (_PLUGIN in plugins if plugins else not tensor.tensor_shape.dim):
         return None
-    tensor = value.tensor
     for name in _LISTS:
         numbers = getattr(tensor, name)
         if len(numbers) == 1:
@@ -71,12 +56,6 @@ def _number(value: Any) -> float | None:
     if dtype is None or dtype.kind not in "fiub" or len(tensor.tensor_content) != dtype.itemsize:
         return None
     return float(np.frombuffer(tensor.tensor_content, dtype)[0])
-
-
-def _is_scalar(value: Any) -> bool:
-    """Decide by the plugin, or, where none is named, by having no dimensions."""
-    plugins = [each.plugin_name for each in value.metadata.plugin_data if each.plugin_name]
-    return _PLUGIN in plugins if plugins else not value.tensor.tensor_shape.dim
 
 
 _WALL_TIME, _STEP, _SUMMARY, _VALUE = 1, 2, 5, 1
@@ -89,69 +68,54 @@ _NUMBERS = {_FLOAT: (_CONTENT, _FLOATS), _DOUBLE: (_CONTENT, _DOUBLES)}
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where time, step and value lie in a payload: bytes from and to; a step 0 is not written, and its place empty."""
-
-    time: Place
-    step: Place
-    value: Place
+Layout = tuple[Place, Place, Place]
+"""Where time, step and value lie in a payload: bytes from and to; a step 0 is not written, and its place empty."""
 
 
-def find_layout(file: str, payload: bytes) -> Layout | None:
+def find_layout(payload: bytes) -> Layout | None:
     """Return the layout of an event with one scalar, a float or a double; None of any other."""
-    reader = WireReader(file, payload)
     try:
-        event = _once(reader.fields(0, len(payload)), {_WALL_TIME: FIXED64, _STEP: VARINT, _SUMMARY: BYTES})
+        event = _once(payload, (0, len(payload)), {_WALL_TIME: FIXED64, _STEP: VARINT, _SUMMARY: LENGTH})
         if event is None or _WALL_TIME not in event or _SUMMARY not in event:
             return None
-        summary = _once(_inside(reader, event[_SUMMARY]), {_VALUE: BYTES})
-        value = None if not summary else _value_place(reader, summary[_VALUE])
-    except TelemetryFormatError:
+        summary = _once(payload, event[_SUMMARY], {_VALUE: LENGTH})
+        value = _value_place(payload, summary[_VALUE]) if summary else None
+    except (CutOffError, WireError):
         return None
-    if value is None:
-        return None
-    step = event.get(_STEP)
-    return Layout(_place(event[_WALL_TIME]), (0, 0) if step is None else _place(step), value)
+    return None if value is None else (event[_WALL_TIME], event.get(_STEP, (0, 0)), value)
 
 
-def _value_place(reader: WireReader, value: Field) -> Place | None:
-    fields = _once(_inside(reader, value), {_TAG: BYTES, _SIMPLE: FIXED32, _TENSOR: BYTES, _METADATA: BYTES})
+def _value_place(payload: bytes, value: Place) -> Place | None:
+    fields = _once(payload, value, {_TAG: LENGTH, _SIMPLE: FIXED32, _TENSOR: LENGTH, _METADATA: LENGTH})
     if fields is None or (_SIMPLE in fields) == (_TENSOR in fields):
         return None
-    return _place(fields[_SIMPLE]) if _SIMPLE in fields else _tensor_place(reader, fields[_TENSOR])
+    return fields[_SIMPLE] if _SIMPLE in fields else _tensor_place(payload, fields[_TENSOR])
 
 
-def _tensor_place(reader: WireReader, tensor: Field) -> Place | None:
-    fields = _once(
-        _inside(reader, tensor), {_DTYPE: VARINT, _SHAPE: BYTES, _CONTENT: BYTES, _FLOATS: BYTES, _DOUBLES: BYTES}
-    )
-    dtype = fields[_DTYPE].value if fields and _DTYPE in fields else 0
-    if fields is None or dtype not in _SIZES:
+def _tensor_place(payload: bytes, tensor: Place) -> Place | None:
+    expected = {_DTYPE: VARINT, _SHAPE: LENGTH, _CONTENT: LENGTH, _FLOATS: LENGTH, _DOUBLES: LENGTH}
+    fields = _once(payload, tensor, expected)
+    if fields is None or _DTYPE not in fields:
         return None
+    dtype = int.from_bytes(payload[slice(*fields[_DTYPE])], "little")  # both types that are read are of one byte
     held = [number for number in (_CONTENT, _FLOATS, _DOUBLES) if number in fields]
-    if len(held) != 1 or held[0] not in _NUMBERS[dtype]:
+    if dtype not in _SIZES or len(held) != 1 or held[0] not in _NUMBERS[dtype]:
         return None
-    start, end = _place(fields[held[0]])
+    start, end = fields[held[0]]
     return (start, end) if end - start == _SIZES[dtype] else None
 
 
-def _inside(reader: WireReader, field: Field) -> Iterable[Field]:
-    return reader.fields(field.start, field.end)
-
-
-def _once(fields: Iterable[Field], expected: dict[int, int]) -> dict[int, Field] | None:
-    """Return None where a field is not expected, is of another wire type, or comes twice."""
-    found: dict[int, Field] = {}
-    for each in fields:
-        if expected.get(each.number) != each.wire or each.number in found:
+def _once(payload: bytes, place: Place, expected: dict[int, int]) -> dict[int, Place] | None:
+    """Return where fields lie; None where a field is not expected, is of another wire type, or comes twice."""
+    start, end = place
+    wire = Wire(iter([payload[start:end]]))
+    found: dict[int, Place] = {}
+    for number, kind, value in wire.fields(end - start):
+        if expected.get(number) != kind or number in found:
             return None
-        found[each.number] = each
+        begins = wire.begins if kind == VARINT else wire.position
+        found[number] = (start + begins, start + (wire.position if kind == VARINT else begins + value))
     return found
-
-
-def _place(field: Field) -> Place:
-    return field.start, field.end
 
 
 SMALLEST = 512
@@ -273,12 +237,12 @@ def _of_length(file: str, table: Bytes) -> Iterator[Rows]:
             return
         # The first row is often one of its own: a step 0 is not written.
         middle = left.size // 2
-        layout = find_layout(file, rest[middle].tobytes())
+        layout = find_layout(rest[middle].tobytes())
         taken = np.zeros(left.size, bool)
         taken[middle] = True
         for group in () if layout is None else _alike(rest, layout):
             first = rest[group[0]].tobytes()
-            tag = _tag(file, first) if find_layout(file, first) == layout else None
+            tag = _tag(file, first) if find_layout(first) == layout else None
             if tag is not None and layout is not None:
                 yield _numbers(tag, left[group], table, layout)
                 taken[group] = True
@@ -290,10 +254,11 @@ def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
     """Yield groups of several rows that are equal but for the bytes of time, step and value."""
     masked = np.zeros((len(table), -(-table.shape[1] // 8) * 8), np.uint8)
     masked[:, : table.shape[1]] = table
-    masked[:, slice(*layout.time)] = 0
-    masked[:, slice(*layout.value)] = 0
+    time, step, value = layout
+    masked[:, slice(*time)] = 0
+    masked[:, slice(*value)] = 0
     # The highest bit of a step's byte says whether another one follows: it belongs to the structure.
-    masked[:, slice(*layout.step)] &= 0x80
+    masked[:, slice(*step)] &= 0x80
     words = masked.view(np.uint64)
     hashes = hashes_of(words)
     order = np.argsort(hashes, kind="stable")
@@ -312,16 +277,17 @@ def hashes_of(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _numbers(tag: str, rows: NDArray[np.int64], table: Bytes, layout: Layout) -> Rows:
+    time, step, value = layout
     steps = np.zeros(rows.size, np.uint64)
-    for place, column in enumerate(range(*layout.step)):
+    for place, column in enumerate(range(*step)):
         steps |= (table[rows, column] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
-    kind = "<f4" if layout.value[1] - layout.value[0] == 4 else "<f8"
+    kind = "<f4" if value[1] - value[0] == 4 else "<f8"
     return Rows(
         tag,
         rows,
         steps.astype(np.int64),
-        _columns(table, rows, layout.time).view("<f8")[:, 0],
-        _columns(table, rows, layout.value).view(kind)[:, 0].astype(np.float64),
+        _columns(table, rows, time).view("<f8")[:, 0],
+        _columns(table, rows, value).view(kind)[:, 0].astype(np.float64),
     )
 
 
@@ -335,4 +301,4 @@ def _tag(file: str, payload: bytes) -> str | None:
         scalars = scalars_of(file, payload)
     except TelemetryFormatError:
         return None
-    return scalars[0].tag if len(scalars) == 1 else None
+    return scalars[0][0] if len(scalars) == 1 else None

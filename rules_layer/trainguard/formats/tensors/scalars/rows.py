@@ -60,20 +60,13 @@ class RecordedRows(Sequence[Recorded]):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all scalars, in no order."""
         return self._names
 
     @property
     def numbers(self) -> int:
-        """How many numbers the rows hold."""
         return len(self._values)
 
-    def would_name(self, values: Mapping[str, float]) -> int:
-        """Return how many names there would be with those of one more row."""
-        return len(self._names) + len(set(values).difference(self._places))
-
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a row."""
         for name in set(values).difference(self._places):
             self._places[name] = len(self._names)
             self._names.append(name)
@@ -83,7 +76,6 @@ class RecordedRows(Sequence[Recorded]):
         self._ends.append(len(self._values))
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
         return len(self._steps)
 
     @overload
@@ -93,7 +85,6 @@ class RecordedRows(Sequence[Recorded]):
     def __getitem__(self, place: slice) -> list[Recorded]: ...
 
     def __getitem__(self, place: int | slice) -> Recorded | list[Recorded]:
-        """Return a row, or some of them."""
         if isinstance(place, slice):
             return [self._row(each) for each in range(*place.indices(len(self)))]
         return self._row(range(len(self))[place])
@@ -242,23 +233,23 @@ class ScalarHistory(msgspec.Struct):
     rows: list[ScalarRow] = msgspec.field(default_factory=list)
 
     def add(self, row: ScalarRow) -> None:
-        """Remember a row; older ones of the largest set are forgotten."""
         self.rows.append(row)
         self.shorten(MOST_PAST_ROWS)
 
     def shorten(self, most: int) -> bool:
         """Forget all but the newest ``most`` rows of each mode and set of scalars; return whether any was."""
         before = len(self.rows)
-        forget(self.rows, lambda each: (each.mode, frozenset(each.values)), _has_too_many_values, most=most)
+        forget(
+            self.rows,
+            lambda each: (each.mode, frozenset(each.values)),
+            lambda rows: sum(len(each.values) for each in rows) > MOST_PAST_VALUES,
+            most=most,
+        )
         return len(self.rows) < before
 
     def before(self, row: ScalarRow) -> Iterator[ScalarRow]:
         """Iterate over the rows of the same mode and an earlier step, the newest first."""
         return (each for each in reversed(self.rows) if each.mode == row.mode and each.step < row.step)
-
-
-def _has_too_many_values(rows: list[ScalarRow]) -> bool:
-    return sum(len(each.values) for each in rows) > MOST_PAST_VALUES
 
 
 def recordings(columns: ScalarColumns, folder: str, saved_at: float) -> Iterator[Recording]:

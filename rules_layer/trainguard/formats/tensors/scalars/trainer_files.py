@@ -131,7 +131,6 @@ class TrainerFile:
     why: str | None = None
 
     def refuse(self, why: str) -> None:
-        """Count an entry that cannot be used."""
         self.bad += 1
         self.why = why
 
@@ -230,7 +229,6 @@ class _Lines(Iterator[str]):
         self.too_long = 0
 
     def first(self) -> str:
-        """Return the first line, empty where there is none."""
         self._next = self._read()
         return self._next or ""
 
@@ -282,7 +280,7 @@ def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
         read.refuse(f"more than {MOST_ROWS:,} rows")
     elif read.rows.numbers + len(values) > MOST_NUMBERS:
         read.refuse(f"more than {MOST_NUMBERS:,} numbers")
-    elif read.rows.would_name(values) > MOST_NAMES:
+    elif len(set(values).union(read.rows.names)) > MOST_NAMES:
         read.refuse(f"more than {MOST_NAMES:,} names of scalars")
     elif values:
         read.rows.add(int(step), values)

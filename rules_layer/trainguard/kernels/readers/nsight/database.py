@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import LONGEST_NAME, MOST_NAME_BYTES, MOST_ROWS
+from trainguard.kernels.readers.builder import text_of
 
 MAGIC = b"SQLite format 3\x00"
 FAULTS = (sqlite3.Error, UnicodeError, OverflowError)
@@ -54,11 +55,9 @@ class Export:
         self._text_of = self._lookup()
 
     def __enter__(self) -> "Export":
-        """Return the export."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self._base.close()
 
     def rows(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
@@ -104,9 +103,9 @@ class Export:
         for kind, name, statement in kinds:
             if kind not in (b"table", b"view") or not isinstance(name, bytes):
                 continue
-            ordinary = kind == b"table" and isinstance(statement, bytes) and _is_ordinary(statement)
+            is_plain = isinstance(statement, bytes) and statement.lstrip()[:12].upper() == b"CREATE TABLE"
             table = name.decode("utf-8", "replace")
-            if not ordinary or '"' in table:
+            if kind != b"table" or not is_plain or '"' in table:
                 self._tally["refused_tables"] += table.startswith(("CUPTI_", "NVTX_", "TARGET_", _NAMES))
                 continue
             found[table] = set()
@@ -145,17 +144,8 @@ class Export:
         return text_of(row[0]) if row else ""
 
 
-def text_of(value: Any) -> str:
-    """Return what is stored as a text; empty for anything else."""
-    return value[:LONGEST_NAME].decode("utf-8", "replace") if isinstance(value, bytes) else ""
-
-
 def _selected(table: str, column: str) -> str:
     return f'substr("{column}", 1, {LONGEST_NAME})' if (table, column) in _TEXTS else f'"{column}"'
-
-
-def _is_ordinary(statement: bytes) -> bool:
-    return statement.lstrip()[:12].upper() == b"CREATE TABLE"
 
 
 def _authorized(action: int, first: str | None, second: str | None, *_: object) -> int:

@@ -18,14 +18,25 @@ from trainguard.kernels.columns import (
     GpuRows,
     Ints,
     Kind,
-    Numbers,
     Rows,
     Trace,
 )
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
-from trainguard.kernels.readers.names import call_name, direction, memcpy_name, memset_name
-from trainguard.kernels.readers.nsight.database import Export, text_of
+from trainguard.kernels.readers.builder import (
+    DIRECTIONS,
+    TraceBuilder,
+    by_number,
+    call_name,
+    described,
+    floats,
+    ints,
+    memcpy_name,
+    memset_name,
+    text_of,
+    unknown,
+    whole,
+)
+from trainguard.kernels.readers.nsight.database import Export
 
 _OF_PROCESS = ~np.int64(0xFFFFFF)
 _PID_SHIFT, _PID_MASK = 24, 0xFFFFFF
@@ -48,11 +59,9 @@ class Processes:
                 self._gpus[int(process), int(ordinal)] = int(number)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._numbers)
 
     def numbers(self, identities: Ints) -> Ints:
-        """Return the number of each global process or thread."""
         if not self._known:
             return np.zeros(len(identities), dtype=np.int64)
         found, place = np.unique(identities & _OF_PROCESS, return_inverse=True)
@@ -65,7 +74,6 @@ class Processes:
         return np.where(correlations > 0, joined, -1)
 
     def devices(self, identities: Ints, ordinals: Ints) -> Ints:
-        """Return the number of the GPU that a process calls by its own one."""
         if not self._gpus:
             return ordinals
         pids = (identities >> _PID_SHIFT) & _PID_MASK
@@ -84,7 +92,6 @@ COUNTERS, SAMPLES = "TARGET_INFO_GPU_METRICS", "GPU_METRICS"
 _LOW_HALF = 0xFFFFFFFF
 _WORK = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _PUSH_POP, _START_END = 59, 60
-_MOST_GPUS = 1_024
 _LONGEST_SIDE = (1 << 31) - 1
 """Of a grid, in blocks."""
 
@@ -145,7 +152,9 @@ class _ExportReader:
         more = ("bytes", "copyKind", "srcKind", "dstKind")
         for *work, sizes, kinds, sources, targets in self._export.rows(COPIES, (*_WORK, *more)):
             names = [
-                memcpy_name(direction(whole(kind)), _MEMORY.get(whole(source), ""), _MEMORY.get(whole(target), ""))
+                memcpy_name(
+                    DIRECTIONS.get(whole(kind), ""), _MEMORY.get(whole(source), ""), _MEMORY.get(whole(target), "")
+                )
                 for kind, source, target in zip(kinds, sources, targets, strict=True)
             ]
             self._add_work(work, names, np.full(len(names), Kind.MEMCPY, dtype=np.int64), ints(sizes), None)
@@ -165,16 +174,14 @@ class _ExportReader:
         filled = np.full(len(names), np.nan)
         if blocks is not None:
             np.divide(blocks, mine, out=filled, where=(mine > 0) & (blocks > 0))
-        rows = Rows(
+        pairs = zip(self._processes.numbers(process).tolist(), stream.tolist(), strict=True)
+        gpu = GpuRows(
             start=start,
             end=end,
             name=self._builder.names.of(names),
-            lane=self._lanes(self._processes.numbers(process), stream),
+            lane=self._builder.names.of([f"{each}:{lane}" if each else str(lane) for each, lane in pairs]),
             correlation=self._processes.correlations(process, correlation),
             operator=unknown(len(names)),
-        )
-        gpu = GpuRows(
-            rows=rows,
             kind=kind,
             device=device,
             size=size,
@@ -260,10 +267,6 @@ class _ExportReader:
         self._tally["bad_times"] += int((~found).sum())
         return found
 
-    def _lanes(self, process: Ints, stream: Ints) -> Numbers:
-        pairs = zip(process.tolist(), stream.tolist(), strict=True)
-        return self._builder.names.of([f"{each}:{lane}" if each else str(lane) for each, lane in pairs])
-
 
 def _blocks(*sides: list[Any]) -> Floats:
     """Return the blocks of grids; NaN where a side is none that a grid has."""
@@ -290,12 +293,5 @@ def _gpus(export: Export) -> list[Gpu]:
     found: dict[int, Gpu] = {}
     for rows in export.rows("TARGET_INFO_GPU", wanted):
         for number, name, memory, major, minor, sms in zip(*rows, strict=True):
-            found[whole(number)] = Gpu(
-                name=text_of(name),
-                memory=max(whole(memory), 0),
-                capability=(max(whole(major), 0), max(whole(minor), 0)),
-                sms=max(whole(sms), 0),
-            )
-    unknown = Gpu(name="", memory=0, capability=(0, 0), sms=0)
-    last = max((number for number in found if number < _MOST_GPUS), default=-1)
-    return [found.get(number, unknown) for number in range(last + 1)]
+            found[whole(number)] = described(text_of(name), memory, major, minor, sms)
+    return by_number(found)

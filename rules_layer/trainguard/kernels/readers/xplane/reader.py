@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
+from trainguard.formats.protobuf import LENGTH, Wire
 from trainguard.kernels.columns import Framework, Gpu, Trace
-from trainguard.kernels.readers.builder import TraceBuilder, whole
+from trainguard.kernels.readers.builder import MOST_GPUS, TraceBuilder, by_number, whole
 from trainguard.kernels.readers.unpacking import text_chunks
-from trainguard.kernels.readers.xplane.planes import GPU, LENGTH, PLANE_LINE, TASK, Plane, Wire, each_plane, read_planes
+from trainguard.kernels.readers.xplane.planes import GPU, PLANE_LINE, TASK, Plane, each_plane, read_planes
 from trainguard.kernels.readers.xplane.rows import GpuPlane, HostPlane, batches
 
 _EPOCH_LEAST_NS = 10**18
-_MOST_GPUS = 1_024
 _MARKS = (
     ("PjitFunction", Framework.JAX),
     ("EagerExecute", Framework.TENSORFLOW),
@@ -41,19 +41,19 @@ def read_xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
             if not plane.has_events:
                 return
             rows = GpuPlane(plane, builder) if plane.name.startswith(GPU) else HostPlane(plane, builder)
-            if isinstance(rows, GpuPlane) and 0 <= rows.device < _MOST_GPUS:
+            if isinstance(rows, GpuPlane) and 0 <= rows.device < MOST_GPUS:
                 gpus[rows.device] = rows.gpu
             for number, kind, length in wire.fields(end):
                 if number == PLANE_LINE and kind == LENGTH:
                     for batch in batches(wire, wire.position + length, plane, tally):
-                        latest_ns = max(latest_ns, int(batch.start.max(initial=0)))
+                        latest_ns = max(latest_ns, int(batch[2].max(initial=0)))
                         rows.add(batch)
 
         each_plane(wire, tally, take)
     if not tally["events"] and (tally["cut_off"] or tally["unreadable_parts"] or tally["unreadable_events"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a profile of XLA (xplane.pb)")
     framework = framework_of(builder.names.texts())
-    return builder.build(base_ns=_base_ns(planes, latest_ns), gpus=_gpus(gpus), framework=framework)
+    return builder.build(base_ns=_base_ns(planes, latest_ns), gpus=by_number(gpus), framework=framework)
 
 
 def framework_of(names: Iterable[str]) -> Framework:
@@ -67,8 +67,3 @@ def _base_ns(planes: list[Plane], latest_ns: int) -> int:
     if latest_ns >= _EPOCH_LEAST_NS:
         return 0
     return max([0, *(whole(plane.stats.get("profile_start_time")) for plane in planes if plane.name == TASK)])
-
-
-def _gpus(found: dict[int, Gpu]) -> list[Gpu]:
-    unknown = Gpu(name="", memory=0, capability=(0, 0), sms=0)
-    return [found.get(device, unknown) for device in range(max(found, default=-1) + 1)]

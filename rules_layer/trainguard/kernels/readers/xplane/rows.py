@@ -7,32 +7,37 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Gpu, GpuRows, Ints, Kind, Rows
+from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, GpuRows, Ints, Kind, Rows
 from trainguard.kernels.kernel_names import communicates
-from trainguard.kernels.readers.builder import TraceBuilder, floats, ints, unknown, whole
-from trainguard.kernels.readers.names import call_name, is_call, memcpy_name, memset_name
+from trainguard.kernels.readers.builder import (
+    TraceBuilder,
+    call_name,
+    described,
+    floats,
+    ints,
+    is_call,
+    memcpy_name,
+    memset_name,
+    text_of,
+    unknown,
+    whole,
+)
 from trainguard.kernels.readers.xplane.planes import (
     GPU,
-    LENGTH,
     LINE_DISPLAY_NAME,
     LINE_EVENT,
     LINE_NAME,
     LINE_TIMESTAMP,
-    VARINT,
-    CutOffError,
     Event,
     Line,
     Plane,
-    Wire,
-    WireError,
-    text_of,
 )
 
 BATCH_BYTES = 1024 * 1024
@@ -42,14 +47,8 @@ _PS_PER_NS = 1_000
 _INT64 = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Some events of a line, with start and end in nanoseconds of the profile's clock."""
-
-    line: str
-    events: list[Any]
-    start: Ints
-    end: Ints
+Batch = tuple[str, list[Any], Ints, Ints]
+"""The line of some events, these, and their starts and ends in nanoseconds of the profile's clock."""
 
 
 def batches(wire: Wire, end: float, plane: Plane, tally: Counter[str]) -> Iterator[Batch]:
@@ -139,7 +138,7 @@ def _batch(line: str, timestamp: int, events: list[Any], tally: Counter[str]) ->
         offset, duration = offset[good], duration[good]
     half = _PS_PER_NS // 2
     base = np.int64(timestamp if timestamp < _INT64 else 0)
-    return Batch(line, events, base + (offset + half) // _PS_PER_NS, base + (offset + duration + half) // _PS_PER_NS)
+    return line, events, base + (offset + half) // _PS_PER_NS, base + (offset + duration + half) // _PS_PER_NS
 
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
@@ -161,34 +160,32 @@ _GPU_STATS = (
 
 
 class GpuPlane:
-    """Adds one GPU's events to a trace."""
-
     def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
         self.device = max(whole(plane.name.removeprefix(GPU).partition(" ")[0]), -1)
-        self.gpu = _gpu(plane)
+        stats = plane.stats
+        name = stats.get("device_type") or stats.get("device_type_string") or stats.get("device_vendor") or ""
+        wanted = ("memory_size", "compute_cap_major", "compute_cap_minor", "core_count")
+        self.gpu = described(str(name), *map(stats.get, wanted))
         self._plane = plane
         self._builder = builder
         self._wanted = {number: name for number, name in plane.stat_names.items() if name in _GPU_STATS}
 
     def add(self, batch: Batch) -> None:
-        """Add what ran on a stream."""
-        stream = _STREAM.match(batch.line)
+        line, events, start, end = batch
+        stream = _STREAM.match(line)
         if not stream:
             return
-        read = [self._row(event) for event in batch.events]
+        read = [self._row(event) for event in events]
         kept = [place for place, row in enumerate(read) if row is not None]
         found = [row for row in read if row is not None]
         names = self._builder.names
-        rows = Rows(
-            start=batch.start[kept],
-            end=batch.end[kept],
+        gpu = GpuRows(
+            start=start[kept],
+            end=end[kept],
             name=names.of([row[0] for row in found]),
             lane=names.of([stream[1]] * len(found)),
             correlation=ints([row[1] for row in found]),
             operator=ints([row[2] for row in found]),
-        )
-        gpu = GpuRows(
-            rows=rows,
             kind=ints([row[3] for row in found]),
             device=ints([self.device] * len(found)),
             size=ints([row[4] for row in found]),
@@ -251,18 +248,6 @@ def _filling(details: str, sms: int) -> tuple[float, float]:
     return filled, float(occupancy) if occupancy > 0 else math.nan
 
 
-def _gpu(plane: Plane) -> Gpu:
-    stats = plane.stats
-    capability = (max(whole(stats.get("compute_cap_major")), 0), max(whole(stats.get("compute_cap_minor")), 0))
-    name = stats.get("device_type") or stats.get("device_type_string") or stats.get("device_vendor") or ""
-    return Gpu(
-        name=str(name),
-        memory=max(whole(stats.get("memory_size")), 0),
-        capability=capability,
-        sms=max(whole(stats.get("core_count")), 0),
-    )
-
-
 _HOST_STATS = ("correlation_id", "step_num", "hlo_op", "tf_op", "_src", "allocator_name", "peak_bytes_in_use")
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _LOADER = ("IteratorGetNext",)
@@ -272,24 +257,22 @@ _IGNORED = ("$", "ThreadpoolListener")
 
 
 class HostPlane:
-    """Adds the host's events to a trace."""
-
     def __init__(self, plane: Plane, builder: TraceBuilder) -> None:
         self._plane = plane
         self._builder = builder
         self._wanted = {number: name for number, name in plane.stat_names.items() if name in _HOST_STATS}
 
     def add(self, batch: Batch) -> None:
-        """Add what ran on a thread."""
         names = self._builder.names
-        lane = names.number(batch.line)
-        lasts = (batch.end > batch.start).tolist()
+        line, events, start, end = batch
+        lane = names.number(line)
+        lasts = (end > start).tolist()
         sorted_in: dict[str, list[tuple[int, str, int, int]]] = {}
-        for place, event in enumerate(batch.events):
+        for place, event in enumerate(events):
             name = self._plane.event_names.get(event.metadata_id, "")
             stats = self._plane.values(event.stats, self._wanted)
             if name == "MemoryAllocation":
-                self._reserve(stats, int(batch.start[place]))
+                self._reserve(stats, int(start[place]))
             sort, shown = _sorted_in(name, stats)
             if sort != "launches" and not lasts[place]:
                 continue
@@ -301,22 +284,16 @@ class HostPlane:
                 sorted_in.setdefault("operators", []).append((place, str(operator), -1, number))
         for sort, rows in sorted_in.items():
             if sort:
-                self._add(sort, batch, lane, rows)
-
-    def _add(self, sort: str, batch: Batch, lane: int, rows: list[tuple[int, str, int, int]]) -> None:
-        places = [row[0] for row in rows]
-        no_type = self._builder.names.number("")
-        self._builder.add(
-            sort,
-            Rows(
-                start=batch.start[places],
-                end=batch.end[places],
-                name=self._builder.names.of([row[1] for row in rows]),
-                lane=np.full(len(rows), lane, dtype=np.int32),
-                correlation=ints([no_type if sort == "operators" else row[2] for row in rows]),
-                operator=ints([row[3] for row in rows]),
-            ),
-        )
+                places = [row[0] for row in rows]
+                added = Rows(
+                    start=start[places],
+                    end=end[places],
+                    name=names.of([row[1] for row in rows]),
+                    lane=np.full(len(rows), lane, dtype=np.int32),
+                    correlation=ints([names.number("") if sort == "operators" else row[2] for row in rows]),
+                    operator=ints([row[3] for row in rows]),
+                )
+                self._builder.add(sort, added)
 
     def _reserve(self, stats: dict[str, Any], at: int) -> None:
         """Note the most bytes in use: XLA reserves most of the memory at once, whether it needs it or not."""

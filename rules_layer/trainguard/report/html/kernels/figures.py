@@ -7,9 +7,10 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
+from trainguard.core.units import counted
 from trainguard.kernels.document import AnnotationEntry, RankProfile, StepEntry
 from trainguard.kernels.entries import Durations, Histogram, MemoryEntry
-from trainguard.kernels.words import are, counted
+from trainguard.kernels.words import are
 from trainguard.render.blocks import Block, Figure, Figures, Key, Note
 from trainguard.render.numbers import nanos, share
 from trainguard.render.plots.charts import (

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import RankLine
+from trainguard.kernels.document import RankLine, RankProfile
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.rows import LAST_OF_GPU, LaneKey, Sort

@@ -9,11 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.timestamps import iso_time
+from trainguard.core.units import counted
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.rank_entries import RankComparison, StepChange
+from trainguard.kernels.document import KernelProfiles, RankComparison, RankProfile, StepChange
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
-from trainguard.kernels.words import counted
 from trainguard.render.blocks import plot_column
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import count, moment, nanos

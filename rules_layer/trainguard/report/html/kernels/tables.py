@@ -8,10 +8,9 @@ import msgspec
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.kernels.document import RankProfile
+from trainguard.core.units import counted
+from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import KernelEntry
-from trainguard.kernels.rank_entries import AcrossRanks, RankLine
-from trainguard.kernels.words import counted
 from trainguard.render.blocks import Block, Cell, Column, Table, heat, numeric
 from trainguard.render.numbers import NOTHING, count, nanos, share
 from trainguard.render.plots.strips import parts_of_whole

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.core.finding import Severity
+from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
-from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks
-from trainguard.kernels.rules.finding import FAMILY, Evidence, KernelFinding
+from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
+from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import beside_late_rank
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.words import are, counted
+from trainguard.kernels.words import are
 from trainguard.render.numbers import nanos, share
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.page import KeyFigure

@@ -1,12 +1,19 @@
 """Two profiles beside each other: the step, explained by its parts, and kernels and operators that changed."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.rank_entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
-from trainguard.kernels.words import counted
+from trainguard.core.units import counted
+from trainguard.kernels.document import (
+    Change,
+    ChangedEntry,
+    Comparison,
+    KernelProfiles,
+    RankComparison,
+    RankProfile,
+    StepChange,
+)
 
 SAME_SHARE = 0.01
 """Of a step: what changes by less is the same."""
@@ -25,7 +32,8 @@ def _pairs(
 ) -> tuple[list[tuple[RankProfile, RankProfile]], list[str]]:
     if len(before) == 1 and len(after) == 1:
         return [(before[0], after[0])], []
-    old, new = (_by_rank(ranks) for ranks in (before, after))
+    # Of several traces of a rank the first one counts.
+    old, new = ({rank.rank: rank for rank in reversed(ranks) if rank.rank is not None} for ranks in (before, after))
     notes = []
     for which, mine, others in (("this", new, old), ("the other", old, new)):
         alone = sorted(mine.keys() - others.keys())
@@ -35,14 +43,6 @@ def _pairs(
     if unnamed:
         notes.append(f"{counted(unnamed, 'trace')} without a rank {'is' if unnamed == 1 else 'are'} not compared.")
     return [(old[rank], new[rank]) for rank in sorted(old.keys() & new.keys())], notes
-
-
-def _by_rank(ranks: Iterable[RankProfile]) -> dict[int, RankProfile]:
-    found: dict[int, RankProfile] = {}
-    for rank in ranks:
-        if rank.rank is not None:
-            found.setdefault(rank.rank, rank)
-    return found
 
 
 _Amount = tuple[float, float]
@@ -57,7 +57,11 @@ def _compared(before: RankProfile, after: RankProfile) -> RankComparison:
     old_steps, new_steps = (len(rank.steps) if by_step else 1 for rank in (before, after))
     step = _step(before, after) if by_step else None
     least = SAME_SHARE * (step.before_ns if step is not None else before.window_ns)
-    kernels = _changed(_kernels(before, old_steps), _kernels(after, new_steps), least)
+    old_kernels, new_kernels = (
+        {(kernel.name, ""): (kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
+        for rank, steps in ((before, old_steps), (after, new_steps))
+    )
+    kernels = _changed(old_kernels, new_kernels, least)
     without = _without_shapes(before) | _without_shapes(after)
     operators = _changed(_operators(before, old_steps, without), _operators(after, new_steps, without), least)
     return RankComparison(
@@ -76,26 +80,18 @@ def _compared(before: RankProfile, after: RankProfile) -> RankComparison:
 
 def _step(before: RankProfile, after: RankProfile) -> StepChange:
     """Return how the mean step changed; what rounding leaves over is in ``other``."""
-    old, new = (_mean_step(rank) for rank in (before, after))
-    parts = {name: round(new[1].get(name, 0.0) - old[1].get(name, 0.0)) for name in sorted({*old[1], *new[1]})}
-    old_ns, new_ns = round(old[0]), round(new[0])
+    old, new = (_mean_parts(rank) for rank in (before, after))
+    parts = {name: round(new.get(name, 0.0) - old.get(name, 0.0)) for name in sorted({*old, *new})}
+    old_ns, new_ns = round(before.mean_step_ns), round(after.mean_step_ns)
     parts["other"] = parts.get("other", 0) + new_ns - old_ns - sum(parts.values())
     return StepChange(before_ns=old_ns, after_ns=new_ns, parts=parts)
 
 
-def _mean_step(rank: RankProfile) -> tuple[float, Mapping[str, float]]:
-    totals: defaultdict[str, int] = defaultdict(int)
+def _mean_parts(rank: RankProfile) -> Mapping[str, float]:
+    totals: Counter[str] = Counter()
     for step in rank.steps:
-        for name, part in step.breakdown.items():
-            totals[name] += part
-    count = len(rank.steps)
-    return sum(step.gpu_duration_ns for step in rank.steps) / count, {
-        name: each / count for name, each in totals.items()
-    }
-
-
-def _kernels(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
-    return {(kernel.name, ""): (kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
+        totals.update(step.breakdown)
+    return {name: each / len(rank.steps) for name, each in totals.items()}
 
 
 def _without_shapes(rank: RankProfile) -> set[str]:

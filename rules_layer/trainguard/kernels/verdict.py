@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.captures.step_shares import StepShares
 
 FORMAT = 2
 MOST_BYTES = 64 * 1024
@@ -48,10 +47,48 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Proof]
 
 
-class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class StepShares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of the time of steps, 0 to 1; together they are at most 1.
+
+    ``ranks`` count by the length of their windows, ``rank`` is None of several, ``steps`` are the most of a rank.
+    ``start_s`` and ``end_s`` are epoch seconds, None without times. ``communication`` is the transfer, and the waiting
+    where that is unknown; ``peers`` waits for slower ranks. In ``loader``, ``host`` and ``other`` the GPU is idle: the
+    host waits for data, or has not launched the next work, or neither.
+    """
+
+    ranks: int
+    steps: int
+    rank: int | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    compute: float
+    copies: float
+    communication: float
+    peers: float
+    peers_known: bool
+    loader: float
+    host: float
+    other: float
+
+
+class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture's facts before its traces are read.
+
+    run, at: The execution that judges it, and when its last trace was written, epoch seconds.
+    """
+
+    capture: str
+    version: str
+    run: str
+    folder: str
+    at: float
+    traces: int
+    notes: list[str] = []
+
+
+class CaptureVerdict(CaptureHead, frozen=True, kw_only=True):
     """The verdict on one capture.
 
-    run, at: The execution that judged it, and when its last trace was written, epoch seconds.
     judged, unread, cut: Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose
         file ends early.
     unread_why: The first unread traces and why.
@@ -63,12 +100,6 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     format: int = FORMAT
-    capture: str
-    version: str
-    run: str
-    folder: str
-    at: float
-    traces: int
     judged: int
     unread: int
     unread_why: dict[str, str]
@@ -78,13 +109,11 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     busy_share: float | None
     step_ns: int | None
     rules: list[RuleVerdict]
-    notes: list[str]
     cut: int = 0
     framework: str = ""
     shares: StepShares | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
-        """Return the verdict of a rule; None where it does not fire."""
         return next((each for each in self.rules if each.rule == rule), None)
 
 

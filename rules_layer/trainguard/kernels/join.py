@@ -5,19 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rank_entries import AcrossRanks, RankLine
-from trainguard.kernels.ranks.waiting import (
-    Waiting,
-    compared,
-    compared_places,
-    groups_of,
-    likes_of,
-    transfers_of,
-    widest,
-)
+from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.rules.finding import in_order, weighed
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
+from trainguard.kernels.waiting import Waiting, compared, compared_places, groups_of, likes_of, transfers_of, widest
 from trainguard.kernels.words import are, have
 
 MOST_MISSING = 100
@@ -32,7 +23,8 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
     ranks = [all_ranks[place] for place in places]
     likes = likes_of(ranks)
     collectives = [compared(ranks, group) for group in groups_of(likes) if len(group) > 1]
-    waiting = _widest_of(ranks, collectives)
+    chosen = [each for group in collectives if (each := widest(ranks, group)) is not None]
+    waiting = max(chosen, key=lambda each: float(each.total_ns.std(axis=0).mean()), default=None)
     world = max((rank.world_size for rank in ranks if rank.world_size is not None), default=None)
     known = {rank.rank for rank in all_ranks if rank.rank is not None}
     missing = [rank for rank in range(world or 0) if rank not in known] if known else []
@@ -55,27 +47,19 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
     )
 
 
-def _widest_of(ranks: Sequence[RankProfile], found: Sequence[Sequence[Waiting]]) -> Waiting | None:
-    """Return the collective whose time differs most, over groups of like ranks."""
-    chosen = [each for group in found if (each := widest(ranks, group)) is not None]
-    return max(chosen, key=lambda each: float(each.total_ns.std(axis=0).mean()), default=None)
-
-
 def _waits(waiting: Waiting) -> dict[int, tuple[Ints, int]]:
     waits, last = waiting.wait_ns, np.bincount(waiting.last, minlength=len(waiting.ranks))
     return {place: (waits[at], int(last[at])) for at, place in enumerate(waiting.ranks)}
 
 
 def _line(rank: RankProfile, like: int, waits: tuple[Ints, int] | None) -> RankLine:
-    count = len(rank.steps) + rank.steps_left_out
-    steps = max(count, 1)
-    step_ns = sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps) if rank.steps else rank.window_ns
+    steps = max(rank.step_count, 1)
     return RankLine(
         rank=rank.rank,
         trace=rank.trace,
         like=like,
-        steps=count,
-        step_ns=round(step_ns),
+        steps=rank.step_count,
+        step_ns=round(rank.mean_step_ns if rank.steps else rank.window_ns),
         compute_ns=round(rank.compute_ns / steps),
         communication_ns=round(rank.communication_ns / steps),
         exposed_communication_ns=round(rank.exposed_communication_ns / steps),

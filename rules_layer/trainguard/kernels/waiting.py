@@ -5,15 +5,14 @@ once: the last to come has the shortest kernel, and every other one waits as muc
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.document import RankProfile
+from trainguard.kernels.document import RankProfile, TransferEntry
 from trainguard.kernels.entries import CollectiveStepsEntry
-from trainguard.kernels.rank_entries import TransferEntry
 from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000
@@ -71,7 +70,6 @@ def likes_of(ranks: Sequence[RankProfile]) -> list[int]:
 
 
 def groups_of(likes: Sequence[int]) -> list[list[int]]:
-    """Return the places of the ranks of each group of like ones."""
     return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
 
 
@@ -90,8 +88,6 @@ LEAST_SHARE = 0.01
 _POINT_TO_POINT = re.compile(r"send|recv|p2p", re.IGNORECASE)
 """Of these each side waits for its own partner."""
 
-Key = tuple[str, str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -101,12 +97,15 @@ class Waiting:
     where unknown.
     """
 
-    name: str
     ranks: list[int]
     steps: list[int]
     total_ns: Ints
     bytes: Ints
     of: CollectiveStepsEntry
+
+    @property
+    def name(self) -> str:
+        return f"{self.of.name} of group {self.of.group}" if self.of.group else self.of.name
 
     @property
     def wait_ns(self) -> Ints:
@@ -136,47 +135,42 @@ class Waiting:
 
 def widest(ranks: Sequence[RankProfile], found: Sequence[Waiting]) -> Waiting | None:
     """Return the collective whose time differs most between its ranks; None where none is comparable."""
-    step_ns = max((_mean_step(ranks[place]) for place in {place for each in found for place in each.ranks}), default=0)
+    step_ns = max((ranks[place].mean_step_ns for each in found for place in each.ranks), default=0.0)
     large = [each for each in found if float(each.total_ns.mean()) >= LEAST_SHARE * step_ns]
     return max(large, key=lambda each: (float(each.total_ns.std(axis=0).mean()), each.name), default=None)
 
 
 def compared(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[Waiting]:
     """Return the collectives that two of some ranks or more ran equally often in the same steps."""
-    return [each for key in _keys(ranks, places) if (each := _waiting(ranks, places, key)) is not None]
+    by_key: dict[tuple[str, str, str], dict[int, CollectiveStepsEntry]] = {}
+    for place in places:
+        for entry in ranks[place].collective_steps:
+            if not _POINT_TO_POINT.search(entry.name):
+                by_key.setdefault((entry.name, entry.group, entry.dtype), {})[place] = entry
+    return [found for _, mine in sorted(by_key.items()) if (found := _waiting(mine)) is not None]
 
 
-def _keys(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[Key]:
-    entries = (entry for place in places for entry in ranks[place].collective_steps)
-    return sorted({_key(entry) for entry in entries if not _POINT_TO_POINT.search(entry.name)})
-
-
-def _key(entry: CollectiveStepsEntry) -> Key:
-    return entry.name, entry.group, entry.dtype
-
-
-def _waiting(ranks: Sequence[RankProfile], places: Sequence[int], key: Key) -> Waiting | None:
-    mine = {place: entry for place in places for entry in ranks[place].collective_steps if _key(entry) == key}
+def _waiting(mine: Mapping[int, CollectiveStepsEntry]) -> Waiting | None:
+    """Return a collective by its entries of ranks' places; None where fewer than two ranks have common steps."""
     if len(mine) < 2:
         return None
-    by_step = [_by_step(each) for each in mine.values()]
+    by_step = [
+        dict(
+            zip(
+                each.steps,
+                zip(each.counts, each.total_ns, each.bytes or [-1] * len(each.steps), strict=True),
+                strict=True,
+            )
+        )
+        for each in mine.values()
+    ]
     common = sorted(set.intersection(*(set(each) for each in by_step)))
     steps = [step for step in common if len({each[step][0] for each in by_step}) == 1]
     if not steps:
         return None
     total, size = (np.array([[each[step][at] for step in steps] for each in by_step], dtype=np.int64) for at in (1, 2))
-    name = key[0] if not key[1] else f"{key[0]} of group {key[1]}"
     moved: Ints = np.where((size >= 0).all(axis=0), size.max(axis=0), -1)
-    return Waiting(name, list(mine), steps, total, moved, next(iter(mine.values())))
-
-
-def _by_step(entry: CollectiveStepsEntry) -> dict[int, tuple[int, int, int]]:
-    sizes = entry.bytes or [-1] * len(entry.steps)
-    return dict(zip(entry.steps, zip(entry.counts, entry.total_ns, sizes, strict=True), strict=True))
-
-
-def _mean_step(rank: RankProfile) -> float:
-    return float(np.mean([step.gpu_duration_ns for step in rank.steps])) if rank.steps else 0.0
+    return Waiting(list(mine), steps, total, moved, next(iter(mine.values())))
 
 
 MOST_TRANSFERS = 50
@@ -191,8 +185,7 @@ def transfers_of(found: Iterable[Waiting]) -> list[TransferEntry]:
 
 def _entry(waiting: Waiting) -> TransferEntry:
     # The rank that comes last has the shortest kernel: it waits for nobody.
-    shortest = waiting.total_ns.min(axis=0)
-    transfer = int(shortest.sum())
+    transfer = int(waiting.total_ns.min(axis=0).sum())
     size = int(waiting.bytes.sum()) if (waiting.bytes >= 0).all() else None
     rate = size / transfer if size is not None and transfer else None
     of = waiting.of
