@@ -55,7 +55,6 @@ class Durations(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, histogram: DurationHistogram) -> "Durations":
-        """Return the bins of a histogram."""
         lower, upper = histogram.edges()
         return cls(lower.tolist(), upper.tolist(), list(histogram.counts))
 

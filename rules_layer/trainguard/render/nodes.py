@@ -42,7 +42,6 @@ def pick(nodes: Mapping[str, T], *, worst: str | None, badness: Callable[[T], fl
 
 
 def worst_node(nodes: Mapping[str, T], worst: str | None) -> str | None:
-    """Return which of ``nodes`` is meant by ``worst``."""
     if worst is None:
         return None
     fitting = (node for node in nodes if worst == node or worst.startswith(f"{node}/"))
@@ -81,10 +80,8 @@ def first_and_folded(what: str, of_nodes: Sequence[Sequence[Block]]) -> list[Blo
 
 
 def least(values: Sequence[float | None], default: float | None = None) -> float | None:
-    """Return the least of the values that are known."""
     return min((value for value in values if value is not None), default=default)
 
 
 def most(values: Sequence[float | None], default: float | None = None) -> float | None:
-    """Return the largest of the values that are known."""
     return max((value for value in values if value is not None), default=default)

@@ -73,11 +73,9 @@ class Frame:
     up: Scale
 
     def x(self, value: float) -> float:
-        """Return where a value is from the left."""
         return LEFT + (WIDTH - LEFT - RIGHT) * self.across.at(value) / 100.0
 
     def y(self, value: float) -> float:
-        """Return where a value is from the top."""
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * self.up.at(value) / 100.0
 
 
@@ -117,13 +115,11 @@ def lines_over(points: Mapping[str, Sequence[float]], *, step: float, alt: str, 
 
 
 def chart(parts: Sequence[Markup], alt: str, **data: Attribute) -> Markup:
-    """Return a chart of its parts; ``alt`` is what it shows, ``data`` is for the page's script."""
     box = f"0 0 {number(WIDTH)} {number(HEIGHT)}"
     return element("svg", title(alt), *parts, viewBox=box, class_="chart", role="img", **data)
 
 
 def axes(frame: Frame, across: str, up: str) -> list[Markup]:
-    """Draw both axes with ticks, and their labels."""
     base, right = frame.y(frame.up.low), WIDTH - RIGHT
     parts = []
     for tick, label in zip(frame.up.ticks, _labels(frame.up), strict=True):

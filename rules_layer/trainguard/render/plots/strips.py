@@ -58,7 +58,6 @@ def head(scale: Scale, unit: str = "", limits: Sequence[Limit] = ()) -> Markup:
 
 
 def box(values: Box, scale: Scale, *, alt: str, tone: str = "plain", limits: Sequence[Limit] = ()) -> Markup:
-    """Draw a box with whiskers and marks for the newest values."""
     parts = _limits(scale, limits)
     if values.lower is not None and values.upper is not None:
         low, high = scale.at(values.lower), scale.at(values.upper)
@@ -79,13 +78,11 @@ def box(values: Box, scale: Scale, *, alt: str, tone: str = "plain", limits: Seq
 
 
 def bar(value: float | None, scale: Scale, *, alt: str, tone: str = "plain", limits: Sequence[Limit] = ()) -> Markup:
-    """Draw one bar from the scale's beginning."""
     parts = [] if value is None or value <= scale.low else [_bar(0.0, scale.at(value), 8, HEIGHT - 16, f"bar {tone}")]
     return _strip([*parts, *_limits(scale, limits)], alt)
 
 
 def pair(first: float | None, second: float | None, scale: Scale, *, alt: str) -> Markup:
-    """Draw two bars, one above the other."""
     parts = []
     for value, top, tone in ((first, 6, "hot"), (second, 15, "plain")):
         if value is not None and value > scale.low:

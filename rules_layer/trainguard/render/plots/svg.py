@@ -18,7 +18,6 @@ def element(tag: str, /, *children: Markup, **attributes: Attribute) -> Markup:
 
 
 def text(content: str, **attributes: Attribute) -> Markup:
-    """Return a text element."""
     return element("text", escape(shown_name(content, TITLE_LIMIT)), **attributes)
 
 

@@ -34,12 +34,10 @@ class JobFacts:
 
     @cached_property
     def rules(self) -> Mapping[str, RuleRow]:
-        """The rows of the rules, without the one that sums them up."""
         return {rule: each for rule, each in self.rows.items() if rule != PROFILER_REPORT}
 
     @property
     def report(self) -> RuleRow | None:
-        """The row that sums the rules up."""
         return self.rows.get(PROFILER_REPORT)
 
     @cached_property
@@ -104,12 +102,10 @@ class JobFacts:
 
     @property
     def lost(self) -> float | None:
-        """What the paid GPU time that was no compute has cost."""
         return None if self.spent is None or self.wasted_share is None else self.spent * self.wasted_share
 
     @property
     def severity(self) -> Severity | None:
-        """The highest severity of open findings."""
         return max(
             (row.finding.severity for row in self.fired if row.finding.severity is not None),
             key=severity_rank,
@@ -118,7 +114,6 @@ class JobFacts:
 
     @property
     def wasted_hours(self) -> float | None:
-        """Instance hours that were no compute."""
         return None if self.hours is None or self.wasted_share is None else self.hours * self.wasted_share
 
 
@@ -128,12 +123,10 @@ def has_fired(row: RuleRow) -> bool:
 
 
 def group_of(facts: Sequence[JobFacts], kind: str = "", name: str | None = None) -> FleetGroup:
-    """Return some jobs summed up."""
     return FleetGroup(kind=kind, name=name, **sums_of(facts))
 
 
 def sums_of(facts: Sequence[JobFacts]) -> dict[str, Any]:
-    """Return the sums of some jobs by their names in a group."""
     known = [(each.wasted_hours, each.hours or 0.0) for each in facts if each.wasted_hours is not None]
     hours = sum(all_hours for _, all_hours in known)
     return {
@@ -165,7 +158,6 @@ def by_week(facts: Sequence[JobFacts]) -> dict[str, list[JobFacts]]:
 
 
 def fleet_job(facts: JobFacts) -> FleetJob:
-    """Return a job as the documents list it."""
     job, report = facts.job, facts.report
     has_report = any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not job.active)
     links = None
@@ -194,7 +186,6 @@ def fleet_job(facts: JobFacts) -> FleetJob:
 
 
 def shortened(text: str) -> str:
-    """Return a text cut to what a table has room for."""
     return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 

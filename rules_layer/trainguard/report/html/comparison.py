@@ -33,7 +33,6 @@ def _difference(change: Change) -> str:
 
 
 def compared_losses(report: Report) -> list[Block]:
-    """Return a chart for each loss that both runs have."""
     there = {
         f"{each.name} {each.mode}": each for each in ([] if report.comparison is None else report.comparison.losses)
     }

@@ -34,12 +34,10 @@ class Episode:
 
     @property
     def span_s(self) -> float:
-        """How long it lasted, seconds."""
         return max(self.until - self.start, 0.0)
 
 
 def episodes_of(report: Report) -> dict[str, list[Episode]]:
-    """Return the episodes of each finding by its rule, in the report's order of findings."""
     rules = {entry.rule: entry for entry in report.rules}
     job = report.job
     number = 0
@@ -118,5 +116,4 @@ def _cost(entry: EpisodeEntry, currency: str | None) -> str:
 
 
 def all_of(episodes: Mapping[str, Sequence[Episode]]) -> list[Episode]:
-    """Return the episodes of all findings, in order of time."""
     return sorted((each for held in episodes.values() for each in held), key=lambda each: each.start)

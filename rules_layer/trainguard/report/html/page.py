@@ -99,7 +99,6 @@ def environment() -> Environment:
 
 @functools.cache
 def page_style() -> str:
-    """Return the style of all pages."""
     return "\n".join(read_asset(name) for name in STYLES)
 
 
@@ -182,5 +181,4 @@ def joined_script(files: Iterable[str] = ()) -> str:
 
 
 def read_asset(file: str) -> str:
-    """Read a file below ``assets/``."""
     return (_ASSETS / file).read_text(encoding="utf-8")

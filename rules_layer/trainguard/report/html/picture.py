@@ -92,7 +92,6 @@ class Span:
     end: float
 
     def at(self, time: float) -> float:
-        """Return the place of a time, 0 to 100."""
         return 100.0 * min(max((time - self.start) / (self.end - self.start), 0.0), 1.0)
 
     def width(self, episode: Episode) -> float:

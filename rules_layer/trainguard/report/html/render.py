@@ -65,13 +65,11 @@ def _figures(report: Report) -> list[KeyFigure]:
 
 
 def _counts(rules: Sequence[ShownRule]) -> str:
-    """Say how many rules there are of each status."""
     held = Counter(line.status.word for line in rules)
     return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
 def phases_of(job: JobSummary) -> list[tuple[str, Span, str]]:
-    """Return the parts of a job's time that are known: title, span and tone."""
     return [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
 
 
@@ -118,12 +116,10 @@ TONES = {
 
 
 def drawn(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Return the buckets that are large enough to be seen."""
     return [entry for entry in ledger if entry.share >= LEAST_SHARE]
 
 
 def ledger_bar(ledger: Sequence[LedgerEntry], what: str) -> Markup:
-    """Draw a ledger as one bar; ``what`` is whose time it is."""
     parts = [(BUCKET_WORDS[entry.bucket], entry.share, TONES.get(entry.bucket, "")) for entry in drawn(ledger)]
     alt = ", ".join(f"{title} {show_share(share)}" for title, share, _ in parts)
     return parts_of_whole(parts, alt=f"{what}: {alt}")
@@ -171,7 +167,6 @@ def render_report(report: Report) -> str:
 
 
 def report_timelines(report: Report) -> TimelinesContext | None:
-    """Prepare the section of time lines; None of a report without them."""
     if report.timelines is None:
         return None
     started_at = report.job.started_at

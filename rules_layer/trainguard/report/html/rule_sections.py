@@ -66,12 +66,10 @@ class ShownRule:
 
     @cached_property
     def blocks(self) -> Sequence[Block]:
-        """What its section shows beside words."""
         return _blocks(self.entry)
 
     @property
     def fired(self) -> bool:
-        """Whether the rule has fired, be it over by now."""
         return self.entry.times_fired > 0 or self.entry.status == Status.FIRED
 
     @property
@@ -87,13 +85,11 @@ class ShownRule:
 
     @property
     def severity(self) -> Badge | None:
-        """The severity in its tone."""
         severity = self.entry.severity if self.finding is None else self.finding.severity
         return None if severity is None else severity_badge(severity)
 
     @property
     def parameters(self) -> list[tuple[str, str, bool]]:
-        """Name and value of its parameters, and whether they are changed; changed ones come first."""
         entry = self.entry
         shown = [
             (name, _setting(entry.rule, name, value), name in entry.changed)
@@ -112,12 +108,10 @@ class ShownRule:
 
     @property
     def has_section(self) -> bool:
-        """Whether there is more of it than a line."""
         return bool(self.blocks) or self.fired
 
     @property
     def title(self) -> str:
-        """What its section is called."""
         return spec_of(self.entry.rule).title or self.entry.rule
 
     @property
@@ -127,12 +121,10 @@ class ShownRule:
 
     @property
     def applies(self) -> bool:
-        """Whether the rule could find something in this job."""
         return self.fired or self.entry.status not in NOT_JUDGING
 
     @property
     def reason(self) -> str:
-        """What the rule has found, else how it judges."""
         return self.entry.reason if self.finding is None else self.finding.reason
 
     @property
@@ -143,12 +135,10 @@ class ShownRule:
 
     @property
     def advice_title(self) -> str:
-        """What the advice is called."""
         return "What to do" if self.fired else "Good to know"
 
     @property
     def episodes(self) -> int:
-        """How many episodes there were."""
         if self.finding is None or not self.finding.episodes:
             return self.entry.times_fired
         return len(self.finding.episodes) + self.finding.earlier_episodes
@@ -161,7 +151,6 @@ class ShownRule:
 
 
 def severity_badge(severity: str) -> Badge:
-    """Return the badge of a severity."""
     return Badge(severity, SEVERITIES.get(severity, "idle"))
 
 

@@ -210,7 +210,6 @@ def timelines_script() -> str:
 
 @functools.cache
 def timelines_style() -> str:
-    """Give the style of uPlot, then the section's own."""
     return "\n".join(read_asset(each) for each in _STYLES)
 
 

@@ -68,7 +68,6 @@ def minutes_covered(judged: EvaluatedJob) -> str:
 
 
 def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
-    """Say which nodes wrote nothing of a kind that others wrote."""
     so_far = "" if judged.ended else " so far"
     stale = stale_nodes(judged)
     if stale:
@@ -80,7 +79,6 @@ def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
 
 
 def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
-    """Say which nodes stopped writing long before the others."""
     text = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
     if text:
         yield f"System metrics end before those of the other nodes: {listed(text)}."
@@ -92,7 +90,6 @@ class ProfilerCoverage(FamilyCoverage):
     titles = STREAMS
 
     def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
-        """Return what was collected of one stream."""
         node, entry = record.key.node, super().coverage(record, judged)
         if record.key.stream == "system":
             first_at = judged.profiler.system[node].state.kept.first_sample_at
@@ -102,7 +99,6 @@ class ProfilerCoverage(FamilyCoverage):
         return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say what was collected, a clause each."""
         nodes, framework = judged.system_nodes, judged.framework_nodes
         parts = []
         if nodes:
@@ -118,7 +114,6 @@ class ProfilerCoverage(FamilyCoverage):
         return parts
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say what was not collected, a sentence each."""
         return [*silent_nodes(judged), *late_nodes(judged)]
 
 
@@ -129,20 +124,17 @@ IN_MINUTES = frozenset({"gaps", "late"})
 
 
 def coverage(judged: EvaluatedJob) -> list[NodeCoverage]:
-    """Return one entry a stream, in order of unit and stream."""
     families = judged.families
     return [coverage_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
 
 
 def data_covered(judged: EvaluatedJob) -> str:
-    """Say what was collected, in a sentence."""
     parts = [part for family in judged.families for part in coverage_of(family).covered(judged)]
     text = "; ".join(parts) or "nothing was collected yet"
     return f"{text[0].upper()}{text[1:]}."
 
 
 def data_missing(judged: EvaluatedJob) -> list[str]:
-    """Say what was not collected or could not be used, a sentence each."""
     missing = [sentence for family in judged.families for sentence in coverage_of(family).missing(judged)]
     return [*missing, *_counted_faults(judged)]
 
@@ -181,7 +173,6 @@ class CaptureCoverage(FamilyCoverage):
     titles: Mapping[str, str] = {KERNELS: "kernel traces"}
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say how many captures there are, and of how many traces the newest one is."""
         family = judged.streams.families.get(KERNELS)
         stream = family.stream if isinstance(family, CaptureStreams) else None
         if stream is None or stream.state.verdict is None:
@@ -190,7 +181,6 @@ class CaptureCoverage(FamilyCoverage):
         return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say that traces wait to be judged."""
         waits = [record for record in judged.streams.records.values() if record.key.family == KERNELS]
         if any(record.pending for record in waits):
             return ["The newest kernel traces are not judged yet."]
@@ -206,7 +196,6 @@ class TrainingCoverage(FamilyCoverage):
     titles: Mapping[str, str] = {TRAINING: "tensors of debug-output", SCALARS: "files of scalars"}
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say how many steps each stream has."""
         return [
             f"{counted(stream.state.steps, 'step')} of the {self.title_of(key.stream)}"
             for key, stream in _streams(judged).items()
@@ -214,7 +203,6 @@ class TrainingCoverage(FamilyCoverage):
         ]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say which stream ended without data, and which files are of older runs."""
         streams = _streams(judged)
         without = [
             stream.state.no_data

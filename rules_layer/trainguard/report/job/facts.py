@@ -17,7 +17,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def last_step_end(judged: EvaluatedJob) -> float | None:
-    """Return the end of the last step, epoch seconds."""
     states = states_of(judged, FrameworkTimeState).values()
     ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
     return max(ends_us) / MICROSECONDS if ends_us else None

@@ -62,9 +62,7 @@ def _render(report: Report) -> bytes:
 class Puts(Protocol):
     """Where files are put: the part of ProfileObjects that a writer needs."""
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Write an object whole."""
-        ...
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None: ...
 
 
 def write_report(objects: Puts, job: JobRecord, built: BuiltReport) -> int:
@@ -82,6 +80,5 @@ def write_report(objects: Puts, job: JobRecord, built: BuiltReport) -> int:
 
 
 def put_files(objects: Puts, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:
-    """Put a report's files below a prefix, in their order."""
     for name, body in files.items():
         objects.put(bucket, prefix + name, body, content_type(name))

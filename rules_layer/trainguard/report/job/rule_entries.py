@@ -98,7 +98,6 @@ _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 
 def rule_entries(judged: EvaluatedJob) -> list[RuleEntry]:
-    """Return one entry a rule, in order."""
     ranks = {ranked.rule: place for place, ranked in enumerate(judged.findings)}
     severities = {ranked.rule: ranked.finding.severity for ranked in judged.findings}
 
@@ -202,7 +201,6 @@ def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) ->
 
 
 def _at_its_place(shown: Mapping[str, float | int | str | None], name: str) -> float | int | str | None:
-    """Give a patience or a window in seconds as the managed service's points."""
     value, seconds = shown[name], shown.get(f"{name}_s")
     return points_in(seconds, MANAGED_INTERVAL_S) if value is None and isinstance(seconds, float) else value
 

@@ -117,7 +117,6 @@ class BucketTable:
         self._join(window, *(each.reshape(shape) for each in (counts, totals, lows, highs)))
 
     def merge(self, other: "BucketTable") -> None:
-        """Add all that another table of the same axis and limit holds."""
         rows = self._rows_of(other.keys)
         kept = np.flatnonzero(rows >= 0)
         self.refused += other.refused + int(other.counts[rows < 0].sum())
@@ -125,7 +124,6 @@ class BucketTable:
         self._join(rows[kept], *(column[kept] for column in columns))
 
     def row_of(self, key: Key) -> int | None:
-        """Return the row of a series; None when it has no place."""
         return self._rows.get(key)
 
     def joined(self, edges: IntArray) -> "BucketTable":
@@ -139,14 +137,12 @@ class BucketTable:
         return table
 
     def stored(self) -> StoredTable:
-        """Return the table as bytes."""
         lows = np.where(self.counts > 0, self.lows, 0)
         columns = (self.counts, self.totals, lows, self.highs)
         return StoredTable(list(self.keys), self.refused, *(pack_rows(column) for column in columns))
 
     @classmethod
     def restored(cls, stored: StoredTable, buckets: int, limit: int) -> "BucketTable":
-        """Undo `stored`; raises ValueError when it is no table of this axis and limit."""
         table = cls(buckets, limit)
         if len(stored.keys) > limit or sorted(set(stored.keys)) != stored.keys:
             raise ValueError(f"{len(stored.keys)} series, expected at most {limit} in order")

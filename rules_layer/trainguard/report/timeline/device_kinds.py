@@ -23,12 +23,10 @@ class DeviceKind:
 
     @property
     def is_percent(self) -> bool:
-        """Whether its values lie between 0 and 100."""
         return self.unit == "%"
 
     @property
     def is_rate(self) -> bool:
-        """Whether its values are bytes per second."""
         return self.unit == "bytes per second"
 
 

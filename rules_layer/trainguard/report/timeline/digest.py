@@ -44,7 +44,6 @@ class Extent(msgspec.Struct, array_like=True):
     slowest: list[KeptStep]
 
     def widen(self, other: "Extent") -> None:
-        """Take in another part of the same series."""
         self.first_us = min(self.first_us, other.first_us)
         self.end_us = max(self.end_us, other.end_us)
         self.slowest = _slowest([*self.slowest, *other.slowest])
@@ -85,7 +84,6 @@ class StepDigest:
         self._drop_refused()
 
     def merge(self, other: "StepDigest") -> None:
-        """Add all that another one of the same axis holds."""
         self.table.merge(other.table)
         for key, extent in other.extents.items():
             self._widen(key, extent)
@@ -99,12 +97,10 @@ class StepDigest:
         return steps
 
     def stored(self) -> StoredSteps:
-        """Return the steps as bytes."""
         return StoredSteps(self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys])
 
     @classmethod
     def restored(cls, stored: StoredSteps, axis: TimeAxis) -> "StepDigest":
-        """Undo `stored`; raises ValueError when it does not fit the axis."""
         steps = cls(axis)
         steps.outside = stored.outside
         steps.table = BucketTable.restored(stored.table, axis.buckets, MAX_STEP_SERIES)
@@ -178,7 +174,6 @@ class NodeDigest:
         self.outside = 0
 
     def add_samples(self, samples: Samples) -> None:
-        """Add one object of system metrics."""
         self._add_devices(samples.devices)
         buckets = np.floor((samples.times - self.axis.start) / self.axis.bucket_s)
         inside = (buckets >= 0) & (buckets < self.axis.buckets)
@@ -212,7 +207,6 @@ class NodeDigest:
             self.steps.add(batch)
 
     def merge(self, other: "NodeDigest") -> None:
-        """Add all of another part of the same node; raises TimelinePartError when node or axis is another."""
         if (other.node, other.axis) != (self.node, self.axis):
             raise TimelinePartError(
                 other.node, f"it is of {other.node} on {other.axis}, expected {self.node} on {self.axis}"

@@ -141,7 +141,6 @@ def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceFor
 
 
 def device_timelines(digest: NodeDigest, shown: Shown, forms: DeviceForms) -> list[DeviceTimeline]:
-    """Return a node's further series over a part of the axis."""
     found = []
     for kind in DEVICE_KINDS:
         table = digest.tables[kind.name]
@@ -159,7 +158,6 @@ def device_timelines(digest: NodeDigest, shown: Shown, forms: DeviceForms) -> li
 
 
 def bytes_of(kind: DeviceKind) -> float:
-    """Return what a value of a kind takes on the page."""
     return PERCENT_BYTES if kind.is_percent else FLOAT_BYTES
 
 

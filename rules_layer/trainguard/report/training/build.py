@@ -16,7 +16,6 @@ from trainguard.rules.training.step_rule import Check, StepState
 
 
 def rule_fires(judged: EvaluatedJob) -> list[FirstFire]:
-    """Return where rules fired, on debug-output and on files of scalars."""
     family = judged.streams.families.get(TRAINING)
     if not isinstance(family, TrainingStreams):
         return []
@@ -55,7 +54,6 @@ _MAPS = {
 
 
 def training_report(digest: TrainingDigest, fires: Sequence[FirstFire]) -> TrainingReport:
-    """Return what a report shows of a run's training; ``fires`` are of the rules that fired."""
     matrix = digest.predictions.confusion
     return TrainingReport(
         steps=digest.steps,

@@ -45,7 +45,6 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     unread_why: str | None = None
 
     def note_unread(self, fault: Exception) -> None:
-        """Count a step that could not be read."""
         self.unread += 1
         self.unread_why = str(fault)[:LONGEST_NAME]
 

@@ -27,7 +27,6 @@ class Objective:
 
     @property
     def is_known(self) -> bool:
-        """Whether the report has sections for it."""
         return self.name in KNOWN
 
     @property
@@ -190,7 +189,6 @@ class Predictions(msgspec.Struct, kw_only=True):
 
 
 def names_of(given: Mapping[str, object]) -> dict[str, str]:
-    """Return what parameters of Confusion call labels and predictions."""
     return {name: str(given[name]) for name in DEFAULT_NAMES if name in given}
 
 

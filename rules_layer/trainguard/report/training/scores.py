@@ -36,7 +36,6 @@ class ConfusionMatrix(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """How many samples there are."""
         return sum(map(sum, self.counts))
 
     @property
@@ -107,7 +106,6 @@ def confusion(step: int, labels: NDArray[np.int64], predicted: NDArray[np.int64]
 
 
 def evaluation(matrix: ConfusionMatrix) -> Evaluation:
-    """Return the scores of a confusion matrix."""
     counts = np.asarray(matrix.counts, np.float64)
     hits, of_label, of_prediction = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
     precision, recall = _ratio(hits, of_prediction), _ratio(hits, of_label)

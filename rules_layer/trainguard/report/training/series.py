@@ -50,7 +50,6 @@ class Series(msgspec.Struct, kw_only=True):
 
     @property
     def read(self) -> int:
-        """How many values were taken in."""
         return sum(self.counts)
 
     def add(self, step: int, at: float, value: float) -> None:

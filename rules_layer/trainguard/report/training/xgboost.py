@@ -42,17 +42,14 @@ class Model(msgspec.Struct, kw_only=True):
 
     @property
     def shown_objective(self) -> Objective:
-        """The objective; one without a name is that of a model which the hook did not describe."""
         return Objective(self.objective)
 
     def fold(self, step: StepView, budget: ReadBudget) -> None:
-        """Take in the hyperparameters of a step."""
         for name in step.names:
             if name.startswith(HYPERPARAMETERS):
                 self._set(step, name, budget)
 
     def keep_importance(self, step: StepView, budget: ReadBudget) -> None:
-        """Replace the importance of features by that of a step."""
         found: dict[str, dict[str, float]] = {}
         left_out = 0
         for kind in TYPES:
@@ -80,7 +77,6 @@ class Model(msgspec.Struct, kw_only=True):
 
 
 def has_importance(step: StepView) -> bool:
-    """Whether a step holds importance of features."""
     return any(name.startswith(IMPORTANCE) for name in step.names)
 
 

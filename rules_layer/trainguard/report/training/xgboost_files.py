@@ -23,7 +23,6 @@ def xgboost_files(training: TrainingReport) -> dict[str, bytes]:
 
 
 def why_no_scores(training: TrainingReport) -> str:
-    """Say why there is no confusion matrix."""
     held, objective = training.predictions, Objective(None if training.model is None else training.model.objective)
     if objective.is_regression:
         return "The model predicts quantities, not classes."
@@ -39,7 +38,6 @@ def why_no_scores(training: TrainingReport) -> str:
 
 
 def why_no_comparison(training: TrainingReport) -> str:
-    """Say why predictions were not compared with labels."""
     held = training.predictions
     if held.why_not is not None:
         return f"Predictions could not be compared: {held.why_not}."

@@ -41,7 +41,6 @@ def grouped(entries: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
 
 
 def total_of(entries: Iterable[object], field: str = "total_ns") -> int:
-    """Return a field's sum."""
     return sum(getattr(each, field) for each in entries)
 
 
@@ -138,23 +137,19 @@ PATH_PARTS: tuple[StepPart, ...] = (
 
 
 def slowest_steps(steps: Sequence[tuple[RankProfile, StepEntry]]) -> list[tuple[RankProfile, StepEntry]]:
-    """Return the slowest steps, in their order."""
     slowest = sorted(steps, key=lambda each: -each[1].gpu_duration_ns)[:MOST_STEPS]
     return sorted(slowest, key=lambda each: (each[1].number, each[0].rank or 0))
 
 
 def used_parts(parts: Sequence[StepPart], breakdowns: Sequence[Mapping[str, int]]) -> list[StepPart]:
-    """Return the parts of which at least one step has some."""
     return [part for part in parts if any(each.get(part[0], 0) for each in breakdowns)]
 
 
 def keys_of_parts(parts: Sequence[StepPart]) -> list[Key]:
-    """Return the legend of the parts."""
     return [Key(f"part {tone}", label) for _, label, tone in parts]
 
 
 def largest_part(breakdown: Mapping[str, int], parts: Sequence[StepPart]) -> tuple[str, str]:
-    """Return the field and the name of the part that takes most."""
     field, label, _ = max(parts, key=lambda part: breakdown.get(part[0], 0))
     return field, label
 
@@ -170,7 +165,6 @@ def bar_of_parts(
 
 
 def step_histograms(ranks: Sequence[RankProfile]) -> list[Block]:
-    """Return histograms of the steps' durations; nothing without a step."""
     steps = [step for rank in ranks for step in rank.steps]
     sides = (
         ("Step time, with the GPU work that the step launched", [step.gpu_duration_ns / 1e6 for step in steps]),
@@ -265,7 +259,6 @@ def memory_totals(ranks: Iterable[RankProfile]) -> list[MemoryEntry]:
 
 
 def share_figures(ranks: Sequence[RankProfile], memory: Sequence[MemoryEntry]) -> list[Block]:
-    """Return the parts of the GPU's time by precision, by activity and by operation on memory."""
     found = [*_precision(ranks), *_activity(ranks), *_memory(memory)]
     return [Figures(found)] if found else []
 
@@ -308,7 +301,6 @@ def _memory(memory: Sequence[MemoryEntry]) -> list[Figure]:
 
 
 def communication_figures(ranks: Sequence[RankProfile]) -> list[Block]:
-    """Return the parts of the communication's time; nothing where no rank communicates."""
     total, exposed = total_of(ranks, "communication_ns"), total_of(ranks, "exposed_communication_ns")
     parts = [("overlapped by computation", total - exposed, 1), ("exposed", exposed, 2)]
     alt = "Communication that computation overlaps, and exposed"

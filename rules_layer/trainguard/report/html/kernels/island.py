@@ -31,7 +31,6 @@ class PageNames:
         self.omitted = 0
 
     def number(self, name: str) -> int:
-        """Return a name's number."""
         known = self._numbers.get(name)
         if known is None:
             known = self._numbers[name] = self._add(shown_name(name, LONGEST_NAME))
@@ -47,7 +46,6 @@ class PageNames:
         return len(self._texts) - 1
 
     def texts(self) -> list[str]:
-        """Return the names by number, cut and fit to be seen."""
         return self._texts
 
 
@@ -78,7 +76,6 @@ def node_of(trace: str) -> str | None:
 
 
 def rank_name(profile: RankProfile | RankLine) -> str:
-    """Return how a page calls a rank."""
     return shown_name(profile.trace) if profile.rank is None else f"rank {profile.rank}"
 
 

@@ -177,7 +177,6 @@ def _shapes(text: str) -> str:
 
 
 def signed(ns: float) -> str:
-    """Write a change of time with its sign."""
     return f"+{nanos(ns)}" if ns > 0 else nanos(ns)
 
 
@@ -223,11 +222,9 @@ def _about(document: KernelProfiles) -> list[str]:
 
 @functools.cache
 def kernels_script() -> str:
-    """Return the page's script."""
     return joined_script(("timelines/data.js", *(f"kernels/{each}" for each in _SCRIPTS)))
 
 
 @functools.cache
 def kernels_style() -> str:
-    """Return the style that the page has beside the common one."""
     return "\n".join(read_asset(each) for each in _STYLES)

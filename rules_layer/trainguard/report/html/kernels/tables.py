@@ -24,7 +24,6 @@ MOST_OF_A_RANK = 200
 
 
 def kernel_totals(ranks: Iterable[RankProfile]) -> list[KernelEntry]:
-    """Return the kernels of all ranks, those with the most time first."""
     kernels = (kernel for rank in ranks for kernel in rank.kernels)
     totals = [_total(entries) for entries in grouped(kernels, lambda each: (each.name, each.precision))]
     return sorted(totals, key=lambda each: (-each.total_ns, each.name))

@@ -34,17 +34,14 @@ class ShownFinding:
 
     @property
     def rule(self) -> str:
-        """The rule without its family."""
         return self.finding.id.removeprefix(FAMILY)
 
     @property
     def badge(self) -> Badge:
-        """The severity in its tone."""
         return severity_badge(self.severity)
 
     @property
     def gain(self) -> str | None:
-        """What can be won, in words."""
         gain = self.finding.gain
         if not gain.ns_per_step:
             return None
@@ -135,7 +132,6 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
-    """Return the numbers to be seen first; of several ranks the median."""
     several = f"median of {counted(len(ranks), 'rank')}" if len(ranks) > 1 else ""
     steps = [step.gpu_duration_ns for rank in ranks for step in rank.steps]
     made = [("Median step", nanos(float(np.median(steps))), counted(len(steps), "step"))] if steps else []

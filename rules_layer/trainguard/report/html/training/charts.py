@@ -129,7 +129,6 @@ def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
 
 
 def short(name: str) -> str:
-    """Return a name as it fits beside a line."""
     return shown_name(name, 28)
 
 

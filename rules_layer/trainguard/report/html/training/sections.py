@@ -75,7 +75,6 @@ def _strip_column(title: str, scale: Scale, unit: str = "") -> Column:
 
 
 def maps_of(training: TrainingReport, what: str) -> list[Block]:
-    """Return the maps of ``gradients``, ``updates`` or ``activations`` over steps."""
     layers = training.layers
     if what == "gradients":
         measure = "L2 norm" if layers.gradients.measure == L2 else "Mean absolute value"
@@ -90,7 +89,6 @@ def maps_of(training: TrainingReport, what: str) -> list[Block]:
 
 
 def largest_classes(matrix: ConfusionMatrix) -> list[int]:
-    """Return the places of the classes; of very many those with the most samples."""
     samples = [sum(row) for row in matrix.counts]
     return sorted(sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN])
 
@@ -108,13 +106,11 @@ def largest_features(features: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def accuracy_figures(training: TrainingReport) -> list[Block]:
-    """Return the accuracy of each class over steps."""
     held = training.predictions.accuracy
     return _rows_over_steps(held, held.rows, "Share of each class that is predicted as it", percent=True)
 
 
 def error_figures(training: TrainingReport) -> list[Block]:
-    """Return the errors of labels in each bin over steps."""
     edges = [number(edge) for edge in training.predictions.error_edges]
     names = [f"{low} to {high}" for low, high in pairwise(edges)]
     return _rows_over_steps(
@@ -142,7 +138,6 @@ def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, perce
 
 
 def roc_figures(training: TrainingReport) -> list[Block]:
-    """Return the receiver operating characteristic; nothing where there is none."""
     held = training.predictions.roc
     if held is None:
         return []
@@ -155,7 +150,6 @@ def roc_figures(training: TrainingReport) -> list[Block]:
 
 
 def residual_figures(training: TrainingReport) -> list[Block]:
-    """Return the histogram of residuals; nothing where predictions were not compared."""
     held = training.predictions.residuals
     if held is None:
         return []
