@@ -14,10 +14,10 @@ from trainguard.report.timeline.detail import details_of
 from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
 from trainguard.report.timeline.series import Episode, Phase, TimeAxis, Timelines
 from trainguard.report.timeline.shown import (
-    Shown,
     device_forms,
     node_timeline,
     overall_means,
+    part_of,
     step_timelines,
     used_buckets,
 )
@@ -43,8 +43,8 @@ def phases_of(
     extents = [extent for steps in digests for extent in steps.extents.values()]
     if not extents:
         return [], axis.bucket_s
-    first = min(extent.first_us for extent in extents) / MICROSECONDS
-    last = max(extent.end_us for extent in extents) / MICROSECONDS
+    first = min(first_us for first_us, _, _ in extents) / MICROSECONDS
+    last = max(end_us for _, end_us, _ in extents) / MICROSECONDS
     time = _time_by_loop(digests, axis)
     together = 1
     while len(runs := _runs(time)) > MAX_PHASES - 2:
@@ -101,12 +101,12 @@ def build_timelines(
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
     phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
-    forms, devices_left_out = device_forms(nodes, shown.stop - shown.first)
+    forms, devices_left_out = device_forms(nodes, shown.stop - shown.start)
     left_out = [*_thinned(nodes, banded), *devices_left_out, *steps_left_out, *_not_shown(nodes)]
     if phase_s > whole.bucket_s:
         left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
     built = Timelines(
-        axis=shown.axis(whole),
+        axis=part_of(whole, shown),
         nodes=[node_timeline(node, shown, banded, forms=forms) for node in nodes],
         steps=steps,
         phases=phases,
@@ -133,15 +133,15 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(name)], name
 
 
-def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> Shown:
+def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> slice:
     """Return the buckets from the first to the last value or time; all when there is none."""
     axis = nodes[0].axis
     ranges = [used_buckets([*node.tables.values(), node.steps.table]) for node in nodes]
     buckets = [bucket for used in ranges if used is not None for bucket in used]
     if not buckets:
-        return Shown(0, axis.buckets)
+        return slice(0, axis.buckets)
     inside = [min(max(int((time - axis.start) // axis.bucket_s), 0), axis.buckets - 1) for time in times]
-    return Shown(min([*buckets, *inside]), max([*buckets, *inside]) + 1)
+    return slice(min([*buckets, *inside]), max([*buckets, *inside]) + 1)
 
 
 def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:

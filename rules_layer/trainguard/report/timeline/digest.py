@@ -28,33 +28,14 @@ KEPT_SLOWEST = 200
 MICROSECONDS = 1_000_000
 
 
-class KeptStep(msgspec.Struct, array_like=True, frozen=True):
-    """A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
+KeptStep = tuple[int, int, str]
+"""A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
 
-    start_us: int
-    duration_us: int
-    number: str
+Extent = tuple[int, int, list[KeptStep]]
+"""Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
 
-
-class Extent(msgspec.Struct, array_like=True):
-    """Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
-
-    first_us: int
-    end_us: int
-    slowest: list[KeptStep]
-
-    def widen(self, other: "Extent") -> None:
-        self.first_us = min(self.first_us, other.first_us)
-        self.end_us = max(self.end_us, other.end_us)
-        self.slowest = _slowest([*self.slowest, *other.slowest])
-
-
-class StoredSteps(msgspec.Struct, array_like=True):
-    """`StepDigest` as bytes; ``extents`` in the order of the table's series."""
-
-    outside: int
-    table: StoredTable
-    extents: list[Extent]
+StoredSteps = tuple[int, StoredTable, list[Extent]]
+"""`StepDigest` as bytes: steps outside the axis, the table, and extents in the order of its series."""
 
 
 class StepDigest:
@@ -97,21 +78,20 @@ class StepDigest:
         return steps
 
     def stored(self) -> StoredSteps:
-        return StoredSteps(self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys])
+        return self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys]
 
     @classmethod
     def restored(cls, stored: StoredSteps, axis: TimeAxis) -> "StepDigest":
         steps = cls(axis)
-        steps.outside = stored.outside
-        steps.table = BucketTable.restored(stored.table, axis.buckets, MAX_STEP_SERIES)
-        steps.extents = dict(zip(steps.table.keys, stored.extents, strict=True))
+        steps.outside, table, extents = stored
+        steps.table = BucketTable.restored(table, axis.buckets, MAX_STEP_SERIES)
+        steps.extents = dict(zip(steps.table.keys, extents, strict=True))
         return steps
 
     def _widen(self, key: Key, extent: Extent) -> None:
-        if key in self.extents:
-            self.extents[key].widen(extent)
-        else:
-            self.extents[key] = Extent(extent.first_us, extent.end_us, extent.slowest)
+        first_us, end_us, slowest = extent
+        own_first_us, own_end_us, own = self.extents.get(key, (first_us, end_us, []))
+        self.extents[key] = min(first_us, own_first_us), max(end_us, own_end_us), _slowest([*own, *slowest])
 
     def _drop_refused(self) -> None:
         if len(self.extents) > len(self.table.keys):
@@ -126,12 +106,11 @@ def _extent(batch: StepBatch, rows: IntArray, durations: IntArray) -> Extent:
         slow = durations >= least
         rows, starts, durations = rows[slow], starts[slow], durations[slow]
     numbers = (batch.numbers[row] for row in rows.tolist())
-    kept = map(KeptStep, starts.tolist(), durations.tolist(), numbers)
-    return Extent(first, end, _slowest(kept))
+    return first, end, _slowest(zip(starts.tolist(), durations.tolist(), numbers, strict=True))
 
 
 def _slowest(steps: Iterable[KeptStep]) -> list[KeptStep]:
-    return sorted(steps, key=lambda step: (-step.duration_us, step.start_us, step.number))[:KEPT_SLOWEST]
+    return sorted(steps, key=lambda step: (-step[1], step[0], step[2]))[:KEPT_SLOWEST]
 
 
 HUNDREDTHS = 100
@@ -151,12 +130,8 @@ _LEVEL = 6
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
-class _StoredDigest(msgspec.Struct, array_like=True):
-    node: str
-    axis: TimeAxis
-    outside: int
-    tables: dict[str, StoredTable]
-    steps: StoredSteps
+_StoredDigest = tuple[str, TimeAxis, int, dict[str, StoredTable], StoredSteps]
+"""`NodeDigest` as bytes: node, axis, samples outside it, tables by kind, steps."""
 
 
 class NodeDigest:
@@ -230,7 +205,7 @@ class NodeDigest:
     def encode(self) -> bytes:
         """Return the digest as bytes; equal digests give equal bytes."""
         tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys}
-        stored = _StoredDigest(self.node, self.axis, self.outside, tables, self.steps.stored())
+        stored: _StoredDigest = self.node, self.axis, self.outside, tables, self.steps.stored()
         return _MAGIC + bytes([_FORMAT]) + zlib.compress(msgspec.msgpack.encode(stored), _LEVEL)
 
 
@@ -253,13 +228,12 @@ def decode_digest(data: bytes, part: str = "") -> NodeDigest:
 
 
 def _restored(stored: _StoredDigest) -> NodeDigest:
-    axis = stored.axis
+    node, axis, outside, tables, steps = stored
     if not (1 <= axis.buckets <= MOST_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
         raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MOST_BUCKETS} of 1 s or more")
-    digest = NodeDigest(stored.node, axis)
-    digest.outside = stored.outside
-    digest.steps = StepDigest.restored(stored.steps, axis)
-    for kind, table in stored.tables.items():
+    digest = NodeDigest(node, axis)
+    digest.outside, digest.steps = outside, StepDigest.restored(steps, axis)
+    for kind, table in tables.items():
         if kind not in digest.tables:
             raise ValueError(f"a series of kind {kind}, expected one of {', '.join(digest.tables)}")
         digest.tables[kind] = BucketTable.restored(table, axis.buckets, _LIMITS[kind])
