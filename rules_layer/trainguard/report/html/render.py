@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -22,7 +23,7 @@ from trainguard.report.html.islands import thresholds_of
 from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.picture import picture_of
 from trainguard.report.html.rule_sections import SEVERITIES, Badge, ShownRule, shown_rules
-from trainguard.report.html.timelines import TimelinesContext, timelines_context
+from trainguard.report.html.timelines import timelines_context
 from trainguard.report.html.training.sections import training_context
 
 LEVELS: Mapping[str, tuple[str, str]] = {
@@ -43,7 +44,7 @@ _GAPS = "gaps"
 
 def _level(report: Report) -> Badge:
     word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
-    return Badge(word.removesuffix(" yet") if report.final else word, tone)
+    return word.removesuffix(" yet") if report.final else word, tone
 
 
 def _figures(report: Report) -> list[KeyFigure]:
@@ -65,7 +66,7 @@ def _figures(report: Report) -> list[KeyFigure]:
 
 
 def _counts(rules: Sequence[ShownRule]) -> str:
-    held = Counter(line.status.word for line in rules)
+    held = Counter(line.status[0] for line in rules)
     return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
@@ -134,11 +135,11 @@ def render_report(report: Report) -> str:
     loss_first = timelines is None or (report.training is not None and bool(report.training.fires))
     trained = report.training is not None and report.training.steps > 0
     of_panels = trained or report.kernels is not None or report.comparison is not None
-    styles = ("" if timelines is None else timelines.styles) + (read_asset("training.css") if of_panels else "")
+    styles = ("" if timelines is None else timelines["styles"]) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
-        script=joined_script() if timelines is None else timelines.scripts,
+        script=joined_script() if timelines is None else timelines["scripts"],
         report=report,
         level=_level(report),
         figures=_figures(report),
@@ -166,7 +167,7 @@ def render_report(report: Report) -> str:
     )
 
 
-def report_timelines(report: Report) -> TimelinesContext | None:
+def report_timelines(report: Report) -> dict[str, Any] | None:
     if report.timelines is None:
         return None
     started_at = report.job.started_at

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -44,11 +43,8 @@ SEVERITIES: Mapping[str, str] = {
 SHORT_UNIT = 6
 
 
-class Badge(NamedTuple):
-    """A word in a tone, whose icon says the same as its colour."""
-
-    word: str
-    tone: str
+Badge = tuple[str, str]
+"""A word in a tone, whose icon says the same as its colour."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +74,10 @@ class ShownRule:
         status = self.entry.status
         if status != Status.ERROR and self.fired:
             ongoing = status == Status.FIRED if self.finding is None else self.finding.ongoing
-            return Badge("fired", "bad") if ongoing or self.final else Badge("fired, over", "warn")
+            return ("fired", "bad") if ongoing or self.final else ("fired, over", "warn")
         if self.final and status == Status.WARMING_UP:
-            return Badge("too short", "idle")
-        return Badge(*STATUSES.get(status, (shown_name(status.lower(), 24), "idle")))
+            return "too short", "idle"
+        return STATUSES.get(status, (shown_name(status.lower(), 24), "idle"))
 
     @property
     def severity(self) -> Badge | None:
@@ -151,7 +147,7 @@ class ShownRule:
 
 
 def severity_badge(severity: str) -> Badge:
-    return Badge(severity, SEVERITIES.get(severity, "idle"))
+    return severity, SEVERITIES.get(severity, "idle")
 
 
 def shown_rules(report: Report) -> list[ShownRule]:

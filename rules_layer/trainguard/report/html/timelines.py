@@ -2,8 +2,8 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from trainguard.render.blocks import Column, Table
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, duration, percent, rate
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.islands import ISLAND, Threshold, timelines_island
+from trainguard.report.html.islands import Threshold, timelines_island
 from trainguard.report.html.page import joined_script, read_asset
 from trainguard.report.timeline.device_kinds import DEVICE_KINDS
 from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, TimelineDetail, Timelines, Values
@@ -118,38 +118,18 @@ CHARTS = (
 )
 
 
-@dataclass(frozen=True)
-class TimelinesContext:
-    """The code, data and charts of the section of time lines.
-
-    ``data`` is JSON text by data island, ``gpus`` the rows of the heat map, and ``heat_height`` the class of its
-    height. ``fallback`` is empty without GPUs. ``scripts`` and ``styles`` hold nothing that ends their element.
-    """
-
-    scripts: str
-    styles: str
-    data: Mapping[str, str]
-    charts: Sequence[Chart]
-    device_charts: Sequence[Chart]
-    nodes: Sequence[str]
-    gpus: int
-    heat_height: str
-    resolution: Sequence[str]
-    phases: Sequence[str]
-    rules: Sequence[str]
-    numbers: Table
-    left_out: Sequence[str]
-    fallback: str
-
-
 def timelines_context(
     timelines: Timelines,
     *,
     started_at: float | None = None,
     episodes: Sequence[Episode] = (),
     thresholds: Sequence[Threshold] = (),
-) -> TimelinesContext:
-    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column."""
+) -> dict[str, Any]:
+    """Return the code, data and charts of the section; of what was not collected there is no chart and no column.
+
+    ``gpus`` are the rows of the heat map, ``heat_height`` is the class of its height. ``fallback`` is empty without
+    GPUs. ``scripts`` and ``styles`` hold nothing that ends their element.
+    """
     gpus = sum(len(each.gpus) for each in timelines.nodes)
     charts = [
         (
@@ -157,7 +137,7 @@ def timelines_context(
             title,
             unit,
             max(lines, len(timelines.nodes)) > LINES_A_ROW,
-            [at for at in thresholds if at.chart == kind],
+            [at for at in thresholds if at[0] == kind],
         )
         for kind, title, unit in CHARTS
         if (lines := _lines(kind, timelines))
@@ -167,24 +147,22 @@ def timelines_context(
         for kind in DEVICE_KINDS
         if (lines := max((sum(each.kind == kind.name for each in node.devices) for node in timelines.nodes), default=0))
     ]
-    return TimelinesContext(
-        scripts=timelines_script(),
-        styles=timelines_style(),
-        data={
-            ISLAND: timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
-        },
-        charts=charts,
-        device_charts=device_charts,
-        nodes=[shown_name(each.node) for each in timelines.nodes],
-        gpus=gpus,
-        heat_height=next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
-        resolution=tuple(_resolution(timelines)),
-        phases=list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
-        rules=list(dict.fromkeys(each.finding.rule for each in episodes)),
-        numbers=node_numbers(timelines),
-        left_out=timelines.left_out,
-        fallback=fallback_path(timelines.nodes),
-    )
+    return {
+        "scripts": timelines_script(),
+        "styles": timelines_style(),
+        "island": timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
+        "charts": charts,
+        "device_charts": device_charts,
+        "nodes": [shown_name(each.node) for each in timelines.nodes],
+        "gpus": gpus,
+        "heat_height": next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
+        "resolution": tuple(_resolution(timelines)),
+        "phases": list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
+        "rules": list(dict.fromkeys(each["finding"].rule for each in episodes)),
+        "numbers": node_numbers(timelines),
+        "left_out": timelines.left_out,
+        "fallback": fallback_path(timelines.nodes),
+    }
 
 
 def _lines(kind: str, timelines: Timelines) -> int:

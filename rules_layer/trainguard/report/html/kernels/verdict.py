@@ -111,7 +111,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
     """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
     ranks = document.ranks
     if not any(rank.busy_ns for rank in ranks):
-        return Badge("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
+        return ("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
     sentences = [f"{where} busy {share(busy / window)} of the time."]
@@ -120,7 +120,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
     judged = [each for each in findings if each.rule != TraceQuality.__name__]
     if not judged:
-        mark = Badge("Judged in part", "idle") if cut else Badge("Healthy", "ok")
+        mark = ("Judged in part", "idle") if cut else ("Healthy", "ok")
         return mark, " ".join([*sentences, "No rule fired."])
     severest = max(each.severity.rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
@@ -128,7 +128,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
         sentences.append(f"Of {having[0].severity} severity: {', '.join(each.rule for each in having)}.")
     sentences += [f"{each.rule}: {each.gain}." for each in judged[:CAUSES] if each.gain is not None]
     tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
-    return Badge(word, tone), " ".join(sentences)
+    return (word, tone), " ".join(sentences)
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
