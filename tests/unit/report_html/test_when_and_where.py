@@ -53,9 +53,7 @@ def test_episode_has_a_bar_and_a_frame_around_its_node_rows() -> None:
     assert picture is not None
     (_, lasting), (_, of_cpu) = picture["lanes"]
     starts = [picture["place_of"](each["start"]) for each in lasting]
-    assert starts == pytest.approx(
-        [100 * 600 / 3_600, 80.0], abs=0.01
-    )
+    assert starts == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
     assert [picture["width_of"](each) for each in lasting] == pytest.approx([25.0, 20.0])
     assert len(of_cpu) == 1
     drawn = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" y="4"', render_report(bad_report()))
