@@ -7,6 +7,7 @@ event handlers as attributes.
 import base64
 import functools
 import hashlib
+import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,24 +29,6 @@ _TIMES = re.compile(
 )
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
-_WRITTEN = (
-    *(
-        "count",
-        "duration",
-        "moment",
-        "money",
-        "nanos",
-        "number",
-        "percent",
-        "quantity",
-        "rate",
-        "seconds",
-        "share",
-        "size",
-    ),
-)
-
-
 KeyFigure = tuple[str, str, str]
 """What a number to be seen first is, the number, and a few words more."""
 
@@ -84,7 +67,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        {name: getattr(numbers, name) for name in _WRITTEN},
+        inspect.getmembers(numbers, inspect.isfunction),
         counted=counted,
         name=shown_name,
         at=svg.at,

@@ -17,7 +17,7 @@ from trainguard.render.numbers import elapsed
 from trainguard.render.plots.scale import Scale
 from trainguard.report.document import Report
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.png import Pixels, palette, png_url
+from trainguard.report.html.png import VIRIDIS, Pixels, palette, png_url
 from trainguard.report.timeline.series import NodeTimeline
 
 MOST_COLUMNS = 480
@@ -30,17 +30,6 @@ LEAST_BAR = 0.5
 
 SHADES = 100
 _CLEAR = SHADES + 1
-_VIRIDIS = (
-    (68, 1, 84),
-    (71, 45, 123),
-    (59, 82, 139),
-    (44, 114, 142),
-    (33, 145, 140),
-    (40, 174, 128),
-    (94, 201, 98),
-    (173, 220, 48),
-    (253, 231, 37),
-)
 _TICK_STEPS_S = (
     *(1, 5, 15, 30),
     *(length * 60 for length in (1, 2, 5, 10, 15, 30)),
@@ -108,7 +97,7 @@ def _heat(nodes: Sequence[NodeTimeline], span: Scale, episodes: Sequence[Episode
     grid, rows, what = _grid(nodes)
     height = min(max(ROW_HEIGHT * len(rows), LEAST_HEIGHT), MOST_HEIGHT)
     return {
-        "image": png_url(_pixels(grid), palette(_VIRIDIS, SHADES + 1)),
+        "image": png_url(_pixels(grid), palette(VIRIDIS, SHADES + 1)),
         "height": height,
         "frames": [frame for each in episodes for frame in _frames(each, rows, span, height)],
         "names": _names(rows, height),

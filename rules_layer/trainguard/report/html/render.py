@@ -84,11 +84,6 @@ def phase_bar(phases: Sequence[tuple[str, Span, str]]) -> Markup | None:
     return parts_of_whole(parts, alt=f"The job's time: {alt}")
 
 
-def _place_of_coverage(entry: NodeCoverage) -> tuple[bool, float]:
-    """Order streams: those with a fault first, then those of which least was used."""
-    return entry.last_fault is None, entry.share if entry.share is not None else 1.0
-
-
 def unused(entry: NodeCoverage) -> str:
     """Say what of a stream was not used, the most frequent fault first."""
     faults = {name: held for name, held in entry.counters.items() if held and name not in {_GAPS, *HARMLESS_COUNTERS}}
@@ -149,7 +144,10 @@ def render_report(report: Report) -> str:
         severities=SEVERITIES,
         phases=phases_of(report.job),
         phase_bar=phase_bar,
-        coverage=sorted(report.coverage, key=_place_of_coverage)[:COVERAGE_AT_MOST],
+        # Streams with a fault first, then those of which least was used.
+        coverage=sorted(
+            report.coverage, key=lambda each: (each.last_fault is None, 1.0 if each.share is None else each.share)
+        )[:COVERAGE_AT_MOST],
         picture=picture_of(report, episodes),
         ledger=drawn(report.ledger),
         ledger_bar=ledger_bar,

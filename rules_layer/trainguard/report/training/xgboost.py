@@ -4,7 +4,6 @@ import msgspec
 
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.report.training.heat_map import ReadBudget
-from trainguard.report.training.predictions import Objective
 from trainguard.rules.training.readings import scalar
 
 IMPORTANCE = "feature_importance/"
@@ -40,14 +39,15 @@ class Model(msgspec.Struct, kw_only=True):
     importance: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     features_left_out: int = 0
 
-    @property
-    def shown_objective(self) -> Objective:
-        return Objective(self.objective)
-
     def fold(self, step: StepView, budget: ReadBudget) -> None:
         for name in step.names:
             if name.startswith(HYPERPARAMETERS):
-                self._set(step, name, budget)
+                value = budget.scalar(_setting, step, name)
+                key = name.removeprefix(HYPERPARAMETERS)[:LONGEST]
+                has_room = len(self.settings) < MOST_SETTINGS or key in self.settings or key == "objective"
+                if value is not None and has_room:
+                    self.settings[key] = value
+        self.objective = self.settings.get("objective", self.objective)
 
     def keep_importance(self, step: StepView, budget: ReadBudget) -> None:
         found: dict[str, dict[str, float]] = {}
@@ -65,15 +65,6 @@ class Model(msgspec.Struct, kw_only=True):
                 found[kind] = features
         if found:
             self.importance, self.importance_step, self.features_left_out = found, step.step, left_out
-
-    def _set(self, step: StepView, name: str, budget: ReadBudget) -> None:
-        value = budget.scalar(_setting, step, name)
-        key = name.removeprefix(HYPERPARAMETERS)[:LONGEST]
-        if value is None or (len(self.settings) >= MOST_SETTINGS and key not in self.settings and key != "objective"):
-            return
-        self.settings[key] = value
-        if key == "objective":
-            self.objective = value
 
 
 def has_importance(step: StepView) -> bool:

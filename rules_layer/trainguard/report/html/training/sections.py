@@ -10,7 +10,7 @@ from markupsafe import Markup
 from trainguard.core.units import listed
 from trainguard.render.blocks import Block, Cell, Column, Figure, Figures, Key, heat
 from trainguard.render.numbers import count, number
-from trainguard.render.plots.scale import PERCENT, Scale, up_from_zero
+from trainguard.render.plots.scale import PERCENT, up_from_zero
 from trainguard.render.plots.strips import bar, head
 from trainguard.report.html.page import read_asset, render_page
 from trainguard.report.html.training.charts import Curve, bars, colour_of, curves, series_blocks
@@ -18,7 +18,7 @@ from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.layers import L2
-from trainguard.report.training.predictions import KNOWN, Objective
+from trainguard.report.training.predictions import BINARY, KNOWN, REGRESSION
 from trainguard.report.training.scores import ConfusionMatrix
 from trainguard.report.training.xgboost import TYPES
 from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
@@ -38,7 +38,9 @@ def training_context(training: TrainingReport | None, *, with_loss: bool = False
         "with_loss": with_loss,
         "loss_first": False,
         "modes_listed": listed(modes),
-        "objective": Objective(None if training.model is None else training.model.objective),
+        "objective": None if training.model is None else training.model.objective,
+        "regression": REGRESSION,
+        "binary": BINARY,
         "known_objectives": KNOWN,
         "importance_types": TYPES,
         "no_features": NO_FEATURES,
@@ -53,7 +55,7 @@ def training_context(training: TrainingReport | None, *, with_loss: bool = False
         "residual_figures": residual_figures,
         "roc_figures": roc_figures,
         "series_blocks": series_blocks,
-        "strip_column": _strip_column,
+        "strip_column": lambda title, scale, unit="": Column(title, "plot", head(scale, unit)),
         "up_from_zero": up_from_zero,
         "why_no_comparison": why_no_comparison,
         "why_no_scores": why_no_scores,
@@ -68,10 +70,6 @@ def render_xgboost(training: TrainingReport, job: str) -> str:
         job=job,
         **training_context(training, with_loss=True),
     )
-
-
-def _strip_column(title: str, scale: Scale, unit: str = "") -> Column:
-    return Column(title, "plot", head(scale, unit))
 
 
 def maps_of(training: TrainingReport, what: str) -> list[Block]:
