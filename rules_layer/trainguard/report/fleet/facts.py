@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from trainguard.core.finding import Severity, severity_rank
 from trainguard.core.links import plain_links, report_links
@@ -21,16 +21,17 @@ _TEXT_SHOWN = 600
 
 @dataclass(frozen=True)
 class JobFacts:
-    """One job with its rows of the whole job; ``prices`` None stands for the packaged table."""
+    """One job with its rows of the whole job and of its nodes; ``prices`` None stands for the packaged table."""
 
     job: JobRecord
     rows: Mapping[str, RuleRow]
     prices: PriceTable | None = None
+    of_nodes: Sequence[RuleRow] = ()
 
     @classmethod
-    def of(cls, job: JobRecord, rows: Sequence[RuleRow], prices: PriceTable | None = None) -> "JobFacts":
-        """Leave the rows of nodes aside."""
-        return cls(job, {each.rule: each for each in rows if each.node is None}, prices)
+    def of(cls, job: JobRecord, rows: Sequence[RuleRow], prices: PriceTable | None = None) -> Self:
+        of_job = {each.rule: each for each in rows if each.node is None}
+        return cls(job, of_job, prices, [each for each in rows if each.node is not None])
 
     @cached_property
     def rules(self) -> Mapping[str, RuleRow]:
@@ -56,8 +57,7 @@ class JobFacts:
     @property
     def began_at(self) -> float | None:
         """When the job began, as far as it is known: epoch seconds."""
-        known = (self.job.started_at, self.job.created_at)
-        return next((at for at in known if at is not None), None)
+        return self.job.created_at if self.job.started_at is None else self.job.started_at
 
     @property
     def last_at(self) -> float | None:
@@ -106,11 +106,8 @@ class JobFacts:
 
     @property
     def severity(self) -> Severity | None:
-        return max(
-            (row.finding.severity for row in self.fired if row.finding.severity is not None),
-            key=severity_rank,
-            default=None,
-        )
+        known = (row.finding.severity for row in self.fired if row.finding.severity is not None)
+        return max(known, key=severity_rank, default=None)
 
     @property
     def wasted_hours(self) -> float | None:
