@@ -82,26 +82,8 @@ def _path(values: Values) -> str:
 
 
 _SCRIPTS = (
-    "data.js",
-    "format.js",
-    "levels.js",
-    "theme.js",
-    "view.js",
-    "series.js",
-    "detail.js",
-    "legend.js",
-    "marks.js",
-    "lines.js",
-    "ramp.js",
-    "rows.js",
-    "heatdraw.js",
-    "heatmap.js",
-    "strip.js",
-    "toolbar.js",
-    "links.js",
-    "keys.js",
-    "print.js",
-    "main.js",
+    *("data", "format", "levels", "theme", "view", "series", "detail", "legend", "marks", "lines"),
+    *("ramp", "rows", "heatdraw", "heatmap", "strip", "toolbar", "links", "keys", "print", "main"),
 )
 LINES_A_ROW = 5
 _STYLES = ("uplot/uPlot.min.css", "timelines.css")
@@ -172,7 +154,7 @@ def timelines_script() -> str:
     uPlot reads ``navigator.language`` as it loads; ``en-US@posix`` (``LANG=C``) is no language tag, and it would throw.
     """
     plot = read_asset("uplot/uPlot.iife.min.js")
-    own = joined_script(f"timelines/{each}" for each in _SCRIPTS)
+    own = joined_script(f"timelines/{each}.js" for each in _SCRIPTS)
     return f'const uPlot = ((navigator) => {{\n{plot}\nreturn uPlot;\n}})({{ language: "en-US" }});\n{own}'
 
 

@@ -49,24 +49,6 @@ def stale_nodes(judged: EvaluatedJob) -> list[str]:
     return silent if instances is None else silent[: max(instances - len(wrote), 0)]
 
 
-def stopped_nodes(judged: EvaluatedJob) -> dict[str, float]:
-    """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
-    last = judged.profiler.system_through
-    behind = {
-        node: last - stream.state.watermark_s
-        for node, stream in judged.profiler.system.items()
-        if last is not None and stream.state.watermark_s is not None and last - stream.state.watermark_s >= VANISHED_S
-    }
-    return dict(sorted(behind.items(), key=lambda each: -each[1]))
-
-
-def minutes_covered(judged: EvaluatedJob) -> str:
-    """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
-    counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
-    used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
-    return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
-
-
 def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
     so_far = "" if judged.ended else " so far"
     stale = stale_nodes(judged)
@@ -79,9 +61,14 @@ def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
 
 
 def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
-    text = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
-    if text:
-        yield f"System metrics end before those of the other nodes: {listed(text)}."
+    """Say which nodes stopped writing system metrics long before the others."""
+    last = judged.profiler.system_through
+    known = {node: stream.state.watermark_s for node, stream in judged.profiler.system.items()}
+    behind = [(last - at, node) for node, at in known.items() if last is not None and at is not None]
+    late = sorted((each for each in behind if each[0] >= VANISHED_S), key=lambda each: -each[0])
+    if late:
+        text = listed([f"{node} ({show_duration(late_s)})" for late_s, node in late])
+        yield f"System metrics end before those of the other nodes: {text}."
 
 
 class ProfilerCoverage(FamilyCoverage):
@@ -102,11 +89,16 @@ class ProfilerCoverage(FamilyCoverage):
         nodes, framework = judged.system_nodes, judged.framework_nodes
         parts = []
         if nodes:
+            systems = [record for record in judged.streams.records.values() if record.key.stream == "system"]
+            counts = [minutes_of(record, judged) for record in systems]
+            used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
+            # Rounded down: what is missing is not hidden.
+            covered = show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
             instances = judged.mig_instances
             lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
             gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
             parts.append(
-                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {minutes_covered(judged)} of their minutes, "
+                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {covered} of their minutes, "
                 f"a point every {judged.interval_s:g} s"
             )
         if framework:
@@ -136,18 +128,13 @@ def data_covered(judged: EvaluatedJob) -> str:
 
 def data_missing(judged: EvaluatedJob) -> list[str]:
     missing = [sentence for family in judged.families for sentence in coverage_of(family).missing(judged)]
-    return [*missing, *_counted_faults(judged)]
-
-
-def _counted_faults(judged: EvaluatedJob) -> Iterator[str]:
     amounts: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for record in judged.streams.records.values():
         for name, amount in record.counters.items():
             if amount and name not in HARMLESS_COUNTERS:
                 title = coverage_of(judged.families.of(record.key)).title_of(record.key.stream)
                 amounts[title, name][record.key.node] = amount
-    for (stream, name), nodes in sorted(amounts.items()):
-        yield _fault(stream, name, nodes)
+    return [*missing, *(_fault(stream, name, nodes) for (stream, name), nodes in sorted(amounts.items()))]
 
 
 def _by_node(amounts: Mapping[str, int]) -> str:
@@ -181,10 +168,8 @@ class CaptureCoverage(FamilyCoverage):
         return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        waits = [record for record in judged.streams.records.values() if record.key.family == KERNELS]
-        if any(record.pending for record in waits):
-            return ["The newest kernel traces are not judged yet."]
-        return []
+        waits = any(each.pending for each in judged.streams.records.values() if each.key.family == KERNELS)
+        return ["The newest kernel traces are not judged yet."] if waits else []
 
 
 CAPTURES = CaptureCoverage()

@@ -1,6 +1,5 @@
 """Digests of all nodes to the time lines of a report."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from trainguard.core.errors import TimelinePartError
 from trainguard.formats.profile.snapshots import IntArray
+from trainguard.render.names import natural
 from trainguard.report.timeline.axis import shown_axis
 from trainguard.report.timeline.detail import details_of
 from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
@@ -82,7 +82,6 @@ def _runs(time: IntArray) -> list[tuple[int, Loop]]:
 
 GPUS_WITH_BANDS = 32
 _NAMED = 5
-_NUMBER = re.compile(r"(\d+)")
 
 
 def build_timelines(
@@ -102,7 +101,10 @@ def build_timelines(
     steps, steps_left_out = step_timelines(nodes, shown)
     phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
     forms, devices_left_out = device_forms(nodes, shown.stop - shown.start)
-    left_out = [*_thinned(nodes, banded), *devices_left_out, *steps_left_out, *_not_shown(nodes)]
+    left_out = [*devices_left_out, *steps_left_out, *_not_shown(nodes)]
+    if gpus > len(banded):
+        said = f"Lowest and highest values are shown for the {len(banded)} least busy of {gpus:,} GPUs, means for all."
+        left_out.insert(0, said)
     if phase_s > whole.bucket_s:
         left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
     built = Timelines(
@@ -126,11 +128,7 @@ def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
         nodes.setdefault(digest.node, NodeDigest(digest.node, axis)).merge(digest)
     if not nodes:
         raise TimelinePartError("", "there is none, expected at least one")
-    return [nodes[name] for name in sorted(nodes, key=_natural)]
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(name)], name
+    return [nodes[name] for name in sorted(nodes, key=natural)]
 
 
 def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> slice:
@@ -151,17 +149,10 @@ def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
         table = node.tables["gpu"]
         overall = overall_means(table, range(len(table.keys))).tolist()
         means += [
-            (mean, _natural(node.node), number, node.node, gpu)
+            (mean, natural(node.node), number, node.node, gpu)
             for mean, (number, gpu, _) in zip(overall, table.keys, strict=True)
         ]
     return {(node, gpu) for *_, node, gpu in sorted(means)[:GPUS_WITH_BANDS]}
-
-
-def _thinned(nodes: Sequence[NodeDigest], banded: set[tuple[str, str]]) -> list[str]:
-    gpus = sum(len(node.tables["gpu"].keys) for node in nodes)
-    if gpus <= len(banded):
-        return []
-    return [f"Lowest and highest values are shown for the {len(banded)} least busy of {gpus:,} GPUs, means for all."]
 
 
 def _not_shown(nodes: Sequence[NodeDigest]) -> list[str]:

@@ -27,22 +27,8 @@ from trainguard.report.html.page import joined_script, read_asset, render_page
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
-    "columns.js",
-    "units.js",
-    "model.js",
-    "paint.js",
-    "tree.js",
-    "view.js",
-    "draw.js",
-    "marks.js",
-    "details.js",
-    "find.js",
-    "input.js",
-    "save.js",
-    "timeline.js",
-    "kernels.js",
-    "annotations.js",
-    "main.js",
+    *("columns", "units", "model", "paint", "tree", "view", "draw", "marks"),
+    *("details", "find", "input", "save", "timeline", "kernels", "annotations", "main"),
 )
 _STYLES = ("kernels/page.css", "kernels/timeline.css")
 
@@ -202,7 +188,7 @@ def _about(document: KernelProfiles) -> list[str]:
 
 @functools.cache
 def kernels_script() -> str:
-    return joined_script(("timelines/data.js", *(f"kernels/{each}" for each in _SCRIPTS)))
+    return joined_script(("timelines/data.js", *(f"kernels/{each}.js" for each in _SCRIPTS)))
 
 
 @functools.cache
