@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
+from pkgutil import resolve_name
 from typing import cast
 
 import msgspec
@@ -145,12 +145,6 @@ class FamilyCoverage:
         raise NotImplementedError
 
 
-@cache
-def _resolved(place: str) -> FamilyCoverage:
-    module, _, name = place.partition(":")
-    return cast("FamilyCoverage", getattr(import_module(module), name))
-
-
 def coverage_of(family: Family) -> FamilyCoverage:
     """Return a family's half; raises ImportError or AttributeError where ``family.report`` names none."""
-    return _resolved(family.report)
+    return cast("FamilyCoverage", resolve_name(family.report))

@@ -66,7 +66,7 @@ def _figures(report: Report) -> list[KeyFigure]:
 
 
 def _counts(rules: Sequence[ShownRule]) -> str:
-    held = Counter(line.status[0] for line in rules)
+    held = Counter(line["status"][0] for line in rules)
     return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
@@ -140,7 +140,7 @@ def render_report(report: Report) -> str:
         figures=_figures(report),
         rules=rules,
         counts=_counts(rules),
-        anchors={line.entry.rule: line.anchor for line in rules},
+        anchors={line["entry"].rule: line["anchor"] for line in rules},
         severities=SEVERITIES,
         phases=phases_of(report.job),
         phase_bar=phase_bar,
@@ -155,7 +155,7 @@ def render_report(report: Report) -> str:
         bucket_words=BUCKET_WORDS,
         unused=unused,
         episodes=episodes,
-        sections=[each for each in rules if each.has_section],
+        sections=[each for each in rules if each["has_section"]],
         timelines=timelines,
         words_of=words_of,
         compared_losses=compared_losses,

@@ -1,7 +1,7 @@
 """Every rule's verdict as the report has it: findings first, then the others by what a person must know first."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,18 +31,13 @@ def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if result.advice is not None:
         explained = next((each for each in judged.findings if each.rule == verdict.rule and each.explained_by), None)
         return result.advice if explained is None else explained.finding.advice
-    return _TEXTS[status](verdict, judged) if status in _TEXTS else None
-
-
-def _of_ok(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    oversized = verdict.result.oversized and smaller_instance(judged) is not None
-    return "Try the job on a smaller instance." if oversized else None
-
-
-def _of_disabled(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if verdict.rule not in judged.plan.disabled:
-        return None
-    return f"Set rule_to_invoke to {PROFILER_REPORT} to run it with the others."
+    if status is Status.OK and result.oversized and smaller_instance(judged) is not None:
+        return "Try the job on a smaller instance."
+    if status is Status.DISABLED and verdict.rule in judged.plan.disabled:
+        return f"Set rule_to_invoke to {PROFILER_REPORT} to run it with the others."
+    if status is Status.NOT_APPLICABLE and "framework" in spec_of(verdict.rule).inputs and not judged.framework_nodes:
+        return "Collect framework metrics next time: what was not collected says how."
+    return _of_short_job(verdict, judged) if status is Status.WARMING_UP and judged.ended else None
 
 
 def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
@@ -54,15 +49,7 @@ def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
     return f"Report this fault of TrainGuard: {reason}. The other rules are not affected."
 
 
-def _of_framework(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if "framework" not in spec_of(verdict.rule).inputs or judged.framework_nodes:
-        return None
-    return "Collect framework metrics next time: what was not collected says how."
-
-
 def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if not judged.ended:
-        return None
     too_short = spec_of(verdict.rule).too_short
     if too_short is not None:
         return too_short
@@ -78,14 +65,6 @@ def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
         f"Lower {verdict.rule}_{setting} for jobs as short as this one: it is {needed:,} points, which are "
         f"{show_duration(needed * judged.interval_s)} at a point every {judged.interval_s:g} s; there were {points:,}."
     )
-
-
-_TEXTS: Mapping[Status, Callable[[Verdict, EvaluatedJob], str | None]] = {
-    Status.DISABLED: _of_disabled,
-    Status.NOT_APPLICABLE: _of_framework,
-    Status.OK: _of_ok,
-    Status.WARMING_UP: _of_short_job,
-}
 
 
 DECIMALS, LEAST_DIGITS = 6, 3

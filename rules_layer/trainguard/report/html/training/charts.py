@@ -83,6 +83,20 @@ def curves(
     return chart([*parts, pointer], alt, data_across=across, data_left=LEFT, data_right=WIDTH - RIGHT, **ends)
 
 
+def figure(
+    caption: str,
+    drawn: Sequence[Curve],
+    *,
+    alt: str,
+    across: str = "step",
+    up: str = "",
+    scale: Scale | None = None,
+) -> Figure:
+    """Return a chart of curves with its legend."""
+    legend = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
+    return Figure(caption, curves(drawn, alt=alt, across=across, up=up, scale=scale), legend)
+
+
 def bars(
     edges: Sequence[float], heights: Sequence[float], *, alt: str, across: str, up: str, curve: Curve | None = None
 ) -> Markup:

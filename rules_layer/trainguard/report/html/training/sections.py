@@ -13,7 +13,7 @@ from trainguard.render.numbers import count, number
 from trainguard.render.plots.scale import PERCENT, up_from_zero
 from trainguard.render.plots.strips import bar, head
 from trainguard.report.html.page import read_asset, render_page
-from trainguard.report.html.training.charts import Curve, bars, colour_of, curves, series_blocks
+from trainguard.report.html.training.charts import Curve, bars, figure, series_blocks
 from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
@@ -128,10 +128,8 @@ def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, perce
             Curve(names[place], held.steps, [None if each is None else factor * each for each in held.values[place]])
             for place in part
         ]
-        keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
         alt = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
-        scale = PERCENT if percent else None
-        figures.append(Figure(caption, curves(drawn, alt=alt, across="step", up=unit, scale=scale), keys))
+        figures.append(figure(caption, drawn, alt=alt, up=unit, scale=PERCENT if percent else None))
     return [Figures(figures)]
 
 
@@ -141,10 +139,9 @@ def roc_figures(training: TrainingReport) -> list[Block]:
         return []
     drawn = [Curve("model", held.false_positive, held.true_positive), Curve("chance", [0.0, 1.0], [0.0, 1.0])]
     alt = f"True over false positive rate; the area below the curve is {held.auc:.3f}"
-    up, scale = "true positive rate", up_from_zero(1.0)
-    markup = curves(drawn, alt=alt, across="false positive rate", up=up, scale=scale)
-    keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
-    return [Figures([Figure(f"Area under the curve {held.auc:.3f} at step {held.step:,}", markup, keys)])]
+    caption, scale = f"Area under the curve {held.auc:.3f} at step {held.step:,}", up_from_zero(1.0)
+    chart = figure(caption, drawn, alt=alt, across="false positive rate", up="true positive rate", scale=scale)
+    return [Figures([chart])]
 
 
 def residual_figures(training: TrainingReport) -> list[Block]:
