@@ -12,7 +12,7 @@ from trainguard.render.names import shown_name
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.rule_sections import NOT_JUDGING
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT
 from trainguard.report.timeline.series import (
     Band,
     NodeTimeline,
@@ -48,7 +48,7 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-_IN_PERCENT = frozenset(each.name for each in DEVICE_KINDS if each.is_percent)
+_IN_PERCENT = frozenset(kind for kind, (_, unit, _) in DEVICE_KINDS.items() if unit == PERCENT)
 
 # JSON needs none of these outside of strings, and every reader of JSON takes the escapes.
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})

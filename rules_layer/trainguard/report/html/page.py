@@ -33,19 +33,10 @@ KeyFigure = tuple[str, str, str]
 """What a number to be seen first is, the number, and a few words more."""
 
 
-class UnsafeCodeError(ValueError):
-    """Code that would end the element which it is to stand in."""
-
-    def __init__(self, element: str, found: str) -> None:
-        self.element = element
-        self.found = found
-        super().__init__(f"the code of the page's {element} holds {found!r}, which ends the element")
-
-
 def render_page(template: str, *, styles: str = "", script: str = "", **context: object) -> str:
     """Render a template below ``templates/`` that extends ``base.html.j2``.
 
-    ``script`` runs when all of the page has been read. Raises UnsafeCodeError when ``styles`` or ``script`` hold what
+    ``script`` runs when all of the page has been read. Raises ValueError when ``styles`` or ``script`` hold what
     ends their element.
     """
     style = _inline("style", page_style() + styles)
@@ -138,7 +129,7 @@ def _finalize(value: object) -> object:
 def _inline(element: str, code: str) -> Markup:
     for found in (f"</{element}", "<!--", "\r"):
         if found in code.lower():
-            raise UnsafeCodeError(element, found)
+            raise ValueError(f"the code of the page's {element} holds {found!r}, which ends the element")
     return Markup(code)  # noqa: S704 -- the project's own files, and checked not to end the element
 
 

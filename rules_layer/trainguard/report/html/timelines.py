@@ -144,7 +144,7 @@ def _devices() -> Iterator[Quantity]:
     def bands(kind: str, node: NodeTimeline) -> list[Band]:
         return [each.band for each in node.devices if each.kind == kind]
 
-    return ((kind.name, kind.title, kind.unit, functools.partial(bands, kind.name)) for kind in DEVICE_KINDS)
+    return ((kind, title, unit, functools.partial(bands, kind)) for kind, (title, unit, _) in DEVICE_KINDS.items())
 
 
 @functools.cache

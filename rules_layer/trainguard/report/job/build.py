@@ -20,8 +20,7 @@ from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
-from trainguard.report.job.facts import gpu_remarks, gpus_of_type, last_step_end, steps
-from trainguard.report.job.kernel_report import kernel_report
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, steps
 from trainguard.report.job.not_collected import not_collected
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines

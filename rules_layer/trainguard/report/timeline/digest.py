@@ -17,7 +17,7 @@ from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntA
 from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
 from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.report.timeline.device_kinds import KIND_LIMITS, device_series
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, KIND_LIMITS, RATE, device_series
 from trainguard.report.timeline.series import TimeAxis
 from trainguard.state.histogram import MAX_DURATION_US
 
@@ -170,11 +170,9 @@ class NodeDigest:
         for kind, key, times, values in device_series(devices):
             places = np.floor((times - self.axis.start) / self.axis.bucket_s)
             inside = (places >= 0) & (places < self.axis.buckets)
-            scaled = values[inside] * (1 if kind.is_rate else HUNDREDTHS)
+            scaled = values[inside] * (1 if DEVICE_KINDS[kind][1] == RATE else HUNDREDTHS)
             whole: IntArray = np.rint(np.clip(scaled, 0, MAX_RATE)).astype(np.int64)
-            self.tables[kind.name].add(
-                [key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole
-            )
+            self.tables[kind].add([key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole)
 
     def add_events(self, events: FrameworkEvents) -> None:
         """Add one framework object, of which steps alone are used."""

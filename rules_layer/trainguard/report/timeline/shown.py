@@ -9,7 +9,7 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.report.timeline.buckets import BucketTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, DeviceKind
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT, RATE
 from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, NodeDigest
 from trainguard.report.timeline.series import (
     Band,
@@ -102,6 +102,8 @@ NAME_BYTES = 70
 
 DeviceForms = Mapping[str, bool]
 
+_SIZES = {kind: PERCENT_BYTES if unit == PERCENT else FLOAT_BYTES for kind, (_, unit, _) in DEVICE_KINDS.items()}
+
 
 def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceForms, list[str]]:
     """Return what is shown over so many buckets, and sentences on what is not.
@@ -110,59 +112,54 @@ def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceFor
     """
     forms: dict[str, bool] = {}
     left_out, room = [], float(ROOM_BYTES)
-    for kind in DEVICE_KINDS:
-        gpus = sum(len(_rows_by_gpu(digest.tables[kind.name])) for digest in digests)
-        nodes = sum(bool(digest.tables[kind.name].keys) for digest in digests)
+    for kind, (title, _, _) in DEVICE_KINDS.items():
+        gpus = sum(len(_rows_by_gpu(digest.tables[kind])) for digest in digests)
+        nodes = sum(bool(digest.tables[kind].keys) for digest in digests)
         if not nodes:
             continue
-        each = buckets * bytes_of(kind) + NAME_BYTES
+        each = buckets * _SIZES[kind] + NAME_BYTES
         for by_gpu, lines in ((True, gpus), (False, nodes)):
             if lines * each <= room:
-                forms[kind.name] = by_gpu
+                forms[kind] = by_gpu
                 room -= lines * each
                 break
         else:
-            left_out.append(f"{kind.title} is left out: a report of so many nodes has no room for it.")
-        if forms.get(kind.name) is False:
-            left_out.append(f"{kind.title} is shown as the mean of each node's GPUs.")
+            left_out.append(f"{title} is left out: a report of so many nodes has no room for it.")
+        if forms.get(kind) is False:
+            left_out.append(f"{title} is shown as the mean of each node's GPUs.")
     return forms, left_out
 
 
 def device_timelines(digest: NodeDigest, shown: slice, forms: DeviceForms) -> list[DeviceTimeline]:
     found = []
-    for kind in DEVICE_KINDS:
-        table = digest.tables[kind.name]
+    for kind, (_, unit, _) in DEVICE_KINDS.items():
+        table = digest.tables[kind]
         by_gpu = _rows_by_gpu(table)
-        if kind.name not in forms or not by_gpu:
+        if kind not in forms or not by_gpu:
             continue
-        if forms[kind.name]:
+        if forms[kind]:
             lines: list[tuple[str | None, list[int], int]] = [(gpu, rows, 1) for gpu, rows in by_gpu.items()]
         else:
             lines = [(None, [row for own in by_gpu.values() for row in own], len(by_gpu))]
         for gpu, rows, gpus in lines:
-            band = rate_of_rows(table, rows, shown, gpus) if kind.is_rate else mean_of_rows(table, rows, shown)
-            found.append(DeviceTimeline(kind=kind.name, gpu=gpu, band=band))
+            band = rate_of_rows(table, rows, shown, gpus) if unit == RATE else mean_of_rows(table, rows, shown)
+            found.append(DeviceTimeline(kind=kind, gpu=gpu, band=band))
     return found
-
-
-def bytes_of(kind: DeviceKind) -> float:
-    return PERCENT_BYTES if kind.is_percent else FLOAT_BYTES
 
 
 def bytes_a_bucket(digests: Sequence[NodeDigest], forms: DeviceForms) -> tuple[float, int]:
     """Return what these series take on the page in each bucket, and beside that in each part that is shown."""
     taken, lines = 0.0, 0
     for kind in DEVICE_KINDS:
-        tables = [digest.tables[kind.name] for digest in digests] if kind.name in forms else []
-        own = sum(len(_rows_by_gpu(table)) if forms[kind.name] else bool(table.keys) for table in tables)
-        taken, lines = taken + own * bytes_of(kind), lines + own
+        tables = [digest.tables[kind] for digest in digests] if kind in forms else []
+        own = sum(len(_rows_by_gpu(table)) if forms[kind] else bool(table.keys) for table in tables)
+        taken, lines = taken + own * _SIZES[kind], lines + own
     return taken, NAME_BYTES * lines
 
 
 def bytes_taken(shown: Sequence[DeviceTimeline]) -> float:
     """Return what series take on the page."""
-    sizes = {kind.name: bytes_of(kind) for kind in DEVICE_KINDS}
-    return sum(sizes[each.kind] * len(each.band.mean) + NAME_BYTES for each in shown)
+    return sum(_SIZES[each.kind] * len(each.band.mean) + NAME_BYTES for each in shown)
 
 
 def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:

@@ -110,19 +110,14 @@ def evaluation(matrix: ConfusionMatrix) -> Evaluation:
     hits, of_label, of_prediction = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
     precision, recall = _ratio(hits, of_prediction), _ratio(hits, of_label)
     f1 = _ratio(2.0 * precision * recall, precision + recall)
+    scores = np.stack([precision, recall, f1], axis=1).tolist()
     accuracy = float(hits.sum() / counts.sum())
     weights = of_label / of_label.sum()
     return Evaluation(
         accuracy=accuracy,
         classes=[
-            ClassScore(
-                name=name,
-                precision=float(precision[place]),
-                recall=float(recall[place]),
-                f1_score=float(f1[place]),
-                support=int(of_label[place]),
-            )
-            for place, name in enumerate(matrix.classes)
+            ClassScore(name=name, precision=p, recall=r, f1_score=both, support=sum(row))
+            for name, row, (p, r, both) in zip(matrix.classes, matrix.counts, scores, strict=True)
         ],
         micro=Score(precision=accuracy, recall=accuracy, f1_score=accuracy),
         macro=Score(precision=float(precision.mean()), recall=float(recall.mean()), f1_score=float(f1.mean())),
