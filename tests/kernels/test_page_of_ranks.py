@@ -71,10 +71,10 @@ def test_matrix_has_all_ranks_of_a_partial_document() -> None:
 
 def test_several_slow_ranks_are_one_finding_with_a_count() -> None:
     ranks = [replace(rank, collective_steps=[]) for rank in job([6_000.0] * 6 + [8_000.0, 9_000.0])]
-    shown = [each for each in shown_findings(ranks, [], across_ranks(ranks)) if each.rule == "SlowRank"]
+    shown = [each for each in shown_findings(ranks, [], across_ranks(ranks)) if each["rule"] == "SlowRank"]
     assert len(shown) == 1
-    assert shown[0].where == "2 findings; the numbers are those of the first"
-    assert shown[0].finding.summary.startswith("Rank 7 computes 1.50 times")
+    assert shown[0]["where"] == "2 findings; the numbers are those of the first"
+    assert shown[0]["finding"].summary.startswith("Rank 7 computes 1.50 times")
 
 
 def test_two_profiles_explain_the_step_with_escaped_names() -> None:

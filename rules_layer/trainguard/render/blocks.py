@@ -100,7 +100,6 @@ def heat(shade: int, label: str) -> Markup:
 
 
 def numeric(title: str) -> Column:
-    """Return a column of numbers."""
     return Column(title, "number")
 
 

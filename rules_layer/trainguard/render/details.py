@@ -1,6 +1,5 @@
 """What a rule shows of its numbers: typed in the code, plain in JSON."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -55,7 +54,6 @@ class Durations(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, histogram: DurationHistogram) -> "Durations":
-        """Return the bins of a histogram."""
         lower, upper = histogram.edges()
         return cls(lower.tolist(), upper.tolist(), list(histogram.counts))
 
@@ -69,14 +67,4 @@ def plain(details: Details | Mapping[str, Any]) -> dict[str, Any]:
 
 def encode_report(document: dict[str, Any]) -> bytes:
     """Encode a document as JSON that every reader takes: indented, without NaN and infinities."""
-    return msgspec.json.format(msgspec.json.encode(_finite(document)), indent=2)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)

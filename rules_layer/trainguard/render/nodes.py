@@ -36,17 +36,10 @@ def nodes_of(entry: RuleEntry, shape: type[D]) -> dict[str, D]:
 
 def pick(nodes: Mapping[str, T], *, worst: str | None, badness: Callable[[T], float]) -> Picked[T]:
     """Order nodes by ``badness``, after the one that ``worst`` (``algo-2`` or ``algo-2/gpu0``) names."""
-    named = worst_node(nodes, worst)
+    fitting = (node for node in nodes if worst is not None and (worst == node or worst.startswith(f"{node}/")))
+    named = max(fitting, key=len, default=None)
     ranked = sorted(nodes.items(), key=lambda item: (item[0] != named, -badness(item[1])))
     return Picked(ranked[:NODES_IN_FULL], ranked[NODES_IN_FULL:])
-
-
-def worst_node(nodes: Mapping[str, T], worst: str | None) -> str | None:
-    """Return which of ``nodes`` is meant by ``worst``."""
-    if worst is None:
-        return None
-    fitting = (node for node in nodes if worst == node or worst.startswith(f"{node}/"))
-    return max(fitting, key=len, default=None)
 
 
 def label(node: str, series: str, picked: Picked[T]) -> str:
@@ -81,10 +74,8 @@ def first_and_folded(what: str, of_nodes: Sequence[Sequence[Block]]) -> list[Blo
 
 
 def least(values: Sequence[float | None], default: float | None = None) -> float | None:
-    """Return the least of the values that are known."""
     return min((value for value in values if value is not None), default=default)
 
 
 def most(values: Sequence[float | None], default: float | None = None) -> float | None:
-    """Return the largest of the values that are known."""
     return max((value for value in values if value is not None), default=default)

@@ -40,7 +40,6 @@ def share(value: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """Write a number with its unit, if it has one."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if unit in {"%", "percent"}:
@@ -65,12 +64,10 @@ def duration(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Bytes per second: ``645 kB/s``."""
     return NOTHING if value is None or not math.isfinite(value) else f"{size(value)}/s"
 
 
 def size(value: float | None) -> str:
-    """Write a number of bytes: ``1.23 GB``."""
     return _scaled(value, _SIZES)
 
 
@@ -87,7 +84,6 @@ def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
 
 
 def count(value: float | None) -> str:
-    """Write a whole number, thousands set apart."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:,.0f}"
 
 

@@ -41,7 +41,6 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def setting(entry: RuleEntry, parameter: str) -> float | None:
-    """Return a parameter in force if it is a number."""
     value = entry.parameters.get(parameter)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

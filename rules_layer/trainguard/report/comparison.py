@@ -1,7 +1,7 @@
 """Two runs beside each other."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.report.document import Change, Comparison, Report, Unit
@@ -68,17 +68,10 @@ def typical_steps(timelines: Timelines | None) -> dict[str, float]:
 
 def _loss(here: Mapping[str, Series], there: Mapping[str, Series]) -> Iterator[Change]:
     for name in dict.fromkeys([*here, *there]):
-        own, others = (_finite(held.get(name)) for held in (here, there))
-        yield from _change(f"{name}, at the end", "number", _last(own), _last(others))
+        held = [() if name not in each else each[name].mean for each in (here, there)]
+        own, others = ([value for value in values if value is not None] for values in held)
+        yield from _change(f"{name}, at the end", "number", *(each[-1] if each else None for each in (own, others)))
         yield from _change(f"{name}, lowest", "number", min(own, default=None), min(others, default=None))
-
-
-def _finite(series: Series | None) -> list[float]:
-    return [] if series is None else [value for value in series.mean if value is not None]
-
-
-def _last(values: Sequence[float]) -> float | None:
-    return values[-1] if values else None
 
 
 def _change(what: str, unit: Unit, here: float | None, there: float | None) -> Iterator[Change]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
+from pkgutil import resolve_name
 from typing import cast
 
 import msgspec
@@ -51,12 +51,10 @@ class EvaluatedJob(Case):
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """What is wrong with the job."""
         return diagnose(self)
 
     @property
     def profiler(self) -> ProfilerStreams:
-        """The streams of the profiler family."""
         return ProfilerStreams.of(self.streams)
 
     @property
@@ -79,7 +77,6 @@ class EvaluatedJob(Case):
 
     @property
     def profiled(self) -> bool:
-        """Whether any profile of the job was read."""
         return bool(self.profiler.nodes)
 
     @property
@@ -100,12 +97,10 @@ class EvaluatedJob(Case):
 
     @property
     def system_nodes(self) -> list[str]:
-        """Nodes of which system metrics were read."""
         return sorted(node for node, stream in self.profiler.system.items() if stream.state.watermark_s is not None)
 
     @property
     def framework_nodes(self) -> list[str]:
-        """Nodes of which framework events were read."""
         return sorted(node for node, stream in self.profiler.framework.items() if stream.state.watermark_s is not None)
 
 
@@ -120,7 +115,6 @@ def evaluate_job(
 
 
 def shown_time(epoch_s: float | None) -> str | None:
-    """Return a time as the document has it."""
     return None if epoch_s is None else iso_time(epoch_s)
 
 
@@ -130,11 +124,9 @@ class FamilyCoverage:
     titles: Mapping[str, str] = {}
 
     def title_of(self, stream: str) -> str:
-        """Return what people call a stream, for example ``system metrics``."""
         return self.titles.get(stream, stream)
 
     def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
-        """Return what was collected of one stream."""
         return NodeCoverage(
             node=record.key.node,
             stream=record.key.stream,
@@ -147,20 +139,12 @@ class FamilyCoverage:
         )
 
     def covered(self, judged: EvaluatedJob) -> Sequence[str]:
-        """Say what was collected of the job, a clause each; nothing where there was nothing."""
         raise NotImplementedError
 
     def missing(self, judged: EvaluatedJob) -> Sequence[str]:
-        """Say what was not collected, a sentence each."""
         raise NotImplementedError
-
-
-@cache
-def _resolved(place: str) -> FamilyCoverage:
-    module, _, name = place.partition(":")
-    return cast("FamilyCoverage", getattr(import_module(module), name))
 
 
 def coverage_of(family: Family) -> FamilyCoverage:
     """Return a family's half; raises ImportError or AttributeError where ``family.report`` names none."""
-    return _resolved(family.report)
+    return cast("FamilyCoverage", resolve_name(family.report))

@@ -42,7 +42,6 @@ def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = ID
 
 
 def encode_schema(schema: dict[str, Any]) -> bytes:
-    """Encode a schema for people and for tools."""
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 

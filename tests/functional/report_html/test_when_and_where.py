@@ -32,6 +32,6 @@ def test_first_section_has_verdict_picture_money_and_advice(
 def test_rows_of_many_nodes_show_the_lowest_gpu_and_frame_slow() -> None:
     picture = picture_of(large_report(), episodes_of(large_report()))
     assert picture is not None
-    assert picture.heat is not None
-    assert picture.heat.rows == "a row is the lowest GPU of 2 nodes"
-    assert len(picture.heat.frames) == 2
+    assert picture["heat"] is not None
+    assert picture["heat"]["rows"] == "a row is the lowest GPU of 2 nodes"
+    assert len(picture["heat"]["frames"]) == 2

@@ -13,8 +13,8 @@ from trainguard.report.html.timelines import timelines_context
 
 def test_page_of_a_thousand_gpus_has_one_row_per_node() -> None:
     context = timelines_context(timelines_of(large_report()))
-    assert len(context.numbers.rows) == len(context.nodes) == 128
-    assert len(context.fallback) < 6_000
+    assert len(context["numbers"].rows) == len(context["nodes"]) == 128
+    assert len(context["fallback"]) < 6_000
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_page_of_a_thousand_gpus_has_one_row_per_node() -> None:
 def test_report_says_how_fine_its_values_are(sample: Callable[[], Report], told: tuple[str, ...]) -> None:
     context = report_timelines(sample())
     assert context is not None
-    assert context.resolution == told
+    assert context["resolution"] == told

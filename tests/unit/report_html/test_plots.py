@@ -19,7 +19,7 @@ from trainguard.render.numbers import (
     share,
 )
 from trainguard.render.plots import strips
-from trainguard.render.plots.charts import HEIGHT, MOST_COLUMNS, WIDTH, Line, histogram, join_bins, lines_over
+from trainguard.render.plots.charts import HEIGHT, MOST_COLUMNS, WIDTH, histogram, join_bins, lines_over
 from trainguard.render.plots.scale import PERCENT, between, of_durations, tick_labels, up_from_zero
 from trainguard.render.plots.svg import element, text, title
 
@@ -70,18 +70,18 @@ def test_joined_bins_lose_no_count_and_are_few(stored: dict[int, int]) -> None:
     held = sorted(stored.items())
     lower = [1_000.0 * 1.01**index for index, _ in held]
     upper = [1_000.0 * 1.01 ** (index + 1) for index, _ in held]
-    bins = join_bins(lower, upper, [count for _, count in held])
-    assert sum(bins.counts) == sum(count for _, count in held)
-    assert len(bins.edges) == len(bins.counts) + 1
-    assert len(bins.counts) <= MOST_COLUMNS + 1
-    assert bins.edges[0] <= lower[0] * 1.0001
-    assert bins.edges[-1] >= upper[-1] * 0.9999
+    edges, counts = join_bins(lower, upper, [count for _, count in held])
+    assert sum(counts) == sum(count for _, count in held)
+    assert len(edges) == len(counts) + 1
+    assert len(counts) <= MOST_COLUMNS + 1
+    assert edges[0] <= lower[0] * 1.0001
+    assert edges[-1] >= upper[-1] * 0.9999
 
 
 def test_joined_bins_of_one_ratio_leave_no_empty_gap() -> None:
     lower = [1.02**index for index in range(200)]
-    bins = join_bins(lower, [each * 1.02 for each in lower], [7] * 200)
-    assert set(bins.counts[:-1]) == {28}
+    _, counts = join_bins(lower, [each * 1.02 for each in lower], [7] * 200)
+    assert set(counts[:-1]) == {28}
 
 
 @pytest.mark.parametrize("counts", [[], [1]])
@@ -104,7 +104,7 @@ def test_value_beyond_the_scale_stays_on_the_strip(value: float) -> None:
 
 
 def test_unknown_values_are_not_drawn() -> None:
-    empty = strips.box(strips.Box(None, None, None, None, None, (None, None)), PERCENT, alt="nothing")
+    empty = strips.box([None] * 5, PERCENT, alt="nothing", marks=(None, None))
     assert "<rect" not in empty
     assert "<circle" not in empty
     assert "<rect" not in strips.bar(None, PERCENT, alt="nothing")
@@ -126,7 +126,7 @@ def test_titles_of_a_short_bar_are_shares_of_the_bar() -> None:
 
 def test_histogram_lies_wholly_in_its_frame() -> None:
     bins = join_bins([0.4, 4.9], [0.41, 5.0], [3_000, 1])
-    lines = [Line(0.5, "mean", "mean"), Line(9.0, "threshold")]
+    lines = [strips.Limit(0.5, "mean", "mean"), strips.Limit(9.0, "threshold")]
     drawn = histogram(bins, alt="steps", across="s", up="steps", lines=lines)
     for x, y, width, height in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', drawn):
         assert 0.0 <= float(x) <= float(x) + float(width) <= WIDTH

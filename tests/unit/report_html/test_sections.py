@@ -1,6 +1,7 @@
 """What the page shows of each rule."""
 
 import json
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from trainguard.render.numbers import share as write_share
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import Report
 from trainguard.report.html.render import render_report
-from trainguard.report.html.rule_sections import shown_rules, writer_of
+from trainguard.report.html.rule_sections import shown_rules
 from trainguard.rules.registry import RULE_NAMES, SPECS
 
 RATHER_MANY = 128
@@ -39,7 +40,7 @@ IN_TABLES = {"GPUHealth", "HungJob", "Straggler"}
 @pytest.mark.parametrize("rule", [rule for rule in RULE_NAMES if rule not in IN_TABLES])
 def test_each_rule_of_a_judged_job_has_its_own_plots(judged: Report, rule: str) -> None:
     found = next(each for each in judged.rules if each.rule == rule)
-    blocks = writer_of(str(SPECS[rule].section))(found)
+    blocks = resolve_name(str(SPECS[rule].section))(found)
     assert "table" in {block.block for block in blocks}
     page = read_page(render_report(report(found)))
     assert drawn(page, "strip"), "no strip is drawn"
@@ -48,15 +49,16 @@ def test_each_rule_of_a_judged_job_has_its_own_plots(judged: Report, rule: str) 
 
 def test_every_rule_but_the_report_has_one_section() -> None:
     assert {rule for rule, spec in SPECS.items() if spec.section is not None} == set(RULE_NAMES)
-    assert all(callable(writer_of(spec.section)) for spec in SPECS.values() if spec.section is not None)
+    assert all(callable(resolve_name(spec.section)) for spec in SPECS.values() if spec.section is not None)
 
 
 def test_fired_rules_and_overviews_are_open_and_others_folded(
     judged: Report,
 ) -> None:
     for each in shown_rules(judged):
-        assert each.is_open is (SPECS[each.entry.rule].informs_only or each.entry.times_fired > 0)
-    assert {each.is_open for each in shown_rules(judged)} == {True, False}
+        entry = each["entry"]
+        assert each["is_open"] is (SPECS[entry.rule].informs_only or entry.times_fired > 0)
+    assert {each["is_open"] for each in shown_rules(judged)} == {True, False}
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)

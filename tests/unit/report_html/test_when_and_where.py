@@ -51,21 +51,21 @@ def test_verdict_says_where_since_when_how_long_and_the_cost() -> None:
 def test_episode_has_a_bar_and_a_frame_around_its_node_rows() -> None:
     picture = picture_of(bad_report(), episodes_of(bad_report()))
     assert picture is not None
-    (_, lasting), (_, of_cpu) = picture.lanes
-    span = picture.span
-    assert [span.at(each.start) for each in lasting] == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
-    assert [span.width(each) for each in lasting] == pytest.approx([25.0, 20.0])
+    (_, lasting), (_, of_cpu) = picture["lanes"]
+    starts = [picture["place_of"](each["start"]) for each in lasting]
+    assert starts == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
+    assert [picture["width_of"](each) for each in lasting] == pytest.approx([25.0, 20.0])
     assert len(of_cpu) == 1
     drawn = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" y="4"', render_report(bad_report()))
     assert [float(width) for _, width in drawn[:2]] == pytest.approx([25.0, 20.0])
-    assert picture.heat is not None
-    frames = [(top, tall) for _, _, top, tall in picture.heat.frames]
+    assert picture["heat"] is not None
+    frames = [(top, tall) for _, _, top, tall in picture["heat"]["frames"]]
     assert frames == [(22.0, 5.0)] * 2, "the row of gpu3, once for each of its episodes"
     whole = replace(bad_report(), findings=[finding("LowGPUUtilization", [episode(60.0, 90.0, "algo-2")])])
     picture = picture_of(whole, episodes_of(whole))
     assert picture is not None
-    assert picture.heat is not None
-    assert [(top, tall) for _, _, top, tall in picture.heat.frames] == [(57.0, 54.0)]
+    assert picture["heat"] is not None
+    assert [(top, tall) for _, _, top, tall in picture["heat"]["frames"]] == [(57.0, 54.0)]
 
 
 def test_findings_beyond_the_lanes_are_counted() -> None:
@@ -77,8 +77,8 @@ def test_findings_beyond_the_lanes_are_counted() -> None:
 def test_picture_has_cell_shades_and_nothing_for_missing_data() -> None:
     picture = picture_of(bad_report(), {})
     assert picture is not None
-    assert picture.heat is not None
-    (data,) = re.findall(r"base64,([A-Za-z0-9+/=]+)", picture.heat.image)
+    assert picture["heat"] is not None
+    (data,) = re.findall(r"base64,([A-Za-z0-9+/=]+)", picture["heat"]["image"])
     body = base64.b64decode(data)
     columns, rows = struct.unpack(">II", body[16:24])
     assert (columns, rows) == (240, 16)
@@ -216,7 +216,7 @@ def test_equal_thresholds_are_one_line_and_idle_rules_have_none() -> None:
         reports.entry("CPUBottleneck", parameters={"gpu_threshold": 10.0, "cpu_threshold": 90.0}),
         reports.entry("IOBottleneck", status="DISABLED", parameters={"io_threshold": 50.0}),
     ]
-    lines = [(each.chart, each.value, each.label, each.short) for each in thresholds_of(rules, ["CPUBottleneck"])]
+    lines = thresholds_of(rules, ["CPUBottleneck"])
     assert lines == [
         ("utilization", 70.0, "LowGPUUtilization: p95", "LowGPUUtilization p95"),
         ("utilization", 10.0, "LowGPUUtilization: p5; CPUBottleneck: a GPU waits", "CPUBottleneck"),

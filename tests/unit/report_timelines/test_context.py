@@ -12,9 +12,8 @@ from tests.support.timeline_samples import START, make_timelines
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import iso_time
 from trainguard.report.document import Report
-from trainguard.report.html.islands import ISLAND
 from trainguard.report.html.render import report_timelines
-from trainguard.report.html.timelines import TimelinesContext, fallback_path, timelines_context
+from trainguard.report.html.timelines import fallback_path, timelines_context
 from trainguard.report.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, Timelines
 
 
@@ -26,12 +25,12 @@ def timelines_of(report: Report) -> Timelines:
 def island_of(report: Report) -> dict[str, Any]:
     context = report_timelines(report)
     assert context is not None
-    decoded: dict[str, Any] = json.loads(context.data[ISLAND])
+    decoded: dict[str, Any] = json.loads(context["island"])
     return decoded
 
 
-def kinds(context: TimelinesContext) -> list[str]:
-    return [kind for kind, *_ in context.charts]
+def kinds(context: dict[str, Any]) -> list[str]:
+    return [kind for kind, *_ in context["charts"]]
 
 
 def test_every_packed_series_can_be_read_back() -> None:
@@ -95,10 +94,10 @@ def test_each_threshold_has_its_chart_and_the_fired_rule() -> None:
 
 def test_packed_names_with_markup_cannot_end_the_element() -> None:
     context = timelines_context(timelines_of(hostile_report()))
-    text = context.data[ISLAND]
+    text = context["island"]
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text)["nodes"][0]["name"].startswith(HOSTILE[:20])
-    assert all(len(each) < 100 and "\u202e" not in each for each in context.nodes)
+    assert all(len(each) < 100 and "\u202e" not in each for each in context["nodes"])
 
 
 def test_charts_and_columns_are_of_collected_data_only() -> None:
@@ -106,9 +105,9 @@ def test_charts_and_columns_are_of_collected_data_only() -> None:
     node = NodeTimeline(node="algo-1", gpus=[], cpu=Band(mean=[10.0, 20.0], high=[30.0, 90.0]))
     context = timelines_context(Timelines(axis=axis, nodes=[node], steps=[], phases=[]))
     assert kinds(context) == ["cpu"]
-    assert (context.gpus, context.fallback) == (0, "")
-    assert [each.title for each in context.numbers.columns] == ["Node", "CPU"]
-    assert context.numbers.rows[0][1:] == ["10 % / 15 % / 90 %"]
+    assert (context["gpus"], context["fallback"]) == (0, "")
+    assert [each.title for each in context["numbers"].columns] == ["Node", "CPU"]
+    assert context["numbers"].rows[0][1:] == ["10 % / 15 % / 90 %"]
 
 
 def test_gpu_without_any_value_shows_a_dash() -> None:
@@ -118,14 +117,14 @@ def test_gpu_without_any_value_shows_a_dash() -> None:
     context = timelines_context(
         Timelines(axis=axis, nodes=[NodeTimeline(node="algo-1", gpus=[gpu])], steps=[], phases=[])
     )
-    assert context.numbers.rows[0][1:] == ["\N{EN DASH}"]
-    assert context.fallback == ""
+    assert context["numbers"].rows[0][1:] == ["\N{EN DASH}"]
+    assert context["fallback"] == ""
 
 
 @pytest.mark.parametrize(("gpus", "height"), [(8, "s"), (9, "m"), (16, "m"), (17, "l"), (64, "l"), (65, "xl")])
 def test_heat_map_grows_with_gpus_up_to_a_limit(gpus: int, height: str) -> None:
     timelines = make_timelines(nodes=["algo-1"], gpus=gpus, buckets=40, bucket_s=60.0)
-    assert timelines_context(timelines).heat_height == height
+    assert timelines_context(timelines)["heat_height"] == height
 
 
 def test_gap_is_a_gap_in_the_line_drawn_without_a_script() -> None:

@@ -74,7 +74,7 @@ def test_steps_lie_in_the_bucket_of_their_start() -> None:
 
 def test_each_of_two_modes_has_its_first_start_and_last_end() -> None:
     extents = digest(steps([5.0, 1.0], [1.0, 50.0]), steps([60.0], [2.0], mode=EVAL)).steps.extents
-    spans = {mode: (extent.first_us, extent.end_us) for (_, _, mode), extent in extents.items()}
+    spans = {mode: (first_us, end_us) for (_, _, mode), (first_us, end_us, _) in extents.items()}
     base = START * MICROSECONDS
     assert spans[TRAIN] == (base + MICROSECONDS, base + 51 * MICROSECONDS)
     assert spans[EVAL] == (base + 60 * MICROSECONDS, base + 62 * MICROSECONDS)
@@ -83,18 +83,18 @@ def test_each_of_two_modes_has_its_first_start_and_last_end() -> None:
 def test_step_beyond_the_axis_is_counted_and_not_a_slowest_one() -> None:
     late = digest(steps([-1.0, 1.0, 100.0], [50.0, 1.0, 50.0])).steps
     assert late.outside == 2
-    ((_, extent),) = late.extents.items()
-    assert [step.number for step in extent.slowest] == ["1"]
+    ((_, (_, _, slowest)),) = late.extents.items()
+    assert [number for _, _, number in slowest] == ["1"]
 
 
 def test_slowest_of_many_steps_are_kept_with_their_numbers() -> None:
     count = KEPT_SLOWEST + 50
     durations = np.random.default_rng(1).permutation(count) + 1
     many = digest(steps(np.linspace(0, 99, count).tolist(), durations.tolist())).steps
-    ((_, extent),) = many.extents.items()
-    kept = [step.duration_us // MICROSECONDS for step in extent.slowest]
+    ((_, (_, _, slowest)),) = many.extents.items()
+    kept = [duration_us // MICROSECONDS for _, duration_us, _ in slowest]
     assert kept == list(range(count, 50, -1))
-    assert all(durations[int(step.number)] * MICROSECONDS == step.duration_us for step in extent.slowest)
+    assert all(durations[int(number)] * MICROSECONDS == duration_us for _, duration_us, number in slowest)
 
 
 def test_slowest_steps_of_two_merged_parts_are_kept() -> None:
@@ -107,8 +107,8 @@ def test_slowest_steps_of_two_merged_parts_are_kept() -> None:
 def test_earliest_of_equally_slow_steps_are_kept() -> None:
     count = KEPT_SLOWEST + 50
     same = digest(steps([0.1 * index for index in range(count)], [1.0] * count)).steps
-    ((_, extent),) = same.extents.items()
-    assert [step.number for step in extent.slowest] == [str(index) for index in range(KEPT_SLOWEST)]
+    ((_, (_, _, slowest)),) = same.extents.items()
+    assert [number for _, _, number in slowest] == [str(index) for index in range(KEPT_SLOWEST)]
 
 
 def test_first_processes_by_name_stay_whole_beyond_the_limit() -> None:
@@ -130,8 +130,8 @@ def test_merging_keeps_nothing_of_processes_beyond_the_limit() -> None:
 
 def test_impossible_duration_counts_as_the_longest_one() -> None:
     endless = digest(steps([1.0], [1e7])).steps
-    ((_, extent),) = endless.extents.items()
-    assert endless.table.totals[0, 0] == extent.slowest[0].duration_us == MAX_DURATION_US
+    ((_, (_, _, slowest)),) = endless.extents.items()
+    assert endless.table.totals[0, 0] == slowest[0][1] == MAX_DURATION_US
 
 
 def test_part_of_another_node_or_axis_is_refused() -> None:

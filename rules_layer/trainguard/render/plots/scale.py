@@ -21,7 +21,6 @@ class Scale:
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """Return the place of a value, 0 to 100."""
         if self.logarithmic:
             place = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:

@@ -22,22 +22,11 @@ GAP_LEAST = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A threshold that a column's strips draw; ``label`` stands at the head."""
+    """A line at a value, such as a threshold; its label stands at the head, ``kind`` is its class."""
 
     value: float
     label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A box: its middle half, median, whiskers, and the newest values beside it; None is left out."""
-
-    lower: float | None
-    p25: float | None
-    p50: float | None
-    p75: float | None
-    upper: float | None
-    marks: tuple[float | None, ...] = ()
+    kind: str = "limit"
 
 
 def head(scale: Scale, unit: str = "", limits: Sequence[Limit] = ()) -> Markup:
@@ -57,21 +46,29 @@ def head(scale: Scale, unit: str = "", limits: Sequence[Limit] = ()) -> Markup:
     return element("svg", *parts, class_="strip-head", width="100%", height=height, aria_hidden="true")
 
 
-def box(values: Box, scale: Scale, *, alt: str, tone: str = "plain", limits: Sequence[Limit] = ()) -> Markup:
-    """Draw a box with whiskers and marks for the newest values."""
+def box(
+    values: Sequence[float | None],
+    scale: Scale,
+    *,
+    alt: str,
+    tone: str = "plain",
+    limits: Sequence[Limit] = (),
+    marks: Sequence[float | None] = (),
+) -> Markup:
+    """Draw lower end, p25, p50, p75 and upper end, beside them ``marks`` for the newest values; None is left out."""
+    lower, p25, p50, p75, upper = values
     parts = _limits(scale, limits)
-    if values.lower is not None and values.upper is not None:
-        low, high = scale.at(values.lower), scale.at(values.upper)
+    if lower is not None and upper is not None:
+        low, high = scale.at(lower), scale.at(upper)
         parts.append(element("line", x1=at(low), x2=at(high), y1=MIDDLE, y2=MIDDLE, class_="whisker"))
         parts.extend(
             element("line", x1=at(x), x2=at(x), y1=MIDDLE - 4, y2=MIDDLE + 4, class_="whisker") for x in (low, high)
         )
-    if values.p25 is not None and values.p75 is not None:
-        parts.append(_bar(scale.at(values.p25), scale.at(values.p75), 8, HEIGHT - 16, f"box {tone}"))
-    if values.p50 is not None:
-        place = at(scale.at(values.p50))
-        parts.append(element("line", x1=place, x2=place, y1=8, y2=HEIGHT - 8, class_="median"))
-    for index, mark in enumerate(values.marks):
+    if p25 is not None and p75 is not None:
+        parts.append(_bar(scale.at(p25), scale.at(p75), 8, HEIGHT - 16, f"box {tone}"))
+    if p50 is not None:
+        parts.append(element("line", x1=at(scale.at(p50)), x2=at(scale.at(p50)), y1=8, y2=HEIGHT - 8, class_="median"))
+    for index, mark in enumerate(marks):
         if mark is not None:
             kind = "mark" if index == 0 else "mark hollow"
             parts.append(element("circle", cx=at(scale.at(mark)), cy=MIDDLE, r=3.5, class_=kind))
@@ -79,13 +76,11 @@ def box(values: Box, scale: Scale, *, alt: str, tone: str = "plain", limits: Seq
 
 
 def bar(value: float | None, scale: Scale, *, alt: str, tone: str = "plain", limits: Sequence[Limit] = ()) -> Markup:
-    """Draw one bar from the scale's beginning."""
     parts = [] if value is None or value <= scale.low else [_bar(0.0, scale.at(value), 8, HEIGHT - 16, f"bar {tone}")]
     return _strip([*parts, *_limits(scale, limits)], alt)
 
 
 def pair(first: float | None, second: float | None, scale: Scale, *, alt: str) -> Markup:
-    """Draw two bars, one above the other."""
     parts = []
     for value, top, tone in ((first, 6, "hot"), (second, 15, "plain")):
         if value is not None and value > scale.low:

@@ -11,14 +11,15 @@ TITLE_LIMIT = 240
 def element(tag: str, /, *children: Markup, **attributes: Attribute) -> Markup:
     """Return an element; ``class_`` and ``text_anchor`` are written class and text-anchor, None is left out."""
     written = "".join(
-        f' {_attribute(key)}="{escape(_value(value))}"' for key, value in attributes.items() if value is not None
+        f' {key.removesuffix("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float) else value)}"'
+        for key, value in attributes.items()
+        if value is not None
     )
     body = f">{''.join(children)}</{tag}>" if children else "/>"
     return Markup(f"<{tag}{written}{body}")  # noqa: S704 -- values are escaped above, children are markup
 
 
 def text(content: str, **attributes: Attribute) -> Markup:
-    """Return a text element."""
     return element("text", escape(shown_name(content, TITLE_LIMIT)), **attributes)
 
 
@@ -35,13 +36,3 @@ def number(value: float) -> str:
 def at(share: float) -> str:
     """Return a place on the width of a strip, 0 to 100, as SVG writes it."""
     return f"{number(share)}%"
-
-
-def _attribute(key: str) -> str:
-    return {"class_": "class", "viewBox": "viewBox"}.get(key, key.replace("_", "-"))
-
-
-def _value(value: Attribute) -> str:
-    if isinstance(value, float):
-        return number(value)
-    return str(value)

@@ -193,12 +193,10 @@ IDENTITY = f"urn:trainguard:fleet:{SCHEMA_VERSION}"
 
 
 def encode_fleet(report: FleetReport) -> bytes:
-    """Encode the fleet's document, indented."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def fleet_schema() -> dict[str, Any]:
-    """Return the schema of ``fleet.json``."""
     return {**report_schema(FleetReport, identity=IDENTITY), "title": "Report of all training jobs of a deployment"}
 
 

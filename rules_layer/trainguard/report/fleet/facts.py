@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from trainguard.core.finding import Severity, severity_rank
 from trainguard.core.links import plain_links, report_links
@@ -21,25 +21,24 @@ _TEXT_SHOWN = 600
 
 @dataclass(frozen=True)
 class JobFacts:
-    """One job with its rows of the whole job; ``prices`` None stands for the packaged table."""
+    """One job with its rows of the whole job and of its nodes; ``prices`` None stands for the packaged table."""
 
     job: JobRecord
     rows: Mapping[str, RuleRow]
     prices: PriceTable | None = None
+    of_nodes: Sequence[RuleRow] = ()
 
     @classmethod
-    def of(cls, job: JobRecord, rows: Sequence[RuleRow], prices: PriceTable | None = None) -> "JobFacts":
-        """Leave the rows of nodes aside."""
-        return cls(job, {each.rule: each for each in rows if each.node is None}, prices)
+    def of(cls, job: JobRecord, rows: Sequence[RuleRow], prices: PriceTable | None = None) -> Self:
+        of_job = {each.rule: each for each in rows if each.node is None}
+        return cls(job, of_job, prices, [each for each in rows if each.node is not None])
 
     @cached_property
     def rules(self) -> Mapping[str, RuleRow]:
-        """The rows of the rules, without the one that sums them up."""
         return {rule: each for rule, each in self.rows.items() if rule != PROFILER_REPORT}
 
     @property
     def report(self) -> RuleRow | None:
-        """The row that sums the rules up."""
         return self.rows.get(PROFILER_REPORT)
 
     @cached_property
@@ -58,8 +57,7 @@ class JobFacts:
     @property
     def began_at(self) -> float | None:
         """When the job began, as far as it is known: epoch seconds."""
-        known = (self.job.started_at, self.job.created_at)
-        return next((at for at in known if at is not None), None)
+        return self.job.created_at if self.job.started_at is None else self.job.started_at
 
     @property
     def last_at(self) -> float | None:
@@ -104,21 +102,15 @@ class JobFacts:
 
     @property
     def lost(self) -> float | None:
-        """What the paid GPU time that was no compute has cost."""
         return None if self.spent is None or self.wasted_share is None else self.spent * self.wasted_share
 
     @property
     def severity(self) -> Severity | None:
-        """The highest severity of open findings."""
-        return max(
-            (row.finding.severity for row in self.fired if row.finding.severity is not None),
-            key=severity_rank,
-            default=None,
-        )
+        known = (row.finding.severity for row in self.fired if row.finding.severity is not None)
+        return max(known, key=severity_rank, default=None)
 
     @property
     def wasted_hours(self) -> float | None:
-        """Instance hours that were no compute."""
         return None if self.hours is None or self.wasted_share is None else self.hours * self.wasted_share
 
 
@@ -128,12 +120,10 @@ def has_fired(row: RuleRow) -> bool:
 
 
 def group_of(facts: Sequence[JobFacts], kind: str = "", name: str | None = None) -> FleetGroup:
-    """Return some jobs summed up."""
     return FleetGroup(kind=kind, name=name, **sums_of(facts))
 
 
 def sums_of(facts: Sequence[JobFacts]) -> dict[str, Any]:
-    """Return the sums of some jobs by their names in a group."""
     known = [(each.wasted_hours, each.hours or 0.0) for each in facts if each.wasted_hours is not None]
     hours = sum(all_hours for _, all_hours in known)
     return {
@@ -165,7 +155,6 @@ def by_week(facts: Sequence[JobFacts]) -> dict[str, list[JobFacts]]:
 
 
 def fleet_job(facts: JobFacts) -> FleetJob:
-    """Return a job as the documents list it."""
     job, report = facts.job, facts.report
     has_report = any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not job.active)
     links = None
@@ -194,7 +183,6 @@ def fleet_job(facts: JobFacts) -> FleetJob:
 
 
 def shortened(text: str) -> str:
-    """Return a text cut to what a table has room for."""
     return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 

@@ -97,7 +97,6 @@ class JobPlace:
 
 
 def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]) -> FleetReport:
-    """Return the report as that of a folder; ``places`` are by the names of the jobs."""
     jobs = [
         msgspec.structs.replace(each, place=places[each.job].place, link=places[each.job].link) for each in report.jobs
     ]

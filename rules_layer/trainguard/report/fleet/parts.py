@@ -46,7 +46,6 @@ def shown_owners(by_kind: dict[str, list[FleetGroup]]) -> list[FleetGroup]:
 
 
 def owner_notes(by_kind: dict[str, list[FleetGroup]], currency: str) -> list[str]:
-    """Say what was left out."""
     notes = []
     for kind, owners in by_kind.items():
         rest = [each for each in owners if each.name is not None][OWNERS_SHOWN:]
@@ -71,13 +70,11 @@ PROFILES_SHOWN = 250
 
 
 def kernels_of_jobs(facts: Sequence[JobFacts]) -> list[FleetKernels]:
-    """Return the jobs of which a kernel profile was judged, the newest first."""
     judged = [each for each in facts if any(_judged(each, rule) for rule in each.rules)]
     return [_of_job(each) for each in sorted(judged, key=lambda each: -(each.last_at or 0.0))[:PROFILES_SHOWN]]
 
 
 def with_kernels(report: FleetReport, found: KernelList) -> FleetReport:
-    """Return the report of a folder with the kernel profiles below it."""
     shown = [_of_folder(each) for each in found.profiles[:PROFILES_SHOWN]]
     left = len(found.profiles) - len(shown) + found.left_out
     notes = [*report.notes, f"{left:,} older kernel profiles are not listed."] if left else report.notes

@@ -103,7 +103,6 @@ def subject(digest: WeeklyDigest) -> str:
 
 
 def mail(digest: WeeklyDigest) -> str:
-    """Return the text of the mail."""
     return "\n".join(mail_line(line, LONGEST_LINE) for line in _lines(digest))
 
 

@@ -2,11 +2,11 @@
 
 from trainguard.core.units import show_percentage_points
 from trainguard.render import numbers
-from trainguard.render.blocks import Block, Figure, Figures, Key
+from trainguard.render.blocks import Block, Figures
 from trainguard.render.names import shown_name
 from trainguard.report.comparison import losses
 from trainguard.report.document import Change, Report
-from trainguard.report.html.training.charts import Curve, colour_of, curves
+from trainguard.report.html.training.charts import Curve, figure
 
 
 def change_words(change: Change, currency: str | None) -> tuple[str, str, str]:
@@ -33,7 +33,6 @@ def _difference(change: Change) -> str:
 
 
 def compared_losses(report: Report) -> list[Block]:
-    """Return a chart for each loss that both runs have."""
     there = {
         f"{each.name} {each.mode}": each for each in ([] if report.comparison is None else report.comparison.losses)
     }
@@ -43,7 +42,5 @@ def compared_losses(report: Report) -> list[Block]:
         if other is None:
             continue
         drawn = [Curve("this run", own.steps, own.mean, at=own.at), Curve("the other run", other.steps, other.mean)]
-        keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
-        alt = f"{name} of both runs over steps"
-        charts.append(Figure(shown_name(name), curves(drawn, alt=alt, across="step", up=""), keys))
+        charts.append(figure(shown_name(name), drawn, alt=f"{name} of both runs over steps"))
     return [Figures(charts)] if charts else []

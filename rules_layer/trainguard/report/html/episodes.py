@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import epoch_of
@@ -10,62 +11,48 @@ from trainguard.core.units import listed
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, duration, elapsed, money, quantity
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.report.document import FindingEntry, Report
+from trainguard.report.document import Report
 
 MOST_NAMED = 4
 
 _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>\d+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """An episode on the page; ``until``, epoch seconds, is of one that goes on how far the job was judged."""
+Episode = Mapping[str, Any]
+"""An episode as templates read it, with its ``entry`` and ``finding``.
 
-    anchor: str
-    finding: FindingEntry
-    entry: EpisodeEntry
-    start: float
-    until: float
-    into: str
-    lasted: str
-    place: str
-    measured: str
-    cost: str
-
-    @property
-    def span_s(self) -> float:
-        """How long it lasted, seconds."""
-        return max(self.until - self.start, 0.0)
+``until``, epoch seconds, is of one that goes on how far the job was judged.
+"""
 
 
 def episodes_of(report: Report) -> dict[str, list[Episode]]:
-    """Return the episodes of each finding by its rule, in the report's order of findings."""
     rules = {entry.rule: entry for entry in report.rules}
-    job = report.job
-    number = 0
-    shown: dict[str, list[Episode]] = {}
-    for finding in report.findings:
-        shown[finding.rule] = []
-        for entry in finding.episodes:
-            number += 1
-            start = epoch_of(entry.start)
-            last = entry.end or job.ended_at or job.evaluated_through or report.generated_at
-            until = max(epoch_of(last), start)
-            shown[finding.rule].append(
-                Episode(
-                    anchor=f"episode-{number}",
-                    finding=finding,
-                    entry=entry,
-                    start=start,
-                    until=until,
-                    into=NOTHING if job.started_at is None else elapsed(start - epoch_of(job.started_at)),
-                    lasted=duration(until - start),
-                    place=place_of(entry),
-                    measured=_measured(entry, rules.get(finding.rule)),
-                    cost=_cost(entry, report.cost.currency),
-                )
-            )
-    return shown
+    number = count(1)
+    return {
+        finding.rule: [
+            {"anchor": f"episode-{next(number)}", "finding": finding, **_shown(entry, report, rules.get(finding.rule))}
+            for entry in finding.episodes
+        ]
+        for finding in report.findings
+    }
+
+
+def _shown(entry: EpisodeEntry, report: Report, rule: RuleEntry | None) -> dict[str, Any]:
+    job, start = report.job, epoch_of(entry.start)
+    last = entry.end or job.ended_at or job.evaluated_through or report.generated_at
+    until = max(epoch_of(last), start)
+    cost = NOTHING if entry.wasted_s is None else f"{duration(entry.wasted_s)} of a node"
+    return {
+        "entry": entry,
+        "start": start,
+        "until": until,
+        "span_s": until - start,
+        "into": NOTHING if job.started_at is None else elapsed(start - epoch_of(job.started_at)),
+        "lasted": duration(until - start),
+        "place": place_of(entry),
+        "measured": quantity(entry.measured, None if rule is None else rule.unit),
+        "cost": cost if entry.cost is None else money(entry.cost, report.cost.currency),
+    }
 
 
 def place_of(entry: EpisodeEntry) -> str:
@@ -107,16 +94,5 @@ def _follows(before: str, after: str) -> bool:
     return int(two["number"]) - int(one["number"]) == 1
 
 
-def _measured(entry: EpisodeEntry, rule: RuleEntry | None) -> str:
-    return NOTHING if entry.measured is None else quantity(entry.measured, None if rule is None else rule.unit)
-
-
-def _cost(entry: EpisodeEntry, currency: str | None) -> str:
-    if entry.cost is not None:
-        return money(entry.cost, currency)
-    return NOTHING if entry.wasted_s is None else f"{duration(entry.wasted_s)} of a node"
-
-
 def all_of(episodes: Mapping[str, Sequence[Episode]]) -> list[Episode]:
-    """Return the episodes of all findings, in order of time."""
-    return sorted((each for held in episodes.values() for each in held), key=lambda each: each.start)
+    return sorted((each for held in episodes.values() for each in held), key=lambda each: each["start"])

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,10 +12,9 @@ from trainguard.render.names import shown_name
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.rule_sections import NOT_JUDGING
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT
 from trainguard.report.timeline.series import (
     Band,
-    DeviceTimeline,
     NodeTimeline,
     StepTimeline,
     Timelines,
@@ -49,20 +48,14 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-ISLAND = "timelines-data"
-_IN_PERCENT = frozenset(each.name for each in DEVICE_KINDS if each.is_percent)
+_IN_PERCENT = frozenset(kind for kind, (_, unit, _) in DEVICE_KINDS.items() if unit == PERCENT)
 
 # JSON needs none of these outside of strings, and every reader of JSON takes the escapes.
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
 
 
-class Threshold(NamedTuple):
-    """A line: in which chart, at which percentage, and whose it is; ``short`` names one rule, a fired one first."""
-
-    chart: str
-    value: float
-    label: str
-    short: str
+Threshold = tuple[str, float, str, str]
+"""A line: in which chart, at which percentage, whose it is, and the name of one rule, a fired one first."""
 
 
 def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Threshold]:
@@ -74,7 +67,7 @@ def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Thre
             value = setting(entry, line.parameter)
             if value is not None:
                 lines.setdefault((line.chart, value), []).append((rule, line.words))
-    return [Threshold(chart, value, _label(names), _short(names, fired)) for (chart, value), names in lines.items()]
+    return [(chart, value, _label(names), _short(names, fired)) for (chart, value), names in lines.items()]
 
 
 def _short(names: Sequence[tuple[str, str]], fired: Sequence[str]) -> str:
@@ -105,7 +98,7 @@ def timelines_island(
         "steps": [_steps(each, rows) for each in timelines.steps],
         "phases": [{**msgspec.structs.asdict(each), "label": shown_name(each.label)} for each in timelines.phases],
         "episodes": [_episode(each, rows, timelines.nodes) for each in episodes],
-        "thresholds": [{"chart": each.chart, "value": each.value, "label": each.short} for each in thresholds],
+        "thresholds": [{"chart": chart, "value": value, "label": short} for chart, value, _, short in thresholds],
         "detail": [{"axis": each.axis, "nodes": [_node(node) for node in each.nodes]} for each in timelines.detail],
     }
     return in_script(msgspec.json.encode(document))
@@ -120,36 +113,25 @@ def _node(node: NodeTimeline) -> dict[str, Any]:
     return {
         "name": shown_name(node.node),
         "gpus": [
-            {
-                "name": shown_name(each.gpu),
-                "utilization": _percent_band(each.utilization),
-                "memory": _percent_band(each.memory),
-            }
+            {"name": shown_name(each.gpu), "utilization": _band(each.utilization), "memory": _band(each.memory)}
             for each in node.gpus
         ],
-        "cpu": _percent_band(node.cpu),
-        "io_wait": _percent_band(node.io_wait),
-        "host_memory": _percent_band(node.host_memory),
-        "network": _float_band(node.network),
-        "devices": [_device(each) for each in node.devices],
+        "cpu": _band(node.cpu),
+        "io_wait": _band(node.io_wait),
+        "host_memory": _band(node.host_memory),
+        "network": _band(node.network, pack_floats),
+        "devices": [
+            {
+                "kind": each.kind,
+                "name": "mean of the GPUs" if each.gpu is None else shown_name(each.gpu),
+                "band": _band(each.band, pack_percents if each.kind in _IN_PERCENT else pack_floats),
+            }
+            for each in node.devices
+        ],
     }
 
 
-def _device(device: DeviceTimeline) -> dict[str, Any]:
-    pack = _percent_band if device.kind in _IN_PERCENT else _float_band
-    name = "mean of the GPUs" if device.gpu is None else shown_name(device.gpu)
-    return {"kind": device.kind, "name": name, "band": pack(device.band)}
-
-
-def _percent_band(band: Band | None) -> dict[str, str] | None:
-    return _band(band, pack_percents)
-
-
-def _float_band(band: Band | None) -> dict[str, str] | None:
-    return _band(band, pack_floats)
-
-
-def _band(band: Band | None, pack: Callable[[Values], str]) -> dict[str, str] | None:
+def _band(band: Band | None, pack: Callable[[Values], str] = pack_percents) -> dict[str, str] | None:
     if band is None:
         return None
     parts = {"mean": band.mean, "low": band.low, "high": band.high}
@@ -171,18 +153,17 @@ def _steps(steps: StepTimeline, rows: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _episode(episode: Episode, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]) -> dict[str, Any]:
-    entry = episode.entry
-    held = [rows[node] for node in entry.nodes if node in rows]
+    entry = episode["entry"]
     return {
-        "anchor": episode.anchor,
-        "rule": shown_name(episode.finding.rule),
-        "severity": episode.finding.severity,
-        "start": episode.start,
-        "end": episode.until,
-        "nodes": held,
+        "anchor": episode["anchor"],
+        "rule": shown_name(episode["finding"].rule),
+        "severity": episode["finding"].severity,
+        "start": episode["start"],
+        "end": episode["until"],
+        "nodes": [rows[node] for node in entry.nodes if node in rows],
         "gpus": [place for gpu in entry.gpus if (place := _gpu_place(gpu, entry.node, rows, nodes)) is not None],
-        "where": episode.place,
-        "lasted": episode.lasted,
+        "where": episode["place"],
+        "lasted": episode["lasted"],
     }
 
 

@@ -7,6 +7,7 @@ event handlers as attributes.
 import base64
 import functools
 import hashlib
+import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,41 +29,14 @@ _TIMES = re.compile(
 )
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
-_WRITTEN = (
-    *(
-        "count",
-        "duration",
-        "moment",
-        "money",
-        "nanos",
-        "number",
-        "percent",
-        "quantity",
-        "rate",
-        "seconds",
-        "share",
-        "size",
-    ),
-)
-
-
 KeyFigure = tuple[str, str, str]
 """What a number to be seen first is, the number, and a few words more."""
-
-
-class UnsafeCodeError(ValueError):
-    """Code that would end the element which it is to stand in."""
-
-    def __init__(self, element: str, found: str) -> None:
-        self.element = element
-        self.found = found
-        super().__init__(f"the code of the page's {element} holds {found!r}, which ends the element")
 
 
 def render_page(template: str, *, styles: str = "", script: str = "", **context: object) -> str:
     """Render a template below ``templates/`` that extends ``base.html.j2``.
 
-    ``script`` runs when all of the page has been read. Raises UnsafeCodeError when ``styles`` or ``script`` hold what
+    ``script`` runs when all of the page has been read. Raises ValueError when ``styles`` or ``script`` hold what
     ends their element.
     """
     style = _inline("style", page_style() + styles)
@@ -84,7 +58,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        {name: getattr(numbers, name) for name in _WRITTEN},
+        inspect.getmembers(numbers, inspect.isfunction),
         counted=counted,
         name=shown_name,
         at=svg.at,
@@ -99,7 +73,6 @@ def environment() -> Environment:
 
 @functools.cache
 def page_style() -> str:
-    """Return the style of all pages."""
     return "\n".join(read_asset(name) for name in STYLES)
 
 
@@ -156,7 +129,7 @@ def _finalize(value: object) -> object:
 def _inline(element: str, code: str) -> Markup:
     for found in (f"</{element}", "<!--", "\r"):
         if found in code.lower():
-            raise UnsafeCodeError(element, found)
+            raise ValueError(f"the code of the page's {element} holds {found!r}, which ends the element")
     return Markup(code)  # noqa: S704 -- the project's own files, and checked not to end the element
 
 
@@ -182,5 +155,4 @@ def joined_script(files: Iterable[str] = ()) -> str:
 
 
 def read_asset(file: str) -> str:
-    """Read a file below ``assets/``."""
     return (_ASSETS / file).read_text(encoding="utf-8")

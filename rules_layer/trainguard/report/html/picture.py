@@ -5,18 +5,19 @@ Its template draws it, so that it is there without a script and on paper. Places
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import epoch_of
 from trainguard.render.numbers import elapsed
-from trainguard.report.document import FindingEntry, Report
+from trainguard.render.plots.scale import Scale
+from trainguard.report.document import Report
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.png import Pixels, palette, png_url
+from trainguard.report.html.png import VIRIDIS, Pixels, palette, png_url
 from trainguard.report.timeline.series import NodeTimeline
 
 MOST_COLUMNS = 480
@@ -29,17 +30,6 @@ LEAST_BAR = 0.5
 
 SHADES = 100
 _CLEAR = SHADES + 1
-_VIRIDIS = (
-    (68, 1, 84),
-    (71, 45, 123),
-    (59, 82, 139),
-    (44, 114, 142),
-    (33, 145, 140),
-    (40, 174, 128),
-    (94, 201, 98),
-    (173, 220, 48),
-    (253, 231, 37),
-)
 _TICK_STEPS_S = (
     *(1, 5, 15, 30),
     *(length * 60 for length in (1, 2, 5, 10, 15, 30)),
@@ -63,68 +53,12 @@ def _is_in(row: _Row, entry: EpisodeEntry) -> bool:
     return not set(nodes).isdisjoint(entry.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """The GPUs over time as an image of a height, frames around episodes, and the nodes beside their rows.
+def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> dict[str, Any] | None:
+    """Return what the template draws; None of a job without a time, or with neither GPUs nor an episode.
 
-    Attributes
-    ----------
-    frames : sequence of (float, float, float, float)
-        From the left and width in percent, from the top and height in pixels.
-    names : sequence of (str, float)
-        With the middle of their rows from the top, pixels; None where there are too many.
-    rows : str
-        What a row of it is.
+    ``heat`` is None without time lines, else an image with frames from the left and width in percent, from the top and
+    height in pixels. ``ticks`` are times as epoch seconds, as the time of day and as the time since the job's start.
     """
-
-    image: str
-    height: int
-    frames: Sequence[tuple[float, float, float, float]]
-    names: Sequence[tuple[str, float]] | None
-    rows: str
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The time that the picture covers, epoch seconds."""
-
-    start: float
-    end: float
-
-    def at(self, time: float) -> float:
-        """Return the place of a time, 0 to 100."""
-        return 100.0 * min(max((time - self.start) / (self.end - self.start), 0.0), 1.0)
-
-    def width(self, episode: Episode) -> float:
-        """Return how wide an episode is, in percent: even a short one can be seen."""
-        return max(self.at(episode.until) - self.at(episode.start), LEAST_BAR)
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What the head shows of where and when.
-
-    Attributes
-    ----------
-    heat : Heat or None
-        None without time lines.
-    ticks : sequence of (float, str, str)
-        Times of the axis, epoch seconds, as the time of day and as the time since the job's start.
-    lanes : sequence of (FindingEntry, sequence of Episode)
-        The first findings, and their episodes.
-    more : int
-        How many further findings there are.
-    """
-
-    span: Span
-    heat: Heat | None
-    ticks: Sequence[tuple[float, str, str]]
-    lanes: Sequence[tuple[FindingEntry, Sequence[Episode]]]
-    more: int
-
-
-def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> Picture | None:
-    """Return the picture; None of a job without a time, or with neither GPUs nor an episode."""
     span = _span(report)
     # What a rule explains has its cause's times: the others have the first lanes.
     shown = [finding for finding in report.findings if episodes.get(finding.rule)]
@@ -133,30 +67,42 @@ def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> Pic
     if span is None or not (found or nodes):
         return None
     every = [each for finding in found for each in episodes[finding.rule]]
-    return Picture(
-        span=span,
-        heat=_heat(nodes, span, every) if nodes else None,
-        ticks=_ticks(span, report.job.started_at),
-        lanes=[(finding, episodes[finding.rule]) for finding in found[:MOST_LANES]],
-        more=max(len(found) - MOST_LANES, 0),
-    )
+    return {
+        "place_of": span.at,
+        "width_of": lambda episode: _width(episode, span),
+        "heat": _heat(nodes, span, every) if nodes else None,
+        "ticks": _ticks(span, report.job.started_at),
+        "lanes": [(finding, episodes[finding.rule]) for finding in found[:MOST_LANES]],
+        "more": max(len(found) - MOST_LANES, 0),
+    }
 
 
-def _span(report: Report) -> Span | None:
+def _span(report: Report) -> Scale | None:
+    """Return the time that the picture covers, epoch seconds."""
     if report.timelines is not None:
         axis = report.timelines.axis
-        return Span(axis.start, axis.start + axis.buckets * axis.bucket_s)
+        return Scale(axis.start, axis.start + axis.buckets * axis.bucket_s, ())
     start, end = report.job.started_at, report.job.ended_at or report.job.evaluated_through
     if start is None or end is None or epoch_of(end) <= epoch_of(start):
         return None
-    return Span(epoch_of(start), epoch_of(end))
+    return Scale(epoch_of(start), epoch_of(end), ())
 
 
-def _heat(nodes: Sequence[NodeTimeline], span: Span, episodes: Sequence[Episode]) -> Heat:
+def _width(episode: Episode, span: Scale) -> float:
+    """Return how wide an episode is, in percent: even a short one can be seen."""
+    return max(span.at(episode["until"]) - span.at(episode["start"]), LEAST_BAR)
+
+
+def _heat(nodes: Sequence[NodeTimeline], span: Scale, episodes: Sequence[Episode]) -> dict[str, Any]:
     grid, rows, what = _grid(nodes)
     height = min(max(ROW_HEIGHT * len(rows), LEAST_HEIGHT), MOST_HEIGHT)
-    frames = [frame for each in episodes for frame in _frames(each, rows, span, height)]
-    return Heat(png_url(_pixels(grid), palette(_VIRIDIS, SHADES + 1)), height, frames, _names(rows, height), what)
+    return {
+        "image": png_url(_pixels(grid), palette(VIRIDIS, SHADES + 1)),
+        "height": height,
+        "frames": [frame for each in episodes for frame in _frames(each, rows, span, height)],
+        "names": _names(rows, height),
+        "rows": what,
+    }
 
 
 def _names(rows: Sequence[_Row], height: float) -> list[tuple[str, float]] | None:
@@ -201,22 +147,22 @@ def _pixels(grid: Grid) -> Pixels:
 
 
 def _frames(
-    episode: Episode, rows: Sequence[_Row], span: Span, height: float
+    episode: Episode, rows: Sequence[_Row], span: Scale, height: float
 ) -> Iterator[tuple[float, float, float, float]]:
     each = height / len(rows)
-    owned = [_is_in(row, episode.entry) for row in rows]
+    owned = [_is_in(row, episode["entry"]) for row in rows]
     for is_owned, run in groupby(range(len(rows)), key=owned.__getitem__):
         places = list(run)
         if is_owned:
             tall = max(each * len(places) - 2, 1.0)
-            yield span.at(episode.start), span.width(episode), each * places[0] + 1, tall
+            yield span.at(episode["start"]), _width(episode, span), each * places[0] + 1, tall
 
 
-def _ticks(span: Span, started_at: str | None) -> list[tuple[float, str, str]]:
-    step = next((each for each in _TICK_STEPS_S if (span.end - span.start) / each <= _MOST_TICKS), _TICK_STEPS_S[-1])
-    origin = span.start if started_at is None else epoch_of(started_at)
+def _ticks(span: Scale, started_at: str | None) -> list[tuple[float, str, str]]:
+    step = next((each for each in _TICK_STEPS_S if (span.high - span.low) / each <= _MOST_TICKS), _TICK_STEPS_S[-1])
+    origin = span.low if started_at is None else epoch_of(started_at)
     ticks = []
-    for index in range(math.ceil(span.start / step), math.floor(span.end / step) + 1):
+    for index in range(math.ceil(span.low / step), math.floor(span.high / step) + 1):
         time = float(index * step)
         clock = datetime.fromtimestamp(time, UTC)
         shown = f"{clock:%H:%M}" if step >= 60 else f"{clock:%H:%M:%S}"

@@ -10,6 +10,11 @@ import numpy as np
 Palette = Sequence[tuple[int, int, int]]
 Pixels = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
+VIRIDIS: Palette = (
+    *((68, 1, 84), (71, 45, 123), (59, 82, 139)),
+    *((44, 114, 142), (33, 145, 140), (40, 174, 128)),
+    *((94, 201, 98), (173, 220, 48), (253, 231, 37)),
+)
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE_COLOURS = 3
 _LEVEL = 9
@@ -31,12 +36,10 @@ def png_url(pixels: Pixels, colours: Palette) -> str:
         (b"IDAT", zlib.compress(lines.tobytes(), _LEVEL)),
         (b"IEND", b""),
     )
-    body = _SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
+    body = _SIGNATURE + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
     return "data:image/png;base64," + base64.b64encode(body).decode("ascii")
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def palette(stops: Palette, shades: int) -> Palette:

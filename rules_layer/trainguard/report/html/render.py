@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -22,7 +23,7 @@ from trainguard.report.html.islands import thresholds_of
 from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.picture import picture_of
 from trainguard.report.html.rule_sections import SEVERITIES, Badge, ShownRule, shown_rules
-from trainguard.report.html.timelines import TimelinesContext, timelines_context
+from trainguard.report.html.timelines import timelines_context
 from trainguard.report.html.training.sections import training_context
 
 LEVELS: Mapping[str, tuple[str, str]] = {
@@ -43,7 +44,7 @@ _GAPS = "gaps"
 
 def _level(report: Report) -> Badge:
     word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
-    return Badge(word.removesuffix(" yet") if report.final else word, tone)
+    return word.removesuffix(" yet") if report.final else word, tone
 
 
 def _figures(report: Report) -> list[KeyFigure]:
@@ -65,13 +66,11 @@ def _figures(report: Report) -> list[KeyFigure]:
 
 
 def _counts(rules: Sequence[ShownRule]) -> str:
-    """Say how many rules there are of each status."""
-    held = Counter(line.status.word for line in rules)
+    held = Counter(line["status"][0] for line in rules)
     return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
 def phases_of(job: JobSummary) -> list[tuple[str, Span, str]]:
-    """Return the parts of a job's time that are known: title, span and tone."""
     return [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
 
 
@@ -83,11 +82,6 @@ def phase_bar(phases: Sequence[tuple[str, Span, str]]) -> Markup | None:
     parts = [(title, span.duration_s / total, tone) for title, span, tone in phases]
     alt = ", ".join(f"{title} {duration(span.duration_s)}" for title, span, _ in phases)
     return parts_of_whole(parts, alt=f"The job's time: {alt}")
-
-
-def _place_of_coverage(entry: NodeCoverage) -> tuple[bool, float]:
-    """Order streams: those with a fault first, then those of which least was used."""
-    return entry.last_fault is None, entry.share if entry.share is not None else 1.0
 
 
 def unused(entry: NodeCoverage) -> str:
@@ -118,12 +112,10 @@ TONES = {
 
 
 def drawn(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Return the buckets that are large enough to be seen."""
     return [entry for entry in ledger if entry.share >= LEAST_SHARE]
 
 
 def ledger_bar(ledger: Sequence[LedgerEntry], what: str) -> Markup:
-    """Draw a ledger as one bar; ``what`` is whose time it is."""
     parts = [(BUCKET_WORDS[entry.bucket], entry.share, TONES.get(entry.bucket, "")) for entry in drawn(ledger)]
     alt = ", ".join(f"{title} {show_share(share)}" for title, share, _ in parts)
     return parts_of_whole(parts, alt=f"{what}: {alt}")
@@ -138,21 +130,24 @@ def render_report(report: Report) -> str:
     loss_first = timelines is None or (report.training is not None and bool(report.training.fires))
     trained = report.training is not None and report.training.steps > 0
     of_panels = trained or report.kernels is not None or report.comparison is not None
-    styles = ("" if timelines is None else timelines.styles) + (read_asset("training.css") if of_panels else "")
+    styles = ("" if timelines is None else timelines["styles"]) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
-        script=joined_script() if timelines is None else timelines.scripts,
+        script=joined_script() if timelines is None else timelines["scripts"],
         report=report,
         level=_level(report),
         figures=_figures(report),
         rules=rules,
         counts=_counts(rules),
-        anchors={line.entry.rule: line.anchor for line in rules},
+        anchors={line["entry"].rule: line["anchor"] for line in rules},
         severities=SEVERITIES,
         phases=phases_of(report.job),
         phase_bar=phase_bar,
-        coverage=sorted(report.coverage, key=_place_of_coverage)[:COVERAGE_AT_MOST],
+        # Streams with a fault first, then those of which least was used.
+        coverage=sorted(
+            report.coverage, key=lambda each: (each.last_fault is None, 1.0 if each.share is None else each.share)
+        )[:COVERAGE_AT_MOST],
         picture=picture_of(report, episodes),
         ledger=drawn(report.ledger),
         ledger_bar=ledger_bar,
@@ -160,7 +155,7 @@ def render_report(report: Report) -> str:
         bucket_words=BUCKET_WORDS,
         unused=unused,
         episodes=episodes,
-        sections=[each for each in rules if each.has_section],
+        sections=[each for each in rules if each["has_section"]],
         timelines=timelines,
         words_of=words_of,
         compared_losses=compared_losses,
@@ -170,8 +165,7 @@ def render_report(report: Report) -> str:
     )
 
 
-def report_timelines(report: Report) -> TimelinesContext | None:
-    """Prepare the section of time lines; None of a report without them."""
+def report_timelines(report: Report) -> dict[str, Any] | None:
     if report.timelines is None:
         return None
     started_at = report.job.started_at

@@ -1,10 +1,8 @@
 """The rules on the page: a line each, and a section for each that has something to show."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib import import_module
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pkgutil import resolve_name
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +19,6 @@ from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
 
-Writer = Callable[[RuleEntry], list[Block]]
 _OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
 
 
@@ -44,125 +41,21 @@ SEVERITIES: Mapping[str, str] = {
 SHORT_UNIT = 6
 
 
-class Badge(NamedTuple):
-    """A word in a tone, whose icon says the same as its colour."""
-
-    word: str
-    tone: str
+Badge = tuple[str, str]
+"""A word in a tone, whose icon says the same as its colour."""
 
 
-@dataclass(frozen=True)
-class ShownRule:
-    """A rule as the page shows it; ``anchor`` is where its section is, else its line.
+ShownRule = Mapping[str, Any]
+"""A rule as templates read it.
 
-    ``shared`` says how a loss that it shares with others is counted; ``final`` is whether the job has ended.
-    """
-
-    entry: RuleEntry
-    finding: FindingEntry | None
-    anchor: str
-    shared: str | None
-    final: bool
-
-    @cached_property
-    def blocks(self) -> Sequence[Block]:
-        """What its section shows beside words."""
-        return _blocks(self.entry)
-
-    @property
-    def fired(self) -> bool:
-        """Whether the rule has fired, be it over by now."""
-        return self.entry.times_fired > 0 or self.entry.status == Status.FIRED
-
-    @property
-    def status(self) -> Badge:
-        """Its status in its tone; a job that has ended warms up no more: it was too short."""
-        status = self.entry.status
-        if status != Status.ERROR and self.fired:
-            ongoing = status == Status.FIRED if self.finding is None else self.finding.ongoing
-            return Badge("fired", "bad") if ongoing or self.final else Badge("fired, over", "warn")
-        if self.final and status == Status.WARMING_UP:
-            return Badge("too short", "idle")
-        return Badge(*STATUSES.get(status, (shown_name(status.lower(), 24), "idle")))
-
-    @property
-    def severity(self) -> Badge | None:
-        """The severity in its tone."""
-        severity = self.entry.severity if self.finding is None else self.finding.severity
-        return None if severity is None else severity_badge(severity)
-
-    @property
-    def parameters(self) -> list[tuple[str, str, bool]]:
-        """Name and value of its parameters, and whether they are changed; changed ones come first."""
-        entry = self.entry
-        shown = [
-            (name, _setting(entry.rule, name, value), name in entry.changed)
-            for name, value in entry.parameters.items()
-            if value is not None and (name not in UNSHOWN or name in entry.changed)
-        ]
-        return sorted(shown, key=lambda item: not item[2])
-
-    @property
-    def measured(self) -> float | None:
-        """The value of the episodes furthest from the threshold; without any what it measured last."""
-        episodes = [] if self.finding is None else self.finding.episodes
-        measured = [each.measured for each in episodes if each.measured is not None]
-        threshold = self.entry.threshold or 0.0
-        return max(measured, key=lambda value: abs(value - threshold), default=self.entry.measured)
-
-    @property
-    def has_section(self) -> bool:
-        """Whether there is more of it than a line."""
-        return bool(self.blocks) or self.fired
-
-    @property
-    def title(self) -> str:
-        """What its section is called."""
-        return spec_of(self.entry.rule).title or self.entry.rule
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its section is shown without a click: what fired, and what only informs."""
-        return self.fired or spec_of(self.entry.rule).informs_only or self.entry.status == Status.ERROR
-
-    @property
-    def applies(self) -> bool:
-        """Whether the rule could find something in this job."""
-        return self.fired or self.entry.status not in NOT_JUDGING
-
-    @property
-    def reason(self) -> str:
-        """What the rule has found, else how it judges."""
-        return self.entry.reason if self.finding is None else self.finding.reason
-
-    @property
-    def advice(self) -> str | None:
-        """What to do, or to know; None where the reason says all."""
-        advice = self.entry.recommendation if self.finding is None else self.finding.advice or self.entry.recommendation
-        return None if advice == self.reason else advice
-
-    @property
-    def advice_title(self) -> str:
-        """What the advice is called."""
-        return "What to do" if self.fired else "Good to know"
-
-    @property
-    def episodes(self) -> int:
-        """How many episodes there were."""
-        if self.finding is None or not self.finding.episodes:
-            return self.entry.times_fired
-        return len(self.finding.episodes) + self.finding.earlier_episodes
-
-    @property
-    def threshold_unit(self) -> str | None:
-        """The unit as it stands at the threshold, below what was measured: a long one is not written twice."""
-        unit = self.entry.unit
-        return unit if unit is not None and len(unit) <= SHORT_UNIT else None
+``entry`` and ``finding`` are the report's; ``anchor`` is where its section is, else its line. ``fired`` is whether it
+has fired, be it over by now; ``has_section`` whether there is more of it than a line, ``is_open`` whether that is shown
+without a click, and ``applies`` whether the rule could find something in this job.
+"""
 
 
 def severity_badge(severity: str) -> Badge:
-    """Return the badge of a severity."""
-    return Badge(severity, SEVERITIES.get(severity, "idle"))
+    return severity, SEVERITIES.get(severity, "idle")
 
 
 def shown_rules(report: Report) -> list[ShownRule]:
@@ -170,15 +63,66 @@ def shown_rules(report: Report) -> list[ShownRule]:
     findings = {finding.rule: finding for finding in report.findings}
     shared = shared_loss(report)
     return [
-        ShownRule(
-            entry=entry,
-            finding=findings.get(entry.rule),
-            anchor=f"rule-{entry.rule if entry.rule in _OWN else place + 1}",
-            shared=shared.get(entry.rule),
-            final=report.final,
-        )
+        {
+            "anchor": f"rule-{entry.rule if entry.rule in _OWN else place + 1}",
+            # How a loss that it shares with others is counted.
+            "shared": shared.get(entry.rule),
+            **_shown(entry, findings.get(entry.rule), final=report.final),
+        }
         for place, entry in enumerate(report.rules)
     ]
+
+
+def _shown(entry: RuleEntry, finding: FindingEntry | None, *, final: bool) -> dict[str, Any]:
+    spec, blocks = spec_of(entry.rule), _blocks(entry)
+    fired = entry.times_fired > 0 or entry.status == Status.FIRED
+    severity = entry.severity if finding is None else finding.severity
+    reason = entry.reason if finding is None else finding.reason
+    advice = entry.recommendation if finding is None else finding.advice or entry.recommendation
+    episodes = [] if finding is None else finding.episodes
+    measured = [each.measured for each in episodes if each.measured is not None]
+    threshold = entry.threshold or 0.0
+    return {
+        "entry": entry,
+        "finding": finding,
+        "blocks": blocks,
+        "fired": fired,
+        "status": _status(entry, finding, fired=fired, final=final),
+        "severity": None if severity is None else severity_badge(severity),
+        "parameters": _parameters(entry),
+        # The value of the episodes furthest from the threshold; without any what it measured last.
+        "measured": max(measured, key=lambda value: abs(value - threshold), default=entry.measured),
+        "has_section": bool(blocks) or fired,
+        "title": spec.title or entry.rule,
+        "is_open": fired or spec.informs_only or entry.status == Status.ERROR,
+        "applies": fired or entry.status not in NOT_JUDGING,
+        "reason": reason,
+        "advice": None if advice == reason else advice,
+        "advice_title": "What to do" if fired else "Good to know",
+        "episodes": entry.times_fired if finding is None or not episodes else len(episodes) + finding.earlier_episodes,
+        # A long unit is not written twice.
+        "threshold_unit": entry.unit if entry.unit is not None and len(entry.unit) <= SHORT_UNIT else None,
+    }
+
+
+def _status(entry: RuleEntry, finding: FindingEntry | None, *, fired: bool, final: bool) -> Badge:
+    """Return the status in its tone; a job that has ended warms up no more: it was too short."""
+    if entry.status != Status.ERROR and fired:
+        ongoing = entry.status == Status.FIRED if finding is None else finding.ongoing
+        return ("fired", "bad") if ongoing or final else ("fired, over", "warn")
+    if final and entry.status == Status.WARMING_UP:
+        return "too short", "idle"
+    return STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle"))
+
+
+def _parameters(entry: RuleEntry) -> list[tuple[str, str, bool]]:
+    """Return name and value of each parameter, and whether it is changed; changed ones come first."""
+    shown = [
+        (name, _setting(entry.rule, name, value), name in entry.changed)
+        for name, value in entry.parameters.items()
+        if value is not None and (name not in UNSHOWN or name in entry.changed)
+    ]
+    return sorted(shown, key=lambda item: not item[2])
 
 
 def _setting(rule: str, name: str, value: Parameter) -> str:
@@ -206,14 +150,6 @@ def shared_loss(report: Report) -> dict[str, str]:
     return alt
 
 
-@cache
-def writer_of(place: str) -> Writer:
-    """Return what writes a section, from its place in a rule's spec: ``module:function``."""
-    module, _, function = place.partition(":")
-    write: Writer = getattr(import_module(module), function)
-    return write
-
-
 def _blocks(entry: RuleEntry) -> list[Block]:
     """Details of an unknown shape are listed as they are; a node without any is passed over."""
     entry = replace(entry, details={name: held for name, held in entry.details.items() if held != {}})
@@ -221,7 +157,7 @@ def _blocks(entry: RuleEntry) -> list[Block]:
     if place is None:
         return listed_details(entry.details)
     try:
-        shown = writer_of(place)(entry)
+        shown: list[Block] = resolve_name(place)(entry)
         if not entry.nodes_left_out:
             return shown
         more = counted(entry.nodes_left_out, "node")

@@ -2,8 +2,8 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from trainguard.render.blocks import Column, Table
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, duration, percent, rate
 from trainguard.report.html.episodes import Episode
-from trainguard.report.html.islands import ISLAND, Threshold, timelines_island
+from trainguard.report.html.islands import Threshold, timelines_island
 from trainguard.report.html.page import joined_script, read_asset
 from trainguard.report.timeline.device_kinds import DEVICE_KINDS
 from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, TimelineDetail, Timelines, Values
@@ -21,23 +21,27 @@ FALLBACK_HEIGHT = 100
 FALLBACK_POINTS = 250
 
 
-QUANTITIES: Sequence[tuple[str, Callable[[NodeTimeline], Sequence[Band | None]], Callable[[float], str]]] = (
-    ("GPU utilization", lambda node: [each.utilization for each in node.gpus], percent),
-    ("GPU memory activity", lambda node: [each.memory for each in node.gpus], percent),
-    ("CPU", lambda node: [node.cpu], percent),
-    ("I/O wait", lambda node: [node.io_wait], percent),
-    ("Host memory", lambda node: [node.host_memory], percent),
-    ("Network", lambda node: [node.network], rate),
+Quantity = tuple[str, str, str, Callable[[NodeTimeline], Sequence[Band | None]]]
+"""Kind, title and unit of a chart, and a node's bands in it."""
+
+QUANTITIES: Sequence[Quantity] = (
+    ("utilization", "GPU utilization", "%", lambda node: [each.utilization for each in node.gpus]),
+    ("memory", "GPU memory activity", "%", lambda node: [each.memory for each in node.gpus]),
+    ("cpu", "CPU", "%", lambda node: [node.cpu]),
+    ("io_wait", "I/O wait", "%", lambda node: [node.io_wait]),
+    ("host_memory", "Host memory", "%", lambda node: [node.host_memory]),
+    ("network", "Network", "bytes per second", lambda node: [node.network]),
 )
 
 
 def node_numbers(timelines: Timelines) -> Table:
     """Sum every node up in a row; a quantity that no node has is left out."""
-    found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each[1](node))]
+    found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each[3](node))]
     rows = [
-        [shown_name(node.node), *(_cell(bands(node), write) for _, bands, write in found)] for node in timelines.nodes
+        [shown_name(node.node), *(_cell(bands(node), percent if unit == "%" else rate) for _, _, unit, bands in found)]
+        for node in timelines.nodes
     ]
-    columns = [Column("Node"), *(Column(title) for title, _, _ in found)]
+    columns = [Column("Node"), *(Column(title) for _, title, _, _ in found)]
     return Table("Lowest / mean / highest over the whole job", columns, rows if found else [])
 
 
@@ -78,26 +82,8 @@ def _path(values: Values) -> str:
 
 
 _SCRIPTS = (
-    "data.js",
-    "format.js",
-    "levels.js",
-    "theme.js",
-    "view.js",
-    "series.js",
-    "detail.js",
-    "legend.js",
-    "marks.js",
-    "lines.js",
-    "ramp.js",
-    "rows.js",
-    "heatdraw.js",
-    "heatmap.js",
-    "strip.js",
-    "toolbar.js",
-    "links.js",
-    "keys.js",
-    "print.js",
-    "main.js",
+    *("data", "format", "levels", "theme", "view", "series", "detail", "legend", "marks", "lines"),
+    *("ramp", "rows", "heatdraw", "heatmap", "strip", "toolbar", "links", "keys", "print", "main"),
 )
 LINES_A_ROW = 5
 _STYLES = ("uplot/uPlot.min.css", "timelines.css")
@@ -107,40 +93,6 @@ _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 Chart = tuple[str, str, str, bool, Sequence[Threshold]]
 """Kind, title and unit of a chart that the script draws, whether it has many lines, and its thresholds."""
 
-CHARTS = (
-    ("utilization", "GPU utilization", "%"),
-    ("memory", "GPU memory activity", "%"),
-    ("cpu", "CPU", "%"),
-    ("io_wait", "I/O wait", "%"),
-    ("host_memory", "Host memory", "%"),
-    ("network", "Network", "bytes per second"),
-    ("steps", "Step durations", "seconds"),
-)
-
-
-@dataclass(frozen=True)
-class TimelinesContext:
-    """The code, data and charts of the section of time lines.
-
-    ``data`` is JSON text by data island, ``gpus`` the rows of the heat map, and ``heat_height`` the class of its
-    height. ``fallback`` is empty without GPUs. ``scripts`` and ``styles`` hold nothing that ends their element.
-    """
-
-    scripts: str
-    styles: str
-    data: Mapping[str, str]
-    charts: Sequence[Chart]
-    device_charts: Sequence[Chart]
-    nodes: Sequence[str]
-    gpus: int
-    heat_height: str
-    resolution: Sequence[str]
-    phases: Sequence[str]
-    rules: Sequence[str]
-    numbers: Table
-    left_out: Sequence[str]
-    fallback: str
-
 
 def timelines_context(
     timelines: Timelines,
@@ -148,53 +100,51 @@ def timelines_context(
     started_at: float | None = None,
     episodes: Sequence[Episode] = (),
     thresholds: Sequence[Threshold] = (),
-) -> TimelinesContext:
-    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column."""
+) -> dict[str, Any]:
+    """Return the code, data and charts of the section; of what was not collected there is no chart and no column.
+
+    ``gpus`` are the rows of the heat map, ``heat_height`` is the class of its height. ``fallback`` is empty without
+    GPUs. ``scripts`` and ``styles`` hold nothing that ends their element.
+    """
     gpus = sum(len(each.gpus) for each in timelines.nodes)
-    charts = [
-        (
-            kind,
-            title,
-            unit,
-            max(lines, len(timelines.nodes)) > LINES_A_ROW,
-            [at for at in thresholds if at.chart == kind],
-        )
-        for kind, title, unit in CHARTS
-        if (lines := _lines(kind, timelines))
-    ]
-    device_charts = [
-        (kind.name, kind.title, kind.unit, max(lines, len(timelines.nodes)) > LINES_A_ROW, ())
-        for kind in DEVICE_KINDS
-        if (lines := max((sum(each.kind == kind.name for each in node.devices) for node in timelines.nodes), default=0))
-    ]
-    return TimelinesContext(
-        scripts=timelines_script(),
-        styles=timelines_style(),
-        data={
-            ISLAND: timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
-        },
-        charts=charts,
-        device_charts=device_charts,
-        nodes=[shown_name(each.node) for each in timelines.nodes],
-        gpus=gpus,
-        heat_height=next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
-        resolution=tuple(_resolution(timelines)),
-        phases=list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
-        rules=list(dict.fromkeys(each.finding.rule for each in episodes)),
-        numbers=node_numbers(timelines),
-        left_out=timelines.left_out,
-        fallback=fallback_path(timelines.nodes),
-    )
+    steps = Counter(each.node for each in timelines.steps)
+    charts = list(_charts(QUANTITIES, timelines.nodes, thresholds))
+    if steps:
+        tall = max(*steps.values(), len(timelines.nodes)) > LINES_A_ROW
+        charts.append(("steps", "Step durations", "seconds", tall, [at for at in thresholds if at[0] == "steps"]))
+    return {
+        "scripts": timelines_script(),
+        "styles": timelines_style(),
+        "island": timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
+        "charts": charts,
+        "device_charts": list(_charts(_devices(), timelines.nodes, ())),
+        "nodes": [shown_name(each.node) for each in timelines.nodes],
+        "gpus": gpus,
+        "heat_height": next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
+        "resolution": tuple(_resolution(timelines)),
+        "phases": list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
+        "rules": list(dict.fromkeys(each["finding"].rule for each in episodes)),
+        "numbers": node_numbers(timelines),
+        "left_out": timelines.left_out,
+        "fallback": fallback_path(timelines.nodes),
+    }
 
 
-def _lines(kind: str, timelines: Timelines) -> int:
-    """Return the most lines that a node has in a chart; 0 where nothing of it was collected."""
-    nodes = timelines.nodes
-    if kind == "steps":
-        return max(Counter(each.node for each in timelines.steps).values(), default=0)
-    if kind == "utilization" or (kind == "memory" and any(gpu.memory for node in nodes for gpu in node.gpus)):
-        return max((len(node.gpus) for node in nodes), default=0)
-    return 2 if kind != "memory" and any(getattr(node, kind) is not None for node in nodes) else 0
+def _charts(
+    quantities: Iterable[Quantity], nodes: Sequence[NodeTimeline], thresholds: Sequence[Threshold]
+) -> Iterator[Chart]:
+    for kind, title, unit, bands in quantities:
+        of_nodes = [bands(node) for node in nodes]
+        if any(band for each in of_nodes for band in each):
+            tall = max(len(nodes), *map(len, of_nodes)) > LINES_A_ROW
+            yield kind, title, unit, tall, [at for at in thresholds if at[0] == kind]
+
+
+def _devices() -> Iterator[Quantity]:
+    def bands(kind: str, node: NodeTimeline) -> list[Band]:
+        return [each.band for each in node.devices if each.kind == kind]
+
+    return ((kind, title, unit, functools.partial(bands, kind)) for kind, (title, unit, _) in DEVICE_KINDS.items())
 
 
 @functools.cache
@@ -204,13 +154,12 @@ def timelines_script() -> str:
     uPlot reads ``navigator.language`` as it loads; ``en-US@posix`` (``LANG=C``) is no language tag, and it would throw.
     """
     plot = read_asset("uplot/uPlot.iife.min.js")
-    own = joined_script(f"timelines/{each}" for each in _SCRIPTS)
+    own = joined_script(f"timelines/{each}.js" for each in _SCRIPTS)
     return f'const uPlot = ((navigator) => {{\n{plot}\nreturn uPlot;\n}})({{ language: "en-US" }});\n{own}'
 
 
 @functools.cache
 def timelines_style() -> str:
-    """Give the style of uPlot, then the section's own."""
     return "\n".join(read_asset(each) for each in _STYLES)
 
 

@@ -20,8 +20,7 @@ from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
-from trainguard.report.job.facts import gpu_remarks, gpus_of_type, last_step_end, steps
-from trainguard.report.job.kernel_report import kernel_report
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, steps
 from trainguard.report.job.not_collected import not_collected
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
@@ -75,7 +74,6 @@ MOST_NAMES = 512
 
 
 def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
-    """Return the entry of a finding of a job."""
     verdict, reach = ranked.verdict, ranked.verdict.over_nodes
     of_finding = finding_fields(ranked.finding)
     columns = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
@@ -112,7 +110,6 @@ def _lost(ranked: RankedFinding, judged: EvaluatedJob) -> float | None:
 
 
 def episodes_of(findings: Sequence[FindingEntry]) -> list[Episode]:
-    """Return the episodes of all findings for the choice of what to show finely."""
     return [
         (epoch_of(each.start), None if each.end is None else epoch_of(each.end), finding.severity)
         for finding in findings
@@ -121,7 +118,6 @@ def episodes_of(findings: Sequence[FindingEntry]) -> list[Episode]:
 
 
 def unmarked(findings: Sequence[FindingEntry]) -> list[str]:
-    """Say how many episodes have no mark."""
     missing = sum(finding.earlier_episodes for finding in findings)
     total = missing + sum(len(finding.episodes) for finding in findings)
     return [f"{missing:,} of {total:,} episodes are not marked: of each finding, the newest are."] if missing else []
@@ -144,7 +140,6 @@ class BuiltReport:
         return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
 
     def compared_with(self, other: Report) -> "BuiltReport":
-        """Return the report with what is other in another run."""
         return replace(self, report=msgspec.structs.replace(self.report, comparison=compared(self.report, other)))
 
     def without_kernel_files(self) -> "BuiltReport":

@@ -49,26 +49,7 @@ def stale_nodes(judged: EvaluatedJob) -> list[str]:
     return silent if instances is None else silent[: max(instances - len(wrote), 0)]
 
 
-def stopped_nodes(judged: EvaluatedJob) -> dict[str, float]:
-    """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
-    last = judged.profiler.system_through
-    behind = {
-        node: last - stream.state.watermark_s
-        for node, stream in judged.profiler.system.items()
-        if last is not None and stream.state.watermark_s is not None and last - stream.state.watermark_s >= VANISHED_S
-    }
-    return dict(sorted(behind.items(), key=lambda each: -each[1]))
-
-
-def minutes_covered(judged: EvaluatedJob) -> str:
-    """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
-    counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
-    used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
-    return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
-
-
 def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
-    """Say which nodes wrote nothing of a kind that others wrote."""
     so_far = "" if judged.ended else " so far"
     stale = stale_nodes(judged)
     if stale:
@@ -80,10 +61,14 @@ def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
 
 
 def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
-    """Say which nodes stopped writing long before the others."""
-    text = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
-    if text:
-        yield f"System metrics end before those of the other nodes: {listed(text)}."
+    """Say which nodes stopped writing system metrics long before the others."""
+    last = judged.profiler.system_through
+    known = {node: stream.state.watermark_s for node, stream in judged.profiler.system.items()}
+    behind = [(last - at, node) for node, at in known.items() if last is not None and at is not None]
+    late = sorted((each for each in behind if each[0] >= VANISHED_S), key=lambda each: -each[0])
+    if late:
+        text = listed([f"{node} ({show_duration(late_s)})" for late_s, node in late])
+        yield f"System metrics end before those of the other nodes: {text}."
 
 
 class ProfilerCoverage(FamilyCoverage):
@@ -92,7 +77,6 @@ class ProfilerCoverage(FamilyCoverage):
     titles = STREAMS
 
     def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
-        """Return what was collected of one stream."""
         node, entry = record.key.node, super().coverage(record, judged)
         if record.key.stream == "system":
             first_at = judged.profiler.system[node].state.kept.first_sample_at
@@ -102,15 +86,19 @@ class ProfilerCoverage(FamilyCoverage):
         return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say what was collected, a clause each."""
         nodes, framework = judged.system_nodes, judged.framework_nodes
         parts = []
         if nodes:
+            systems = [record for record in judged.streams.records.values() if record.key.stream == "system"]
+            counts = [minutes_of(record, judged) for record in systems]
+            used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
+            # Rounded down: what is missing is not hidden.
+            covered = show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
             instances = judged.mig_instances
             lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
             gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
             parts.append(
-                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {minutes_covered(judged)} of their minutes, "
+                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {covered} of their minutes, "
                 f"a point every {judged.interval_s:g} s"
             )
         if framework:
@@ -118,7 +106,6 @@ class ProfilerCoverage(FamilyCoverage):
         return parts
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say what was not collected, a sentence each."""
         return [*silent_nodes(judged), *late_nodes(judged)]
 
 
@@ -129,33 +116,25 @@ IN_MINUTES = frozenset({"gaps", "late"})
 
 
 def coverage(judged: EvaluatedJob) -> list[NodeCoverage]:
-    """Return one entry a stream, in order of unit and stream."""
     families = judged.families
     return [coverage_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
 
 
 def data_covered(judged: EvaluatedJob) -> str:
-    """Say what was collected, in a sentence."""
     parts = [part for family in judged.families for part in coverage_of(family).covered(judged)]
     text = "; ".join(parts) or "nothing was collected yet"
     return f"{text[0].upper()}{text[1:]}."
 
 
 def data_missing(judged: EvaluatedJob) -> list[str]:
-    """Say what was not collected or could not be used, a sentence each."""
     missing = [sentence for family in judged.families for sentence in coverage_of(family).missing(judged)]
-    return [*missing, *_counted_faults(judged)]
-
-
-def _counted_faults(judged: EvaluatedJob) -> Iterator[str]:
     amounts: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for record in judged.streams.records.values():
         for name, amount in record.counters.items():
             if amount and name not in HARMLESS_COUNTERS:
                 title = coverage_of(judged.families.of(record.key)).title_of(record.key.stream)
                 amounts[title, name][record.key.node] = amount
-    for (stream, name), nodes in sorted(amounts.items()):
-        yield _fault(stream, name, nodes)
+    return [*missing, *(_fault(stream, name, nodes) for (stream, name), nodes in sorted(amounts.items()))]
 
 
 def _by_node(amounts: Mapping[str, int]) -> str:
@@ -181,7 +160,6 @@ class CaptureCoverage(FamilyCoverage):
     titles: Mapping[str, str] = {KERNELS: "kernel traces"}
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say how many captures there are, and of how many traces the newest one is."""
         family = judged.streams.families.get(KERNELS)
         stream = family.stream if isinstance(family, CaptureStreams) else None
         if stream is None or stream.state.verdict is None:
@@ -190,11 +168,8 @@ class CaptureCoverage(FamilyCoverage):
         return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say that traces wait to be judged."""
-        waits = [record for record in judged.streams.records.values() if record.key.family == KERNELS]
-        if any(record.pending for record in waits):
-            return ["The newest kernel traces are not judged yet."]
-        return []
+        waits = any(each.pending for each in judged.streams.records.values() if each.key.family == KERNELS)
+        return ["The newest kernel traces are not judged yet."] if waits else []
 
 
 CAPTURES = CaptureCoverage()
@@ -206,7 +181,6 @@ class TrainingCoverage(FamilyCoverage):
     titles: Mapping[str, str] = {TRAINING: "tensors of debug-output", SCALARS: "files of scalars"}
 
     def covered(self, judged: EvaluatedJob) -> list[str]:
-        """Say how many steps each stream has."""
         return [
             f"{counted(stream.state.steps, 'step')} of the {self.title_of(key.stream)}"
             for key, stream in _streams(judged).items()
@@ -214,7 +188,6 @@ class TrainingCoverage(FamilyCoverage):
         ]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say which stream ended without data, and which files are of older runs."""
         streams = _streams(judged)
         without = [
             stream.state.no_data

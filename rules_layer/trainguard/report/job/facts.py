@@ -7,7 +7,14 @@ import msgspec
 
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import counted, listed
+from trainguard.engine.kernels.streams import CaptureStreams
 from trainguard.engine.profiler.framework_session import MICROSECONDS
+from trainguard.kernels.captures.keys import DOCUMENT, KERNELS, PAGE
+from trainguard.kernels.verdict import CaptureVerdict
+from trainguard.kernels.rules.registry import SPECS
+from trainguard.kernels.rules.rule import unjudged
+from trainguard.kernels.words import explained
+from trainguard.report.document import KernelReport
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState
@@ -17,7 +24,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def last_step_end(judged: EvaluatedJob) -> float | None:
-    """Return the end of the last step, epoch seconds."""
     states = states_of(judged, FrameworkTimeState).values()
     ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
     return max(ends_us) / MICROSECONDS if ends_us else None
@@ -30,8 +36,7 @@ def steps(judged: EvaluatedJob) -> int | None:
     if parameters is None or getattr(parameters, "mode", None) not in {None, "None"}:
         return None
     states = states_of(judged, StepsState).values()
-    counted = (each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states)
-    return sum(counted) or None
+    return sum(each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states) or None
 
 
 def has_loader_events(judged: EvaluatedJob) -> bool | None:
@@ -39,12 +44,10 @@ def has_loader_events(judged: EvaluatedJob) -> bool | None:
     rule = judged.plan.rule_of_state(LoaderState)
     if rule is None:
         return None
-    states = []
-    for node in judged.framework_nodes:
-        try:
-            states.append(judged.profiler.framework[node].state_of(rule))
-        except RuleFailedError:
-            return None  # the rule is in error, and its row says so
+    try:
+        states = [judged.profiler.framework[node].state_of(rule) for node in judged.framework_nodes]
+    except RuleFailedError:
+        return None  # the rule is in error, and its row says so
     loads = [each for each in states if isinstance(each, LoaderState)]
     return any(each.processes or each.prefetch is not None for each in loads) if loads else None
 
@@ -93,3 +96,38 @@ def gpu_remarks(judged: EvaluatedJob) -> list[str]:
 
 def _gpus(count: int) -> str:
     return counted(count, "GPU") if count else "no GPU"
+
+
+_NAMED = 3
+_CAUSES = 2
+
+
+def kernel_report(judged: EvaluatedJob) -> KernelReport | None:
+    """Return what a report shows of the newest capture; None before the first verdict."""
+    family = judged.streams.families.get(KERNELS)
+    stream = family.stream if isinstance(family, CaptureStreams) else None
+    if stream is None or stream.state.verdict is None:
+        return None
+    return KernelReport(
+        verdict=stream.state.verdict,
+        sentence=sentence_of(stream.state.verdict),
+        page=PAGE,
+        document=DOCUMENT,
+        captures=stream.state.captures,
+        waits=any(record.pending for record in judged.streams.records.values() if record.key.family == KERNELS),
+    )
+
+
+def sentence_of(verdict: CaptureVerdict) -> str:
+    """Return how a capture is in at most three sentences."""
+    if not verdict.judged:
+        return unjudged(verdict)
+    busy = "" if verdict.busy_share is None else f" were busy {100.0 * verdict.busy_share:.1f} % of the window"
+    text = [f"The GPUs of {counted(verdict.traces - verdict.unread, 'trace')}{busy}."]
+    sure = [each for each in verdict.rules if each.sure and not SPECS[each.rule].informs_only]
+    if not sure:
+        return f"{text[0]} No rule fired."
+    named = [each.rule.rpartition("/")[2] for each in sure]
+    text.append(f"{counted(len(sure), 'rule')} fired: {listed(named, _NAMED)}.")
+    text += [explained(each.rule, each.gain_ns_per_step, each.gain_share) for each in sure[:_CAUSES]]
+    return " ".join(sentence for sentence in text if sentence)

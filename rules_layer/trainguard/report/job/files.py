@@ -1,10 +1,10 @@
 """The files of a report in the order in which they are written: whoever finds the last one finds the rest."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from trainguard.core.errors import ReportPageError
 from trainguard.core.links import REPORT_JSON, REPORT_PAGE
+from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.report.document import Report, encode_document
 from trainguard.report.job.build import BuiltReport
@@ -24,7 +24,9 @@ def report_files(built: BuiltReport, *, page: bool = True) -> dict[str, bytes]:
     if not page:
         return {**data, REPORT_JSON: document}
     try:
-        pages = {**_xgboost_page(built.report), REPORT_PAGE: _render(built.report)}
+        from trainguard.report.html.render import render_report  # noqa: PLC0415 -- JSON alone takes no templates
+
+        pages = {**_xgboost_page(built.report), REPORT_PAGE: render_report(built.report).encode()}
     except Exception as fault:
         # Whatever a page fails of, the numbers are made and must not be lost for it.
         raise ReportPageError(built.report.job.name, fault, {**data, REPORT_JSON: document}) from fault
@@ -48,26 +50,12 @@ def _xgboost_data(report: Report) -> dict[str, bytes]:
 def _xgboost_page(report: Report) -> dict[str, bytes]:
     if report.training is None or report.training.model is None:
         return {}
-    from trainguard.report.html.training.sections import render_xgboost  # noqa: PLC0415 -- as in _render
+    from trainguard.report.html.training.sections import render_xgboost  # noqa: PLC0415 -- JSON alone takes no templates
 
     return {XGBOOST_PAGE: render_xgboost(report.training, report.job.name).encode()}
 
 
-def _render(report: Report) -> bytes:
-    from trainguard.report.html.render import render_report  # noqa: PLC0415 -- JSON alone takes no templates
-
-    return render_report(report).encode()
-
-
-class Puts(Protocol):
-    """Where files are put: the part of ProfileObjects that a writer needs."""
-
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        """Write an object whole."""
-        ...
-
-
-def write_report(objects: Puts, job: JobRecord, built: BuiltReport) -> int:
+def write_report(objects: ProfileObjects, job: JobRecord, built: BuiltReport) -> int:
     """Write a job's report, ``report.json`` last, and return of how many files it is; a repeat overwrites them.
 
     Raises ReportPageError when the page could not be made, after all other files are written.
@@ -81,7 +69,6 @@ def write_report(objects: Puts, job: JobRecord, built: BuiltReport) -> int:
     return len(files)
 
 
-def put_files(objects: Puts, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:
-    """Put a report's files below a prefix, in their order."""
+def put_files(objects: ProfileObjects, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:
     for name, body in files.items():
         objects.put(bucket, prefix + name, body, content_type(name))

@@ -50,9 +50,7 @@ def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) ->
         *_gpus(judged),
         *_system_metrics(judged),
         *_points(judged),
-        *_time_lines(scope, missing),
-        *_money(judged),
-        *_disabled(judged),
+        *_of_report(judged, scope, missing),
     ]
 
 
@@ -139,20 +137,15 @@ def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
     if judged.gpus:
         lacking += [metric for metric in METRICS if metric not in seen and metric in _GPU_METRICS]
     if lacking:
-        blind = "" if not (cannot := _cannot_judge(lacking)) else f", and {cannot}"
+        needing = dict.fromkeys(rule for metric in lacking for rule, spec in SPECS.items() if metric in spec.metrics)
+        blind = f", and {listed([*needing])} cannot judge" if needing else ""
+        blind = ", and no rule on GPUs can judge" if "GPU" in lacking else blind
+        informing = [rule for rule, spec in SPECS.items() if spec.informs_only and "system" in spec.inputs]
         yield NotCollected(
             what=f"System metrics: {listed(lacking)}",
-            unknown=f"{_of_usage()} and the time lines have nothing on {listed(lacking)}{blind}.",
+            unknown=f"{listed(informing)} and the time lines have nothing on {listed(lacking)}{blind}.",
             how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
         )
-
-
-def _cannot_judge(lacking: Sequence[str]) -> str:
-    if "GPU" in lacking:
-        return "no rule on GPUs can judge"
-    needing = [rule for metric in lacking for rule, spec in SPECS.items() if metric in spec.metrics]
-    rules = list(dict.fromkeys(needing))
-    return f"{listed(rules)} cannot judge" if rules else ""
 
 
 def _of_framework() -> str:
@@ -160,23 +153,13 @@ def _of_framework() -> str:
     return listed([rule for informs_only, rule in sorted(rules, key=lambda each: each[0])])
 
 
-def _of_usage() -> str:
-    return listed([rule for rule, spec in SPECS.items() if spec.informs_only and "system" in spec.inputs])
-
-
-def _patience_on_low_gpus(judged: EvaluatedJob) -> int:
-    """Return 0 where it is not known."""
-    parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
-    known = [each for each in parameters if isinstance(each, PatienceParameters)]
-    return max((each.patience_points(judged.interval_s) for each in known), default=0)
-
-
 def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
     if judged.system_nodes and judged.interval_s >= LONG_INTERVAL_S:
-        patience = _patience_on_low_gpus(judged)
-        wait = (
-            f"; {patience:,} points of patience take {show_duration(patience * judged.interval_s)}" if patience else ""
-        )
+        parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
+        known = [each for each in parameters if isinstance(each, PatienceParameters)]
+        patience = max((each.patience_points(judged.interval_s) for each in known), default=0)
+        lasts = show_duration(patience * judged.interval_s)
+        wait = f"; {patience:,} points of patience take {lasts}" if patience else ""
         yield NotCollected(
             what=f"What happens between two points, {judged.interval_s:g} s apart",
             unknown=f"Stalls shorter than {show_duration(2.0 * judged.interval_s)} are hidden or look longer than they "
@@ -189,7 +172,7 @@ def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
         )
 
 
-def _time_lines(scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
+def _of_report(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
     if scope == "state":
         why = f" ({clause(' '.join(missing))})" if missing else ""
         yield NotCollected(
@@ -198,20 +181,13 @@ def _time_lines(scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
             how="The full report is made at the job's end; before that, or for a folder or an S3 URI: "
             "`trainguard report <job>`.",
         )
-
-
-def _money(judged: EvaluatedJob) -> Iterator[NotCollected]:
-    bill = judged.account.bill()
+    bill, disabled = judged.account.bill(), judged.plan.disabled
     if isinstance(bill, Unpriced):
         yield NotCollected(
             what="Prices",
             unknown=f"What the job and its findings cost, because {bill.why}.",
             how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives your own prices.",
         )
-
-
-def _disabled(judged: EvaluatedJob) -> Iterator[NotCollected]:
-    disabled = judged.plan.disabled
     if disabled:
         yield NotCollected(
             what=f"Verdicts of {counted(len(disabled), 'rule')}",

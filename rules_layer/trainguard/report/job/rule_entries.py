@@ -1,7 +1,7 @@
 """Every rule's verdict as the report has it: findings first, then the others by what a person must know first."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -31,18 +31,13 @@ def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if result.advice is not None:
         explained = next((each for each in judged.findings if each.rule == verdict.rule and each.explained_by), None)
         return result.advice if explained is None else explained.finding.advice
-    return _TEXTS[status](verdict, judged) if status in _TEXTS else None
-
-
-def _of_ok(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    oversized = verdict.result.oversized and smaller_instance(judged) is not None
-    return "Try the job on a smaller instance." if oversized else None
-
-
-def _of_disabled(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if verdict.rule not in judged.plan.disabled:
-        return None
-    return f"Set rule_to_invoke to {PROFILER_REPORT} to run it with the others."
+    if status is Status.OK and result.oversized and smaller_instance(judged) is not None:
+        return "Try the job on a smaller instance."
+    if status is Status.DISABLED and verdict.rule in judged.plan.disabled:
+        return f"Set rule_to_invoke to {PROFILER_REPORT} to run it with the others."
+    if status is Status.NOT_APPLICABLE and "framework" in spec_of(verdict.rule).inputs and not judged.framework_nodes:
+        return "Collect framework metrics next time: what was not collected says how."
+    return _of_short_job(verdict, judged) if status is Status.WARMING_UP and judged.ended else None
 
 
 def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
@@ -54,15 +49,7 @@ def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
     return f"Report this fault of TrainGuard: {reason}. The other rules are not affected."
 
 
-def _of_framework(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if "framework" not in spec_of(verdict.rule).inputs or judged.framework_nodes:
-        return None
-    return "Collect framework metrics next time: what was not collected says how."
-
-
 def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
-    if not judged.ended:
-        return None
     too_short = spec_of(verdict.rule).too_short
     if too_short is not None:
         return too_short
@@ -80,14 +67,6 @@ def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     )
 
 
-_TEXTS: Mapping[Status, Callable[[Verdict, EvaluatedJob], str | None]] = {
-    Status.DISABLED: _of_disabled,
-    Status.NOT_APPLICABLE: _of_framework,
-    Status.OK: _of_ok,
-    Status.WARMING_UP: _of_short_job,
-}
-
-
 DECIMALS, LEAST_DIGITS = 6, 3
 """Microseconds of a time: what lies beyond is rounding of the clocks. A gradient of 3e-08 keeps its digits."""
 
@@ -98,7 +77,6 @@ _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 
 def rule_entries(judged: EvaluatedJob) -> list[RuleEntry]:
-    """Return one entry a rule, in order."""
     ranks = {ranked.rule: place for place, ranked in enumerate(judged.findings)}
     severities = {ranked.rule: ranked.finding.severity for ranked in judged.findings}
 
@@ -202,7 +180,6 @@ def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) ->
 
 
 def _at_its_place(shown: Mapping[str, float | int | str | None], name: str) -> float | int | str | None:
-    """Give a patience or a window in seconds as the managed service's points."""
     value, seconds = shown[name], shown.get(f"{name}_s")
     return points_in(seconds, MANAGED_INTERVAL_S) if value is None and isinstance(seconds, float) else value
 

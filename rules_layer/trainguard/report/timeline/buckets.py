@@ -7,7 +7,6 @@ stay.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from trainguard.formats.profile.snapshots import IntArray
@@ -15,39 +14,34 @@ from trainguard.formats.profile.snapshots import IntArray
 _MOST_PLANES = 8
 
 
-class PackedRows(msgspec.Struct, array_like=True):
-    """A matrix: ``planes`` bytes a value of the ``width`` columns from ``first`` on; the others are 0."""
-
-    first: int
-    width: int
-    planes: int
-    data: bytes
+PackedRows = tuple[int, int, int, bytes]
+"""A matrix: first column and width of what is not 0, and bytes a value, which are ``planes``; then those planes."""
 
 
 def pack_rows(matrix: IntArray) -> PackedRows:
     """Pack int64[R, C], no value below 0; equal matrices give equal bytes."""
     used = np.flatnonzero(matrix.any(axis=0))
     if not used.size:
-        return PackedRows(0, 0, 0, b"")
+        return 0, 0, 0, b""
     first, width = int(used[0]), int(used[-1] - used[0]) + 1
     window = matrix[:, first : first + width].ravel()
     planes = (int(window.max()).bit_length() + 7) // 8
     data = np.ascontiguousarray(window, dtype="<i8").view(np.uint8).reshape(-1, _MOST_PLANES)[:, :planes]
-    return PackedRows(first, width, planes, np.ascontiguousarray(data.T).tobytes())
+    return first, width, planes, np.ascontiguousarray(data.T).tobytes()
 
 
 def unpack_rows(packed: PackedRows, shape: tuple[int, int]) -> IntArray:
     """Undo `pack_rows` for a matrix of ``shape``; raises ValueError when it cannot be one."""
-    rows, columns = shape
-    within = packed.first >= 0 and 0 <= packed.width <= columns - packed.first and 0 <= packed.planes <= _MOST_PLANES
-    if not within or len(packed.data) != rows * packed.width * packed.planes:
-        found = f"{len(packed.data)} bytes for {packed.width} columns from {packed.first} on"
+    (rows, columns), (first, width, used, data) = shape, packed
+    within = first >= 0 and 0 <= width <= columns - first and 0 <= used <= _MOST_PLANES
+    if not within or len(data) != rows * width * used:
+        found = f"{len(data)} bytes for {width} columns from {first} on"
         raise ValueError(f"{found}, expected {rows} rows within {columns} columns")
     matrix = np.zeros(shape, dtype=np.int64)
-    if packed.data:
-        planes = np.zeros((rows * packed.width, _MOST_PLANES), dtype=np.uint8)
-        planes[:, : packed.planes] = np.frombuffer(packed.data, dtype=np.uint8).reshape(packed.planes, -1).T
-        matrix[:, packed.first : packed.first + packed.width] = planes.view("<i8")[:, 0].reshape(rows, packed.width)
+    if data:
+        planes = np.zeros((rows * width, _MOST_PLANES), dtype=np.uint8)
+        planes[:, :used] = np.frombuffer(data, dtype=np.uint8).reshape(used, -1).T
+        matrix[:, first : first + width] = planes.view("<i8")[:, 0].reshape(rows, width)
     if (matrix < 0).any():
         raise ValueError("a negative count, expected none")
     return matrix
@@ -60,15 +54,8 @@ MOST_SUMMED = 2**61
 """Sums stay here instead of overflowing; no sum of real values comes near."""
 
 
-class StoredTable(msgspec.Struct, array_like=True):
-    """A table as bytes; ``refused`` counts the values of series that had no place."""
-
-    keys: list[Key]
-    refused: int
-    counts: PackedRows
-    totals: PackedRows
-    lows: PackedRows
-    highs: PackedRows
+StoredTable = tuple[list[Key], int, PackedRows, PackedRows, PackedRows, PackedRows]
+"""A table as bytes: its series, how many values of others had no place, counts, totals, lowest and highest values."""
 
 
 class BucketTable:
@@ -84,7 +71,7 @@ class BucketTable:
         self._buckets = buckets
         self._limit = limit
         self._rows: dict[Key, int] = {}
-        self.counts, self.totals, self.lows, self.highs = self._empty(0)
+        self._hold(self._empty(0))
 
     def add(self, keys: Sequence[Key], series: IntArray, buckets: IntArray, values: IntArray) -> None:
         """Add values, int64[N] from 0 to 1e12, whose ``series``, int64[N], are rows of ``keys``.
@@ -117,44 +104,41 @@ class BucketTable:
         self._join(window, *(each.reshape(shape) for each in (counts, totals, lows, highs)))
 
     def merge(self, other: "BucketTable") -> None:
-        """Add all that another table of the same axis and limit holds."""
         rows = self._rows_of(other.keys)
         kept = np.flatnonzero(rows >= 0)
         self.refused += other.refused + int(other.counts[rows < 0].sum())
-        columns = (other.counts, other.totals, other.lows, other.highs)
-        self._join(rows[kept], *(column[kept] for column in columns))
+        self._join(rows[kept], *other._cells[:, kept])
 
     def row_of(self, key: Key) -> int | None:
-        """Return the row of a series; None when it has no place."""
         return self._rows.get(key)
 
     def joined(self, edges: IntArray) -> "BucketTable":
         """Return the table with neighbours joined; ``edges``, int64[B], are the first buckets of the new ones."""
         table = BucketTable(edges.size, self._limit)
         table.keys, table._rows, table.refused = list(self.keys), dict(self._rows), self.refused
-        table.counts = np.add.reduceat(self.counts, edges, axis=1)
-        table.totals = np.minimum(np.add.reduceat(self.totals, edges, axis=1), MOST_SUMMED)
-        table.lows = np.minimum.reduceat(self.lows, edges, axis=1)
-        table.highs = np.maximum.reduceat(self.highs, edges, axis=1)
+        table._hold(table._empty(len(self.keys)))
+        for join, cells, joined in zip(
+            (np.add, np.add, np.minimum, np.maximum), self._cells, table._cells, strict=True
+        ):
+            join.reduceat(cells, edges, axis=1, out=joined)
+        np.minimum(table.totals, MOST_SUMMED, out=table.totals)
         return table
 
     def stored(self) -> StoredTable:
-        """Return the table as bytes."""
         lows = np.where(self.counts > 0, self.lows, 0)
-        columns = (self.counts, self.totals, lows, self.highs)
-        return StoredTable(list(self.keys), self.refused, *(pack_rows(column) for column in columns))
+        counts, totals, lowest, highs = map(pack_rows, (self.counts, self.totals, lows, self.highs))
+        return list(self.keys), self.refused, counts, totals, lowest, highs
 
     @classmethod
     def restored(cls, stored: StoredTable, buckets: int, limit: int) -> "BucketTable":
-        """Undo `stored`; raises ValueError when it is no table of this axis and limit."""
         table = cls(buckets, limit)
-        if len(stored.keys) > limit or sorted(set(stored.keys)) != stored.keys:
-            raise ValueError(f"{len(stored.keys)} series, expected at most {limit} in order")
-        table._resize(stored.keys)
-        table.refused = stored.refused
-        shape = (len(stored.keys), buckets)
-        packed = (stored.counts, stored.totals, stored.lows, stored.highs)
-        table.counts, table.totals, table.lows, table.highs = (unpack_rows(each, shape) for each in packed)
+        keys, refused, *packed = stored
+        if len(keys) > limit or sorted(set(keys)) != keys:
+            raise ValueError(f"{len(keys)} series, expected at most {limit} in order")
+        table._resize(keys)
+        table.refused = refused
+        for cells, each in zip(table._cells, packed, strict=True):
+            cells[:] = unpack_rows(each, (len(keys), buckets))
         table.lows[table.counts == 0] = LOWEST_OF_NONE
         return table
 
@@ -170,19 +154,21 @@ class BucketTable:
 
     def _resize(self, keys: list[Key]) -> None:
         """Make ``keys`` the series; values of those that lose their place are counted."""
-        columns = self.counts, self.totals, self.lows, self.highs
-        rows = {key: row for row, key in enumerate(keys)}
+        cells, rows = self._cells, {key: row for row, key in enumerate(keys)}
         places = np.array([rows.get(key, -1) for key in self.keys], dtype=np.int64)
         self.refused += int(self.counts[places < 0].sum())
         self.keys, self._rows = list(keys), rows
-        self.counts, self.totals, self.lows, self.highs = self._empty(len(keys))
+        self._hold(self._empty(len(keys)))
         kept = places >= 0
-        self._join(places[kept], *(column[kept] for column in columns))
+        self._join(places[kept], *cells[:, kept])
 
-    def _empty(self, series: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        shape = (series, self._buckets)
-        counts, totals, highs = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        return counts, totals, np.full(shape, LOWEST_OF_NONE, dtype=np.int64), highs
+    def _empty(self, series: int) -> IntArray:
+        cells = np.zeros((4, series, self._buckets), dtype=np.int64)
+        cells[2] = LOWEST_OF_NONE
+        return cells
+
+    def _hold(self, cells: IntArray) -> None:
+        self.counts, self.totals, self.lows, self.highs = self._cells = cells
 
     def _join(self, cells: Any, counts: IntArray, totals: IntArray, lows: IntArray, highs: IntArray) -> None:
         self.counts[cells] += counts

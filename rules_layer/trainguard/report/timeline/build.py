@@ -1,6 +1,5 @@
 """Digests of all nodes to the time lines of a report."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -9,15 +8,16 @@ import numpy as np
 
 from trainguard.core.errors import TimelinePartError
 from trainguard.formats.profile.snapshots import IntArray
+from trainguard.render.names import natural
 from trainguard.report.timeline.axis import shown_axis
 from trainguard.report.timeline.detail import details_of
 from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
 from trainguard.report.timeline.series import Episode, Phase, TimeAxis, Timelines
 from trainguard.report.timeline.shown import (
-    Shown,
     device_forms,
     node_timeline,
     overall_means,
+    part_of,
     step_timelines,
     used_buckets,
 )
@@ -43,8 +43,8 @@ def phases_of(
     extents = [extent for steps in digests for extent in steps.extents.values()]
     if not extents:
         return [], axis.bucket_s
-    first = min(extent.first_us for extent in extents) / MICROSECONDS
-    last = max(extent.end_us for extent in extents) / MICROSECONDS
+    first = min(first_us for first_us, _, _ in extents) / MICROSECONDS
+    last = max(end_us for _, end_us, _ in extents) / MICROSECONDS
     time = _time_by_loop(digests, axis)
     together = 1
     while len(runs := _runs(time)) > MAX_PHASES - 2:
@@ -82,7 +82,6 @@ def _runs(time: IntArray) -> list[tuple[int, Loop]]:
 
 GPUS_WITH_BANDS = 32
 _NAMED = 5
-_NUMBER = re.compile(r"(\d+)")
 
 
 def build_timelines(
@@ -101,12 +100,15 @@ def build_timelines(
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
     phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
-    forms, devices_left_out = device_forms(nodes, shown.stop - shown.first)
-    left_out = [*_thinned(nodes, banded), *devices_left_out, *steps_left_out, *_not_shown(nodes)]
+    forms, devices_left_out = device_forms(nodes, shown.stop - shown.start)
+    left_out = [*devices_left_out, *steps_left_out, *_not_shown(nodes)]
+    if gpus > len(banded):
+        said = f"Lowest and highest values are shown for the {len(banded)} least busy of {gpus:,} GPUs, means for all."
+        left_out.insert(0, said)
     if phase_s > whole.bucket_s:
         left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
     built = Timelines(
-        axis=shown.axis(whole),
+        axis=part_of(whole, shown),
         nodes=[node_timeline(node, shown, banded, forms=forms) for node in nodes],
         steps=steps,
         phases=phases,
@@ -126,22 +128,18 @@ def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
         nodes.setdefault(digest.node, NodeDigest(digest.node, axis)).merge(digest)
     if not nodes:
         raise TimelinePartError("", "there is none, expected at least one")
-    return [nodes[name] for name in sorted(nodes, key=_natural)]
+    return [nodes[name] for name in sorted(nodes, key=natural)]
 
 
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(name)], name
-
-
-def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> Shown:
+def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> slice:
     """Return the buckets from the first to the last value or time; all when there is none."""
     axis = nodes[0].axis
     ranges = [used_buckets([*node.tables.values(), node.steps.table]) for node in nodes]
     buckets = [bucket for used in ranges if used is not None for bucket in used]
     if not buckets:
-        return Shown(0, axis.buckets)
+        return slice(0, axis.buckets)
     inside = [min(max(int((time - axis.start) // axis.bucket_s), 0), axis.buckets - 1) for time in times]
-    return Shown(min([*buckets, *inside]), max([*buckets, *inside]) + 1)
+    return slice(min([*buckets, *inside]), max([*buckets, *inside]) + 1)
 
 
 def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
@@ -151,17 +149,10 @@ def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
         table = node.tables["gpu"]
         overall = overall_means(table, range(len(table.keys))).tolist()
         means += [
-            (mean, _natural(node.node), number, node.node, gpu)
+            (mean, natural(node.node), number, node.node, gpu)
             for mean, (number, gpu, _) in zip(overall, table.keys, strict=True)
         ]
     return {(node, gpu) for *_, node, gpu in sorted(means)[:GPUS_WITH_BANDS]}
-
-
-def _thinned(nodes: Sequence[NodeDigest], banded: set[tuple[str, str]]) -> list[str]:
-    gpus = sum(len(node.tables["gpu"].keys) for node in nodes)
-    if gpus <= len(banded):
-        return []
-    return [f"Lowest and highest values are shown for the {len(banded)} least busy of {gpus:,} GPUs, means for all."]
 
 
 def _not_shown(nodes: Sequence[NodeDigest]) -> list[str]:

@@ -8,10 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 from trainguard.core.finding import severity_rank
 from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.timeline.series import Band, Episode, NodeTimeline, TimeAxis, TimelineDetail, Timelines
-from trainguard.report.timeline.shown import FLOAT_BYTES as _FLOAT_BYTES
-from trainguard.report.timeline.shown import PERCENT_BYTES as _PERCENT_BYTES
-from trainguard.report.timeline.shown import DeviceForms, Shown, bytes_a_bucket, bytes_taken, node_timeline
+from trainguard.report.timeline.series import Band, Episode, TimeAxis, TimelineDetail, Timelines
+from trainguard.report.timeline.shown import (
+    FLOAT_BYTES,
+    PERCENT_BYTES,
+    DeviceForms,
+    bytes_a_bucket,
+    bytes_taken,
+    node_timeline,
+    part_of,
+)
 
 MAX_PAGE_BYTES = 2_600_000
 """What all series of a page may take; a page of 3 MB has the rest for everything else."""
@@ -47,7 +53,7 @@ def details_of(
     room = MAX_PAGE_BYTES - _packed_bytes(shown) - 2 * names
     whole = _buckets(axis, shown.axis.start, shown.axis.start + shown.axis.buckets * shown.axis.bucket_s)
     for bands in (banded, ()):
-        if (whole.stop - whole.first) * _bytes_a_bucket(digests, bands, forms) <= room:
+        if (whole.stop - whole.start) * _bytes_a_bucket(digests, bands, forms) <= room:
             return [_detail(digests, whole, bands, forms)]
     a_bucket = _bytes_a_bucket(digests, (), forms)
     overhead = math.ceil(names / a_bucket)
@@ -55,7 +61,7 @@ def details_of(
     return [_detail(digests, part, (), forms) for part in parts]
 
 
-def _around(episodes: Sequence[Episode], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
+def _around(episodes: Sequence[Episode], axis: TimeAxis, whole: slice, fitting: int, overhead: int) -> list[slice]:
     """Return the parts around the most severe episodes; each takes ``overhead`` buckets for names."""
     most = min(max(fitting // (FEWEST_BUCKETS + overhead), 0), MAX_EPISODES)
     chosen = sorted(episodes, key=lambda episode: (-severity_rank(episode[2]), episode[0]))[:most]
@@ -66,35 +72,35 @@ def _around(episodes: Sequence[Episode], axis: TimeAxis, whole: Shown, fitting: 
         before, after = (max(share * length, LEAST_AROUND_S) for share in (BEFORE, AFTER))
         before = min(before, 0.25 * each * axis.bucket_s)
         wanted = _buckets(axis, start - before, start + length + after)
-        first = max(wanted.first, whole.first)
-        parts.append(Shown(first, min(wanted.stop, first + each, whole.stop)))
-    return list(_joined(sorted((part for part in parts if part.stop > part.first), key=lambda part: part.first)))
+        first = max(wanted.start, whole.start)
+        parts.append(slice(first, min(wanted.stop, first + each, whole.stop)))
+    return list(_joined(sorted((part for part in parts if part.stop > part.start), key=lambda part: part.start)))
 
 
-def _joined(parts: Sequence[Shown]) -> Iterator[Shown]:
+def _joined(parts: Sequence[slice]) -> Iterator[slice]:
     if not parts:
         return
-    first, stop = parts[0].first, parts[0].stop
+    first, stop = parts[0].start, parts[0].stop
     for part in parts[1:]:
-        if part.first > stop:
-            yield Shown(first, stop)
-            first = part.first
+        if part.start > stop:
+            yield slice(first, stop)
+            first = part.start
         stop = max(stop, part.stop)
-    yield Shown(first, stop)
+    yield slice(first, stop)
 
 
-def _buckets(axis: TimeAxis, start: float, end: float) -> Shown:
+def _buckets(axis: TimeAxis, start: float, end: float) -> slice:
     first = math.floor((start - axis.start) / axis.bucket_s + 1e-9)
     stop = math.ceil((end - axis.start) / axis.bucket_s - 1e-9)
     first = min(max(first, 0), axis.buckets - 1)
-    return Shown(first, min(max(stop, first + 1), axis.buckets))
+    return slice(first, min(max(stop, first + 1), axis.buckets))
 
 
 def _detail(
-    digests: Sequence[NodeDigest], part: Shown, banded: Collection[tuple[str, str]], forms: DeviceForms
+    digests: Sequence[NodeDigest], part: slice, banded: Collection[tuple[str, str]], forms: DeviceForms
 ) -> TimelineDetail:
     return TimelineDetail(
-        axis=part.axis(digests[0].axis),
+        axis=part_of(digests[0].axis, part),
         nodes=[node_timeline(digest, part, banded, brief=True, forms=forms) for digest in digests],
     )
 
@@ -106,23 +112,18 @@ def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str,
         percents += len(tables["gpu"].keys) + len(tables["gpu_memory"].keys) + len(tables["host_memory"].keys)
         percents += 2 * (len(tables["cpu"].keys) + len(tables["io_wait"].keys))
         floats += 1 if tables["network"].keys else 0
-    return max(_PERCENT_BYTES * percents + _FLOAT_BYTES * floats + bytes_a_bucket(digests, forms)[0], _PERCENT_BYTES)
+    return max(PERCENT_BYTES * percents + FLOAT_BYTES * floats + bytes_a_bucket(digests, forms)[0], PERCENT_BYTES)
 
 
 def _packed_bytes(timelines: Timelines) -> float:
-    nodes = sum(_node_bytes(node) for node in timelines.nodes)
-    steps = sum(3 * _FLOAT_BYTES * len(each.mean_s) + 40 * len(each.slowest) for each in timelines.steps)
-    return nodes + steps
-
-
-def _node_bytes(node: NodeTimeline) -> float:
-    bands = [
-        node.cpu,
-        node.io_wait,
-        node.host_memory,
-        *(band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)),
-    ]
-    return _band_bytes(bands, _PERCENT_BYTES) + _band_bytes([node.network], _FLOAT_BYTES) + bytes_taken(node.devices)
+    percents, floats, devices = [], [], 0.0
+    for node in timelines.nodes:
+        percents += [node.cpu, node.io_wait, node.host_memory]
+        percents += [band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)]
+        floats.append(node.network)
+        devices += bytes_taken(node.devices)
+    steps = sum(3 * FLOAT_BYTES * len(each.mean_s) + 40 * len(each.slowest) for each in timelines.steps)
+    return _band_bytes(percents, PERCENT_BYTES) + _band_bytes(floats, FLOAT_BYTES) + devices + steps
 
 
 def _band_bytes(bands: Sequence[Band | None], each: float) -> float:

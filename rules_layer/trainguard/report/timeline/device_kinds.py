@@ -1,7 +1,6 @@
 """Further series of GPUs that a report shows over time where they are collected."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -12,57 +11,41 @@ from trainguard.report.timeline.buckets import Key
 MOST_GPUS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceKind:
-    """A quantity of a GPU; a percentage and any other value has two decimals, a rate in bytes per second none."""
+PERCENT, RATE = "%", "bytes per second"
+"""Units of values from 0 to 100, and of rates; a rate has no decimals, any other value has two."""
 
-    name: str
-    title: str
-    metrics: tuple[str, ...]
-    unit: str
+DEVICE_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "sm_activity": ("SM activity", PERCENT, (names.SM_ACTIVITY,)),
+    "memory_used": ("GPU memory in use", PERCENT, (names.MEMORY_USED,)),
+    "tensor_activity": ("Tensor core activity", PERCENT, (names.TENSOR_ACTIVITY,)),
+    "dram_activity": ("Use of GPU memory's bandwidth", PERCENT, (names.DRAM_ACTIVITY,)),
+    "sm_occupancy": ("SM occupancy", PERCENT, (names.SM_OCCUPANCY,)),
+    "power": ("GPU power", "watts", (names.POWER,)),
+    "sm_clock": ("SM clock", "MHz", (names.SM_CLOCK,)),
+    "temperature": ("GPU temperature", "°C", (names.TEMPERATURE,)),
+    "nvlink": ("NVLink, both directions", RATE, (names.NVLINK_SENT, names.NVLINK_RECEIVED)),
+    "pcie": ("PCIe, both directions", RATE, (names.PCIE_SENT, names.PCIE_RECEIVED)),
+}
+"""Title, unit and metrics of each quantity of a GPU."""
 
-    @property
-    def is_percent(self) -> bool:
-        """Whether its values lie between 0 and 100."""
-        return self.unit == "%"
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether its values are bytes per second."""
-        return self.unit == "bytes per second"
-
-
-DEVICE_KINDS = (
-    DeviceKind("sm_activity", "SM activity", (names.SM_ACTIVITY,), "%"),
-    DeviceKind("memory_used", "GPU memory in use", (names.MEMORY_USED,), "%"),
-    DeviceKind("tensor_activity", "Tensor core activity", (names.TENSOR_ACTIVITY,), "%"),
-    DeviceKind("dram_activity", "Use of GPU memory's bandwidth", (names.DRAM_ACTIVITY,), "%"),
-    DeviceKind("sm_occupancy", "SM occupancy", (names.SM_OCCUPANCY,), "%"),
-    DeviceKind("power", "GPU power", (names.POWER,), "watts"),
-    DeviceKind("sm_clock", "SM clock", (names.SM_CLOCK,), "MHz"),
-    DeviceKind("temperature", "GPU temperature", (names.TEMPERATURE,), "°C"),
-    DeviceKind("nvlink", "NVLink, both directions", (names.NVLINK_SENT, names.NVLINK_RECEIVED), "bytes per second"),
-    DeviceKind("pcie", "PCIe, both directions", (names.PCIE_SENT, names.PCIE_RECEIVED), "bytes per second"),
-)
-
-KIND_LIMITS = {each.name: MOST_GPUS * len(each.metrics) for each in DEVICE_KINDS}
+KIND_LIMITS = {kind: MOST_GPUS * len(metrics) for kind, (_, _, metrics) in DEVICE_KINDS.items()}
 
 
-def device_series(devices: DeviceSamples) -> Iterator[tuple[DeviceKind, Key, FloatArray, FloatArray]]:
+def device_series(devices: DeviceSamples) -> Iterator[tuple[str, Key, FloatArray, FloatArray]]:
     """Yield kind, key, times (epoch seconds, float64[N]) and values (float64[N]) of one object's series.
 
     Memory in use, percent of the GPU's, is left out where the GPU's memory is not in the same object.
     """
     totals = devices.of(names.MEMORY_TOTAL)
-    for kind in DEVICE_KINDS:
-        for metric in kind.metrics:
+    for kind, (_, _, metrics) in DEVICE_KINDS.items():
+        for metric in metrics:
             for device, series in devices.of(metric).items():
                 if not device.startswith("gpu"):
                     continue
                 number = device_order(device)[0]
                 values = series.values
-                if kind.name == "memory_used":
+                if kind == "memory_used":
                     if device not in totals or totals[device].last <= 0.0:
                         continue
                     values = np.minimum(100.0 * values / totals[device].last, 100.0)
-                yield kind, (number, device, metric if len(kind.metrics) > 1 else ""), series.times, values
+                yield kind, (number, device, metric if len(metrics) > 1 else ""), series.times, values

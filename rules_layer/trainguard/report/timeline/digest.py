@@ -17,7 +17,7 @@ from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntA
 from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
 from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.report.timeline.device_kinds import KIND_LIMITS, device_series
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, KIND_LIMITS, RATE, device_series
 from trainguard.report.timeline.series import TimeAxis
 from trainguard.state.histogram import MAX_DURATION_US
 
@@ -28,34 +28,14 @@ KEPT_SLOWEST = 200
 MICROSECONDS = 1_000_000
 
 
-class KeptStep(msgspec.Struct, array_like=True, frozen=True):
-    """A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
+KeptStep = tuple[int, int, str]
+"""A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
 
-    start_us: int
-    duration_us: int
-    number: str
+Extent = tuple[int, int, list[KeptStep]]
+"""Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
 
-
-class Extent(msgspec.Struct, array_like=True):
-    """Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
-
-    first_us: int
-    end_us: int
-    slowest: list[KeptStep]
-
-    def widen(self, other: "Extent") -> None:
-        """Take in another part of the same series."""
-        self.first_us = min(self.first_us, other.first_us)
-        self.end_us = max(self.end_us, other.end_us)
-        self.slowest = _slowest([*self.slowest, *other.slowest])
-
-
-class StoredSteps(msgspec.Struct, array_like=True):
-    """`StepDigest` as bytes; ``extents`` in the order of the table's series."""
-
-    outside: int
-    table: StoredTable
-    extents: list[Extent]
+StoredSteps = tuple[int, StoredTable, list[Extent]]
+"""`StepDigest` as bytes: steps outside the axis, the table, and extents in the order of its series."""
 
 
 class StepDigest:
@@ -85,7 +65,6 @@ class StepDigest:
         self._drop_refused()
 
     def merge(self, other: "StepDigest") -> None:
-        """Add all that another one of the same axis holds."""
         self.table.merge(other.table)
         for key, extent in other.extents.items():
             self._widen(key, extent)
@@ -99,23 +78,20 @@ class StepDigest:
         return steps
 
     def stored(self) -> StoredSteps:
-        """Return the steps as bytes."""
-        return StoredSteps(self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys])
+        return self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys]
 
     @classmethod
     def restored(cls, stored: StoredSteps, axis: TimeAxis) -> "StepDigest":
-        """Undo `stored`; raises ValueError when it does not fit the axis."""
         steps = cls(axis)
-        steps.outside = stored.outside
-        steps.table = BucketTable.restored(stored.table, axis.buckets, MAX_STEP_SERIES)
-        steps.extents = dict(zip(steps.table.keys, stored.extents, strict=True))
+        steps.outside, table, extents = stored
+        steps.table = BucketTable.restored(table, axis.buckets, MAX_STEP_SERIES)
+        steps.extents = dict(zip(steps.table.keys, extents, strict=True))
         return steps
 
     def _widen(self, key: Key, extent: Extent) -> None:
-        if key in self.extents:
-            self.extents[key].widen(extent)
-        else:
-            self.extents[key] = Extent(extent.first_us, extent.end_us, extent.slowest)
+        first_us, end_us, slowest = extent
+        own_first_us, own_end_us, own = self.extents.get(key, (first_us, end_us, []))
+        self.extents[key] = min(first_us, own_first_us), max(end_us, own_end_us), _slowest([*own, *slowest])
 
     def _drop_refused(self) -> None:
         if len(self.extents) > len(self.table.keys):
@@ -130,12 +106,11 @@ def _extent(batch: StepBatch, rows: IntArray, durations: IntArray) -> Extent:
         slow = durations >= least
         rows, starts, durations = rows[slow], starts[slow], durations[slow]
     numbers = (batch.numbers[row] for row in rows.tolist())
-    kept = map(KeptStep, starts.tolist(), durations.tolist(), numbers)
-    return Extent(first, end, _slowest(kept))
+    return first, end, _slowest(zip(starts.tolist(), durations.tolist(), numbers, strict=True))
 
 
 def _slowest(steps: Iterable[KeptStep]) -> list[KeptStep]:
-    return sorted(steps, key=lambda step: (-step.duration_us, step.start_us, step.number))[:KEPT_SLOWEST]
+    return sorted(steps, key=lambda step: (-step[1], step[0], step[2]))[:KEPT_SLOWEST]
 
 
 HUNDREDTHS = 100
@@ -155,12 +130,8 @@ _LEVEL = 6
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
-class _StoredDigest(msgspec.Struct, array_like=True):
-    node: str
-    axis: TimeAxis
-    outside: int
-    tables: dict[str, StoredTable]
-    steps: StoredSteps
+_StoredDigest = tuple[str, TimeAxis, int, dict[str, StoredTable], StoredSteps]
+"""`NodeDigest` as bytes: node, axis, samples outside it, tables by kind, steps."""
 
 
 class NodeDigest:
@@ -178,7 +149,6 @@ class NodeDigest:
         self.outside = 0
 
     def add_samples(self, samples: Samples) -> None:
-        """Add one object of system metrics."""
         self._add_devices(samples.devices)
         buckets = np.floor((samples.times - self.axis.start) / self.axis.bucket_s)
         inside = (buckets >= 0) & (buckets < self.axis.buckets)
@@ -200,11 +170,9 @@ class NodeDigest:
         for kind, key, times, values in device_series(devices):
             places = np.floor((times - self.axis.start) / self.axis.bucket_s)
             inside = (places >= 0) & (places < self.axis.buckets)
-            scaled = values[inside] * (1 if kind.is_rate else HUNDREDTHS)
+            scaled = values[inside] * (1 if DEVICE_KINDS[kind][1] == RATE else HUNDREDTHS)
             whole: IntArray = np.rint(np.clip(scaled, 0, MAX_RATE)).astype(np.int64)
-            self.tables[kind.name].add(
-                [key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole
-            )
+            self.tables[kind].add([key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole)
 
     def add_events(self, events: FrameworkEvents) -> None:
         """Add one framework object, of which steps alone are used."""
@@ -212,7 +180,6 @@ class NodeDigest:
             self.steps.add(batch)
 
     def merge(self, other: "NodeDigest") -> None:
-        """Add all of another part of the same node; raises TimelinePartError when node or axis is another."""
         if (other.node, other.axis) != (self.node, self.axis):
             raise TimelinePartError(
                 other.node, f"it is of {other.node} on {other.axis}, expected {self.node} on {self.axis}"
@@ -236,7 +203,7 @@ class NodeDigest:
     def encode(self) -> bytes:
         """Return the digest as bytes; equal digests give equal bytes."""
         tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys}
-        stored = _StoredDigest(self.node, self.axis, self.outside, tables, self.steps.stored())
+        stored: _StoredDigest = self.node, self.axis, self.outside, tables, self.steps.stored()
         return _MAGIC + bytes([_FORMAT]) + zlib.compress(msgspec.msgpack.encode(stored), _LEVEL)
 
 
@@ -259,13 +226,12 @@ def decode_digest(data: bytes, part: str = "") -> NodeDigest:
 
 
 def _restored(stored: _StoredDigest) -> NodeDigest:
-    axis = stored.axis
+    node, axis, outside, tables, steps = stored
     if not (1 <= axis.buckets <= MOST_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
         raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MOST_BUCKETS} of 1 s or more")
-    digest = NodeDigest(stored.node, axis)
-    digest.outside = stored.outside
-    digest.steps = StepDigest.restored(stored.steps, axis)
-    for kind, table in stored.tables.items():
+    digest = NodeDigest(node, axis)
+    digest.outside, digest.steps = outside, StepDigest.restored(steps, axis)
+    for kind, table in tables.items():
         if kind not in digest.tables:
             raise ValueError(f"a series of kind {kind}, expected one of {', '.join(digest.tables)}")
         digest.tables[kind] = BucketTable.restored(table, axis.buckets, _LIMITS[kind])

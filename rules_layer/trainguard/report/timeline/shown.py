@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.report.timeline.buckets import BucketTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, DeviceKind
-from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, KeptStep, NodeDigest
+from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT, RATE
+from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, NodeDigest
 from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
@@ -27,51 +26,40 @@ _PERCENT_DECIMALS = 1
 _SECOND_DECIMALS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The part of an axis that is shown: buckets from ``first`` on, before ``stop``."""
-
-    first: int
-    stop: int
-
-    def of(self, matrix: IntArray) -> IntArray:
-        """Cut the last dimension."""
-        return matrix[..., self.first : self.stop]
-
-    def axis(self, whole: TimeAxis) -> TimeAxis:
-        """Return this part of an axis as one of its own."""
-        start = whole.start + self.first * whole.bucket_s
-        return TimeAxis(start=start, bucket_s=whole.bucket_s, buckets=self.stop - self.first)
+def part_of(axis: TimeAxis, shown: slice) -> TimeAxis:
+    """Return the shown buckets of an axis as one of its own."""
+    start = axis.start + shown.start * axis.bucket_s
+    return TimeAxis(start=start, bucket_s=axis.bucket_s, buckets=shown.stop - shown.start)
 
 
-def percents(table: BucketTable, row: int, shown: Shown, *, low: bool, high: bool) -> Band:
+def percents(table: BucketTable, row: int, shown: slice, *, low: bool, high: bool) -> Band:
     """Return a series of percents, to a tenth."""
-    present = shown.of(table.counts[row]) > 0
+    present = table.counts[row, shown] > 0
 
     def values(column: IntArray) -> Values:
-        return _values(shown.of(column[row]) / HUNDREDTHS, present, _PERCENT_DECIMALS)
+        return _values(column[row, shown] / HUNDREDTHS, present, _PERCENT_DECIMALS)
 
     mean = _values(_means(table, row, shown) / HUNDREDTHS, present, _PERCENT_DECIMALS)
     return Band(mean=mean, low=values(table.lows) if low else None, high=values(table.highs) if high else None)
 
 
-def seconds(table: BucketTable, row: int, shown: Shown) -> tuple[Values, Values, Values]:
+def seconds(table: BucketTable, row: int, shown: slice) -> tuple[Values, Values, Values]:
     """Return mean, lowest and highest of a series of microseconds, in seconds."""
-    present = shown.of(table.counts[row]) > 0
-    columns: tuple[Any, ...] = (_means(table, row, shown), shown.of(table.lows[row]), shown.of(table.highs[row]))
+    present = table.counts[row, shown] > 0
+    columns: tuple[Any, ...] = (_means(table, row, shown), table.lows[row, shown], table.highs[row, shown])
     mean, low, high = (_values(column / MICROSECONDS, present, _SECOND_DECIMALS) for column in columns)
     return mean, low, high
 
 
-def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown) -> Band:
+def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: slice) -> Band:
     """Return the mean of all values of some series in each bucket, of hundredths, to a tenth."""
-    counts, totals = (shown.of(column[list(rows)]).sum(axis=0) for column in (table.counts, table.totals))
+    counts, totals = (column[list(rows), shown].sum(axis=0) for column in (table.counts, table.totals))
     return Band(mean=_values(totals / np.maximum(counts, 1) / HUNDREDTHS, counts > 0, _PERCENT_DECIMALS))
 
 
-def rate_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+def rate_of_rows(table: BucketTable, rows: Sequence[int], shown: slice, gpus: int = 1) -> Band:
     """Return the sum of some series' means in each bucket, a share for each of ``gpus``, to a whole number."""
-    present = (shown.of(table.counts[list(rows)]) > 0).any(axis=0)
+    present = (table.counts[list(rows), shown] > 0).any(axis=0)
     total = np.sum([_means(table, row, shown) for row in rows], axis=0) / gpus
     return Band(mean=_listed(np.rint(total).astype(np.int64), present))
 
@@ -88,8 +76,8 @@ def overall_means(table: BucketTable, rows: Sequence[int]) -> FloatArray:
     return means
 
 
-def _means(table: BucketTable, row: int, shown: Shown) -> FloatArray:
-    means: FloatArray = shown.of(table.totals[row]) / np.maximum(shown.of(table.counts[row]), 1)
+def _means(table: BucketTable, row: int, shown: slice) -> FloatArray:
+    means: FloatArray = table.totals[row, shown] / np.maximum(table.counts[row, shown], 1)
     return means
 
 
@@ -114,6 +102,8 @@ NAME_BYTES = 70
 
 DeviceForms = Mapping[str, bool]
 
+_SIZES = {kind: PERCENT_BYTES if unit == PERCENT else FLOAT_BYTES for kind, (_, unit, _) in DEVICE_KINDS.items()}
+
 
 def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceForms, list[str]]:
     """Return what is shown over so many buckets, and sentences on what is not.
@@ -122,61 +112,54 @@ def device_forms(digests: Sequence[NodeDigest], buckets: int) -> tuple[DeviceFor
     """
     forms: dict[str, bool] = {}
     left_out, room = [], float(ROOM_BYTES)
-    for kind in DEVICE_KINDS:
-        gpus = sum(len(_rows_by_gpu(digest.tables[kind.name])) for digest in digests)
-        nodes = sum(bool(digest.tables[kind.name].keys) for digest in digests)
+    for kind, (title, _, _) in DEVICE_KINDS.items():
+        gpus = sum(len(_rows_by_gpu(digest.tables[kind])) for digest in digests)
+        nodes = sum(bool(digest.tables[kind].keys) for digest in digests)
         if not nodes:
             continue
-        each = buckets * bytes_of(kind) + NAME_BYTES
+        each = buckets * _SIZES[kind] + NAME_BYTES
         for by_gpu, lines in ((True, gpus), (False, nodes)):
             if lines * each <= room:
-                forms[kind.name] = by_gpu
+                forms[kind] = by_gpu
                 room -= lines * each
                 break
         else:
-            left_out.append(f"{kind.title} is left out: a report of so many nodes has no room for it.")
-        if forms.get(kind.name) is False:
-            left_out.append(f"{kind.title} is shown as the mean of each node's GPUs.")
+            left_out.append(f"{title} is left out: a report of so many nodes has no room for it.")
+        if forms.get(kind) is False:
+            left_out.append(f"{title} is shown as the mean of each node's GPUs.")
     return forms, left_out
 
 
-def device_timelines(digest: NodeDigest, shown: Shown, forms: DeviceForms) -> list[DeviceTimeline]:
-    """Return a node's further series over a part of the axis."""
+def device_timelines(digest: NodeDigest, shown: slice, forms: DeviceForms) -> list[DeviceTimeline]:
     found = []
-    for kind in DEVICE_KINDS:
-        table = digest.tables[kind.name]
+    for kind, (_, unit, _) in DEVICE_KINDS.items():
+        table = digest.tables[kind]
         by_gpu = _rows_by_gpu(table)
-        if kind.name not in forms or not by_gpu:
+        if kind not in forms or not by_gpu:
             continue
-        if forms[kind.name]:
+        if forms[kind]:
             lines: list[tuple[str | None, list[int], int]] = [(gpu, rows, 1) for gpu, rows in by_gpu.items()]
         else:
             lines = [(None, [row for own in by_gpu.values() for row in own], len(by_gpu))]
         for gpu, rows, gpus in lines:
-            band = rate_of_rows(table, rows, shown, gpus) if kind.is_rate else mean_of_rows(table, rows, shown)
-            found.append(DeviceTimeline(kind=kind.name, gpu=gpu, band=band))
+            band = rate_of_rows(table, rows, shown, gpus) if unit == RATE else mean_of_rows(table, rows, shown)
+            found.append(DeviceTimeline(kind=kind, gpu=gpu, band=band))
     return found
-
-
-def bytes_of(kind: DeviceKind) -> float:
-    """Return what a value of a kind takes on the page."""
-    return PERCENT_BYTES if kind.is_percent else FLOAT_BYTES
 
 
 def bytes_a_bucket(digests: Sequence[NodeDigest], forms: DeviceForms) -> tuple[float, int]:
     """Return what these series take on the page in each bucket, and beside that in each part that is shown."""
     taken, lines = 0.0, 0
     for kind in DEVICE_KINDS:
-        tables = [digest.tables[kind.name] for digest in digests] if kind.name in forms else []
-        own = sum(len(_rows_by_gpu(table)) if forms[kind.name] else bool(table.keys) for table in tables)
-        taken, lines = taken + own * bytes_of(kind), lines + own
+        tables = [digest.tables[kind] for digest in digests] if kind in forms else []
+        own = sum(len(_rows_by_gpu(table)) if forms[kind] else bool(table.keys) for table in tables)
+        taken, lines = taken + own * _SIZES[kind], lines + own
     return taken, NAME_BYTES * lines
 
 
 def bytes_taken(shown: Sequence[DeviceTimeline]) -> float:
     """Return what series take on the page."""
-    sizes = {kind.name: bytes_of(kind) for kind in DEVICE_KINDS}
-    return sum(sizes[each.kind] * len(each.band.mean) + NAME_BYTES for each in shown)
+    return sum(_SIZES[each.kind] * len(each.band.mean) + NAME_BYTES for each in shown)
 
 
 def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:
@@ -188,7 +171,7 @@ def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:
 
 def node_timeline(
     digest: NodeDigest,
-    shown: Shown,
+    shown: slice,
     banded: Collection[tuple[str, str]],
     *,
     brief: bool = False,
@@ -216,7 +199,7 @@ def node_timeline(
     )
 
 
-def _gpus(digest: NodeDigest, shown: Shown, banded: Collection[tuple[str, str]], *, brief: bool) -> list[GpuTimeline]:
+def _gpus(digest: NodeDigest, shown: slice, banded: Collection[tuple[str, str]], *, brief: bool) -> list[GpuTimeline]:
     utilization, memory = digest.tables["gpu"], digest.tables["gpu_memory"]
     gpus = []
     for row, key in enumerate(utilization.keys):
@@ -239,78 +222,52 @@ FEWEST_SLOWEST = 10
 _NAMED = 20
 
 Process = tuple[str, str]
+_Series = tuple[NodeDigest, int, str, str]
+"""Digest, row of its table of steps, process and mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    digest: NodeDigest
-    row: int
-    process: str
-    mode: str
-
-    @property
-    def owner(self) -> Process:
-        return self.digest.node, self.process
-
-    @property
-    def counts(self) -> IntArray:
-        counts: IntArray = self.digest.steps.table.counts[self.row]
-        return counts
-
-    @property
-    def totals(self) -> IntArray:
-        totals: IntArray = self.digest.steps.table.totals[self.row]
-        return totals
-
-    @property
-    def mean_us(self) -> float:
-        return float(self.totals.sum()) / float(self.counts.sum())
-
-    @property
-    def slowest(self) -> Sequence[KeptStep]:
-        return self.digest.steps.extents[0, self.process, self.mode].slowest
-
-
-def step_timelines(nodes: Iterable[NodeDigest], shown: Shown) -> tuple[list[StepTimeline], list[str]]:
+def step_timelines(nodes: Iterable[NodeDigest], shown: slice) -> tuple[list[StepTimeline], list[str]]:
     """Return the steps of at most MAX_PROCESSES processes in order of their names, and who was left out."""
     series = [
-        _Series(digest, row, process, mode)
+        (digest, row, process, mode)
         for digest in nodes
         for row, (_, process, mode) in enumerate(digest.steps.table.keys)
     ]
     ranked = _by_time_lost(series)
     chosen = set(ranked[:MAX_PROCESSES])
-    kept = [each for each in series if each.owner in chosen]
+    kept = [each for each in series if (each[0].node, each[2]) in chosen]
     slowest = max(FEWEST_SLOWEST, SLOWEST_OF_ALL // max(len(kept), 1))
-    return [_timeline(each, shown, slowest) for each in kept], _left_out(ranked)
+    return [_timeline(*each, shown, slowest) for each in kept], _left_out(ranked)
 
 
 def _by_time_lost(series: Sequence[_Series]) -> list[Process]:
     """Order by the time that steps took beyond the median of the processes' mean steps."""
     means = defaultdict(list)
-    for each in series:
-        means[each.mode].append(each.mean_us)
+    for digest, row, _, mode in series:
+        table = digest.steps.table
+        means[mode].append(float(table.totals[row].sum()) / float(table.counts[row].sum()))
     typical = {mode: median(values) for mode, values in means.items()}
     lost: defaultdict[Process, float] = defaultdict(float)
-    for each in series:
-        lost[each.owner] += float(np.maximum(each.totals - each.counts * typical[each.mode], 0.0).sum())
+    for digest, row, process, mode in series:
+        beyond = digest.steps.table.totals[row] - digest.steps.table.counts[row] * typical[mode]
+        lost[digest.node, process] += float(np.maximum(beyond, 0.0).sum())
     return sorted(lost, key=lambda owner: -lost[owner])
 
 
-def _timeline(series: _Series, shown: Shown, slowest: int) -> StepTimeline:
-    mean, low, high = seconds(series.digest.steps.table, series.row, shown)
-    slow = sorted(series.slowest[:slowest], key=lambda step: (step.start_us, step.duration_us, step.number))
+def _timeline(digest: NodeDigest, row: int, process: str, mode: str, shown: slice, slowest: int) -> StepTimeline:
+    mean, low, high = seconds(digest.steps.table, row, shown)
+    _, _, kept = digest.steps.extents[0, process, mode]
     return StepTimeline(
-        node=series.digest.node,
-        process=series.process,
-        mode=series.mode,
-        steps=int(series.counts.sum()),
+        node=digest.node,
+        process=process,
+        mode=mode,
+        steps=int(digest.steps.table.counts[row].sum()),
         mean_s=mean,
         low_s=low,
         high_s=high,
         slowest=[
-            SlowStep(at=step.start_us / MICROSECONDS, step=step.number, duration_s=step.duration_us / MICROSECONDS)
-            for step in slow
+            SlowStep(at=start_us / MICROSECONDS, step=number, duration_s=duration_us / MICROSECONDS)
+            for start_us, duration_us, number in sorted(kept[:slowest])
         ],
     )
 

@@ -10,13 +10,13 @@ from trainguard.engine.training.stream import step_rules
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport
-from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
+from trainguard.report.training.heat_map import MOST_NAMED
+from trainguard.report.training.layers import Layers
 from trainguard.report.training.scores import evaluation
 from trainguard.rules.training.step_rule import Check, StepState
 
 
 def rule_fires(judged: EvaluatedJob) -> list[FirstFire]:
-    """Return where rules fired, on debug-output and on files of scalars."""
     family = judged.streams.families.get(TRAINING)
     if not isinstance(family, TrainingStreams):
         return []
@@ -47,15 +47,9 @@ def _state(stream: AnyStepStream, rule: str) -> StepState | None:
 
 
 _NAMED = 3
-_MAPS = {
-    "gradients": "gradients",
-    "updates": "weights",
-    "activation_mean": "activations",
-}
 
 
 def training_report(digest: TrainingDigest, fires: Sequence[FirstFire]) -> TrainingReport:
-    """Return what a report shows of a run's training; ``fires`` are of the rules that fired."""
     matrix = digest.predictions.confusion
     return TrainingReport(
         steps=digest.steps,
@@ -82,8 +76,7 @@ def _left_out(digest: TrainingDigest) -> list[str]:
     if sampled:
         read, seen = sum(each.read for each in sampled), sum(each.seen for each in sampled)
         said.append(f"Of {seen:,} values of {listed([each.name for each in sampled], _NAMED)} {read:,} were read.")
-    for field, what in _MAPS.items():
-        said.extend(_of_map(getattr(digest.layers, field), what))
+    said += _left_out_of(digest.layers)
     budget = digest.budget
     if budget.refused:
         said.append(
@@ -99,12 +92,14 @@ def _left_out(digest: TrainingDigest) -> list[str]:
     return said
 
 
-def _of_map(held: HeatMap, what: str) -> list[str]:
+def _left_out_of(layers: Layers) -> list[str]:
     said = []
-    if held.rows_left_out:
-        said.append(f"{_at_least(held.rows_left_out, f'tensor of {what}', f'tensors of {what}')} not shown.")
-    if held.read < held.seen:
-        said.append(f"Of {counted(held.seen, 'step')} with {what} {held.read:,} were read.")
+    maps = {"gradients": layers.gradients, "weights": layers.updates, "activations": layers.activation_mean}
+    for what, held in maps.items():
+        if held.rows_left_out:
+            said.append(f"{_at_least(held.rows_left_out, f'tensor of {what}', f'tensors of {what}')} not shown.")
+        if held.read < held.seen:
+            said.append(f"Of {counted(held.seen, 'step')} with {what} {held.read:,} were read.")
     return said
 
 

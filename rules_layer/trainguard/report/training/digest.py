@@ -8,8 +8,8 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.report.training.heat_map import LONGEST_NAME, ReadBudget, leave_out
 from trainguard.report.training.layers import Layers
-from trainguard.report.training.predictions import DEFAULT_NAMES, Objective, Predictions
-from trainguard.report.training.series import Kind, Series
+from trainguard.report.training.predictions import DEFAULT_NAMES, Predictions
+from trainguard.report.training.series import Kind, Series, least, most
 from trainguard.report.training.xgboost import Model, has_importance, is_of_xgboost
 from trainguard.rules.training.readings import mean
 from trainguard.rules.training.run_series import XGBOOST_METRIC
@@ -18,7 +18,6 @@ from trainguard.rules.training.selection import LOSSES
 METRICS = ("metrics", "scalars", "sm_metrics")
 MOST_SERIES = 24
 FORMAT = 2
-_PLAIN_OBJECTIVE = Objective(None)
 
 
 class TrainingDigest(msgspec.Struct, kw_only=True):
@@ -45,7 +44,6 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     unread_why: str | None = None
 
     def note_unread(self, fault: Exception) -> None:
-        """Count a step that could not be read."""
         self.unread += 1
         self.unread_why = str(fault)[:LONGEST_NAME]
 
@@ -85,7 +83,7 @@ class Digester:
             digest.model = Model()
         if digest.model is not None:
             digest.model.fold(step, digest.budget)
-        objective = _PLAIN_OBJECTIVE if digest.model is None else digest.model.shown_objective
+        objective = None if digest.model is None else digest.model.objective
         digest.predictions.fold(step, objective, digest.budget, self._names)
         if has_importance(step):
             self._newest_features = step
@@ -158,18 +156,10 @@ def joined(tensors: TrainingDigest, scalars: TrainingDigest) -> TrainingDigest:
     for name in scalars.series_left_out:
         leave_out(tensors.series_left_out, name)
     tensors.steps += scalars.steps
-    tensors.first_step = _least(tensors.first_step, scalars.first_step)
-    tensors.last_step = _most(tensors.last_step, scalars.last_step)
+    tensors.first_step = least(tensors.first_step, scalars.first_step)
+    tensors.last_step = most(tensors.last_step, scalars.last_step)
     for mode, steps in scalars.modes.items():
         tensors.modes[mode] = tensors.modes.get(mode, 0) + steps
     tensors.unread += scalars.unread
     tensors.unread_why = scalars.unread_why or tensors.unread_why
     return tensors
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((each for each in (one, other) if each is not None), default=None)

@@ -67,7 +67,6 @@ class HeatMap(msgspec.Struct, kw_only=True):
         return reads
 
     def begin(self, step: int) -> None:
-        """Begin a column."""
         if len(self.steps) >= self.most_columns:
             self._halve()
         self.read += 1
@@ -99,7 +98,6 @@ class HeatMap(msgspec.Struct, kw_only=True):
             self.undefined.append((place, column))
 
     def last_of(self, row: str) -> float | None:
-        """Return a row's newest value; None where it has none."""
         values = self.values[self.rows.index(row)]
         return next((value for value in reversed(values) if value is not None), None)
 
@@ -176,7 +174,6 @@ class ReadBudget(msgspec.Struct, kw_only=True):
         return self.tried(fold, step, name)
 
     def of_step(self) -> "Allowance":
-        """Return what one step may take."""
         return Allowance(self.bytes_left // SHARE_OF_STEP)
 
     def tried(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:

@@ -1,14 +1,14 @@
 """Norms of gradients, updates of weights and activations of each layer over steps."""
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 import msgspec
 import numpy as np
 
 from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.render.names import natural
 from trainguard.report.training.heat_map import HeatMap, ReadBudget
 from trainguard.rules.training.activations import SaturatedActivationParameters
 from trainguard.rules.training.readings import abs_mean, change_of, float64, numbers
@@ -20,7 +20,6 @@ ACTIVATION_NAMES = (
 )
 ABS_MEAN, L2 = "abs_mean", "l2"
 _EPSILON = 1e-9
-_DIGITS = re.compile("([0-9]{1,18})")
 
 
 def _map(measure: str) -> Callable[[], HeatMap]:
@@ -54,7 +53,7 @@ class Layers(msgspec.Struct, kw_only=True):
         self._fold_activations(step, budget, wanted)
 
     def _fold_gradients(self, step: StepView, budget: ReadBudget, wanted: Collection[str]) -> None:
-        names = natural(step.members(GRADIENTS))
+        names = sorted(step.members(GRADIENTS), key=natural)
         if not names or not self.gradients.is_next():
             return
         if not self.gradients.steps:
@@ -69,7 +68,7 @@ class Layers(msgspec.Struct, kw_only=True):
                 self.gradients.put(name, value)
 
     def _fold_updates(self, step: StepView, budget: ReadBudget, wanted: Collection[str]) -> None:
-        names = natural(name for name in step.members(WEIGHTS) if step.has_value(name))
+        names = sorted((name for name in step.members(WEIGHTS) if step.has_value(name)), key=natural)
         if not names or not self.updates.is_next():
             return
         shown = [name for name in self.updates.rows_of(names, wanted) if budget.tried(_before, step, name)]
@@ -84,7 +83,7 @@ class Layers(msgspec.Struct, kw_only=True):
                 self.updates.put(name, change[0] / (change[1] + _EPSILON))
 
     def _fold_activations(self, step: StepView, budget: ReadBudget, wanted: Collection[str]) -> None:
-        names = natural(name for name in activations_of(step) if step.has_value(name))
+        names = sorted((name for name in activations_of(step) if step.has_value(name)), key=natural)
         if not names or not self.activation_mean.is_next():
             return
         saturated = [name for name in names if limits_of(name) is not None]
@@ -104,16 +103,6 @@ class Layers(msgspec.Struct, kw_only=True):
             self.activation_zeros.put(name, zeros)
             if saturated_share is not None and name in self.activation_saturated.rows:
                 self.activation_saturated.put(name, saturated_share)
-
-
-def natural(names: Iterable[str]) -> list[str]:
-    """Sort names by the numbers in them: layer2 before layer10."""
-    return sorted(names, key=_natural_key)
-
-
-def _natural_key(name: str) -> list[tuple[int, str]]:
-    parts = _DIGITS.split(name)
-    return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]
 
 
 def activations_of(step: StepView) -> frozenset[str]:

@@ -1,7 +1,6 @@
 """Labels and predictions of a run: their distribution, and at each step how well they fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainguard.core.errors import TensorUnusableError
 from trainguard.formats.tensors.step_view import StepView, is_numeric
-from trainguard.report.training.heat_map import Allowance, HeatMap, ReadBudget
+from trainguard.report.training.heat_map import HeatMap, ReadBudget
 from trainguard.report.training.scores import ConfusionMatrix, Floats, Residuals, Roc, confusion, residuals, roc
 from trainguard.rules.training.readings import float64
 
@@ -19,45 +18,26 @@ KNOWN = (REGRESSION, BINARY, MULTICLASS, PROBABILITIES)
 _HALF = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """An objective of XGBoost by its name; None of any other model."""
+def row_wise(objective: str | None, samples: int, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one prediction a sample (float64[N]): of each row of ``multi:softprob`` the class of the highest."""
+    if objective != PROBABILITIES or not samples or predictions.size % samples or predictions.size == samples:
+        return predictions
+    highest: NDArray[np.float64] = predictions.reshape(samples, -1).argmax(axis=1).astype(np.float64)
+    return highest
 
-    name: str | None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the report has sections for it."""
-        return self.name in KNOWN
+def classes_of(
+    objective: str | None, labels: NDArray[np.float64], predictions: NDArray[np.float64]
+) -> NDArray[np.int64] | None:
+    """Return the classes (int64[N]) that predictions name; None where they name none.
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether predictions are probabilities of class 1."""
-        return self.name == BINARY
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether labels are quantities."""
-        return self.name == REGRESSION
-
-    def row_wise(self, samples: int, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return one prediction a sample (float64[N]): of each row of ``multi:softprob`` the class of the highest."""
-        if self.name != PROBABILITIES or not samples or predictions.size % samples or predictions.size == samples:
-            return predictions
-        highest: NDArray[np.float64] = predictions.reshape(samples, -1).argmax(axis=1).astype(np.float64)
-        return highest
-
-    def classes(self, labels: NDArray[np.float64], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:
-        """Return the classes (int64[N]) that predictions name; None where they name none.
-
-        A probability above one half is class 1. Without an objective, whole numbers of labels and predictions are
-        classes.
-        """
-        if self.is_binary:
-            return (predictions > _HALF).astype(np.int64) if _are_whole(labels) else None
-        if self.name in (MULTICLASS, PROBABILITIES, None):
-            return predictions.astype(np.int64) if _are_whole(labels) and _are_whole(predictions) else None
-        return None
+    A probability above one half is class 1. Without an objective, whole numbers of labels and predictions are classes.
+    """
+    if objective == BINARY:
+        return (predictions > _HALF).astype(np.int64) if _are_whole(labels) else None
+    if objective in (MULTICLASS, PROBABILITIES, None):
+        return predictions.astype(np.int64) if _are_whole(labels) and _are_whole(predictions) else None
+    return None
 
 
 def _are_whole(values: NDArray[np.float64]) -> bool:
@@ -120,7 +100,7 @@ class Predictions(msgspec.Struct, kw_only=True):
     why_not: str | None = None
 
     def fold(
-        self, step: StepView, objective: Objective, budget: ReadBudget, names: Mapping[str, str] = DEFAULT_NAMES
+        self, step: StepView, objective: str | None, budget: ReadBudget, names: Mapping[str, str] = DEFAULT_NAMES
     ) -> None:
         """Take in the labels and predictions of a step; one without labels is passed over."""
         label_name = _tensor(step, names["labels"], names["labels_collection"])
@@ -132,19 +112,19 @@ class Predictions(msgspec.Struct, kw_only=True):
         if labels is None:
             return
         self.labels = _counts(labels)
-        predictions = None if prediction_name is None else _read(step, prediction_name, budget, allowance)
+        predictions = None if prediction_name is None else budget.tensor(_numbers, step, prediction_name, allowance)
         if predictions is None:
             return
         self.why_not = None
-        predictions = objective.row_wise(labels.size, predictions)
+        predictions = row_wise(objective, labels.size, predictions)
         if labels.shape != predictions.shape:
             self.why_not = f"step {step.step} holds {labels.size:,} labels and {predictions.size:,} predictions"
             return
         finite = np.isfinite(labels) & np.isfinite(predictions)
         self._compare(step.step, labels[finite], predictions[finite], objective)
 
-    def _compare(self, step: int, labels: Floats, predictions: Floats, objective: Objective) -> None:
-        predicted = objective.classes(labels, predictions)
+    def _compare(self, step: int, labels: Floats, predictions: Floats, objective: str | None) -> None:
+        predicted = classes_of(objective, labels, predictions)
         self.classes = predicted is not None
         if not labels.size:
             self.why_not = f"step {step} holds no finite labels and predictions"
@@ -158,13 +138,13 @@ class Predictions(msgspec.Struct, kw_only=True):
         if self.confusion is None:
             self.why_not = "labels and predictions name more than 100 classes"
         self.residuals = residuals(step, labels, predicted.astype(np.float64))
-        self.roc = roc(step, actual, predictions) if objective.is_binary else None
+        self.roc = roc(step, actual, predictions) if objective == BINARY else None
         self._note_accuracy(step)
 
-    def _regress(self, step: int, labels: Floats, predictions: Floats, objective: Objective) -> None:
+    def _regress(self, step: int, labels: Floats, predictions: Floats, objective: str | None) -> None:
         self.confusion = None
         self.residuals = residuals(step, labels, predictions)
-        if not objective.is_regression:
+        if objective != REGRESSION:
             return
         if not self.error_edges:
             self.error_edges = np.linspace(labels.min(), labels.max(), LABEL_BINS + 1).tolist()
@@ -190,12 +170,7 @@ class Predictions(msgspec.Struct, kw_only=True):
 
 
 def names_of(given: Mapping[str, object]) -> dict[str, str]:
-    """Return what parameters of Confusion call labels and predictions."""
     return {name: str(given[name]) for name in DEFAULT_NAMES if name in given}
-
-
-def _read(step: StepView, name: str, budget: ReadBudget, allowance: Allowance) -> Floats | None:
-    return budget.tensor(_numbers, step, name, allowance)
 
 
 def _tensor(step: StepView, name: str, collection: str) -> str | None:

@@ -68,7 +68,6 @@ def read_on(
 
 
 def encode_part(part: RunPart) -> bytes:
-    """Return a part as JSON."""
     return msgspec.json.encode(part)
 
 
@@ -171,7 +170,6 @@ def _fold(part: ScalarPart, digester: Digester, names: ScalarNames) -> None:
 
 
 def encode_scalars(part: ScalarPart) -> bytes:
-    """Return a part as bytes."""
     return msgspec.msgpack.encode(part)
 
 

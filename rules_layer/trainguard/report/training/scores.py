@@ -36,7 +36,6 @@ class ConfusionMatrix(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """How many samples there are."""
         return sum(map(sum, self.counts))
 
     @property
@@ -107,24 +106,18 @@ def confusion(step: int, labels: NDArray[np.int64], predicted: NDArray[np.int64]
 
 
 def evaluation(matrix: ConfusionMatrix) -> Evaluation:
-    """Return the scores of a confusion matrix."""
     counts = np.asarray(matrix.counts, np.float64)
     hits, of_label, of_prediction = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
     precision, recall = _ratio(hits, of_prediction), _ratio(hits, of_label)
     f1 = _ratio(2.0 * precision * recall, precision + recall)
+    scores = np.stack([precision, recall, f1], axis=1).tolist()
     accuracy = float(hits.sum() / counts.sum())
     weights = of_label / of_label.sum()
     return Evaluation(
         accuracy=accuracy,
         classes=[
-            ClassScore(
-                name=name,
-                precision=float(precision[place]),
-                recall=float(recall[place]),
-                f1_score=float(f1[place]),
-                support=int(of_label[place]),
-            )
-            for place, name in enumerate(matrix.classes)
+            ClassScore(name=name, precision=p, recall=r, f1_score=both, support=sum(row))
+            for name, row, (p, r, both) in zip(matrix.classes, matrix.counts, scores, strict=True)
         ],
         micro=Score(precision=accuracy, recall=accuracy, f1_score=accuracy),
         macro=Score(precision=float(precision.mean()), recall=float(recall.mean()), f1_score=float(f1.mean())),

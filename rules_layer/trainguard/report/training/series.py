@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ MOST_POINTS = 400
 """Even, so that all points have a neighbour to be joined with."""
 
 Kind = Literal["loss", "metric"]
+N = TypeVar("N", int, float)
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -50,7 +51,6 @@ class Series(msgspec.Struct, kw_only=True):
 
     @property
     def read(self) -> int:
-        """How many values were taken in."""
         return sum(self.counts)
 
     def add(self, step: int, at: float, value: float) -> None:
@@ -92,17 +92,17 @@ class Series(msgspec.Struct, kw_only=True):
         elif mean is not None:
             share = (count - undefined) / (own_count + count - undefined)
             self.mean[place] = own * (1.0 - share) + mean * share
-            self.low[place] = _least(self.low[place], low)
-            self.high[place] = _most(self.high[place], high)
+            self.low[place] = least(self.low[place], low)
+            self.high[place] = most(self.high[place], high)
         self.counts[place] += count
         self.undefined[place] += undefined
 
 
-def _least(one: float | None, other: float | None) -> float | None:
+def least(one: N | None, other: N | None) -> N | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _most(one: float | None, other: float | None) -> float | None:
+def most(one: N | None, other: N | None) -> N | None:
     return max((each for each in (one, other) if each is not None), default=None)
 
 

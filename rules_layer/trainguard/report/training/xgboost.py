@@ -4,7 +4,6 @@ import msgspec
 
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.report.training.heat_map import ReadBudget
-from trainguard.report.training.predictions import Objective
 from trainguard.rules.training.readings import scalar
 
 IMPORTANCE = "feature_importance/"
@@ -40,19 +39,17 @@ class Model(msgspec.Struct, kw_only=True):
     importance: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     features_left_out: int = 0
 
-    @property
-    def shown_objective(self) -> Objective:
-        """The objective; one without a name is that of a model which the hook did not describe."""
-        return Objective(self.objective)
-
     def fold(self, step: StepView, budget: ReadBudget) -> None:
-        """Take in the hyperparameters of a step."""
         for name in step.names:
             if name.startswith(HYPERPARAMETERS):
-                self._set(step, name, budget)
+                value = budget.scalar(_setting, step, name)
+                key = name.removeprefix(HYPERPARAMETERS)[:LONGEST]
+                has_room = len(self.settings) < MOST_SETTINGS or key in self.settings or key == "objective"
+                if value is not None and has_room:
+                    self.settings[key] = value
+        self.objective = self.settings.get("objective", self.objective)
 
     def keep_importance(self, step: StepView, budget: ReadBudget) -> None:
-        """Replace the importance of features by that of a step."""
         found: dict[str, dict[str, float]] = {}
         left_out = 0
         for kind in TYPES:
@@ -69,18 +66,8 @@ class Model(msgspec.Struct, kw_only=True):
         if found:
             self.importance, self.importance_step, self.features_left_out = found, step.step, left_out
 
-    def _set(self, step: StepView, name: str, budget: ReadBudget) -> None:
-        value = budget.scalar(_setting, step, name)
-        key = name.removeprefix(HYPERPARAMETERS)[:LONGEST]
-        if value is None or (len(self.settings) >= MOST_SETTINGS and key not in self.settings and key != "objective"):
-            return
-        self.settings[key] = value
-        if key == "objective":
-            self.objective = value
-
 
 def has_importance(step: StepView) -> bool:
-    """Whether a step holds importance of features."""
     return any(name.startswith(IMPORTANCE) for name in step.names)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainguard.render.details import encode_report
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.predictions import Objective
+from trainguard.report.training.predictions import REGRESSION
 from trainguard.report.training.scores import Evaluation, Score
 
 FOLDER = "xgboost-reports"
@@ -23,23 +23,15 @@ def xgboost_files(training: TrainingReport) -> dict[str, bytes]:
 
 
 def why_no_scores(training: TrainingReport) -> str:
-    """Say why there is no confusion matrix."""
-    held, objective = training.predictions, Objective(None if training.model is None else training.model.objective)
-    if objective.is_regression:
+    held, objective = training.predictions, None if training.model is None else training.model.objective
+    if objective == REGRESSION:
         return "The model predicts quantities, not classes."
-    return (
-        why_no_comparison(training)
-        if held.step is None
-        else (
-            f"The predictions of objective {objective.name} name no classes."
-            if held.why_not is None
-            else f"Predictions could not be compared: {held.why_not}."
-        )
-    )
+    if held.step is None or held.why_not is not None:
+        return why_no_comparison(training)
+    return f"The predictions of objective {objective} name no classes."
 
 
 def why_no_comparison(training: TrainingReport) -> str:
-    """Say why predictions were not compared with labels."""
     held = training.predictions
     if held.why_not is not None:
         return f"Predictions could not be compared: {held.why_not}."
@@ -81,11 +73,7 @@ def _evaluation(training: TrainingReport) -> dict[str, Any]:
 
 
 def _score(score: Score) -> dict[str, float]:
-    return {
-        "precision": round(score.precision, DECIMALS),
-        "recall": round(score.recall, DECIMALS),
-        "f1_score": round(score.f1_score, DECIMALS),
-    }
+    return {name: round(getattr(score, name), DECIMALS) for name in ("precision", "recall", "f1_score")}
 
 
 def classification_report(held: Evaluation) -> str:
@@ -142,14 +130,7 @@ def _residuals(training: TrainingReport) -> dict[str, Any]:
     if held is None:
         empty: dict[str, Any] = {"plot_step": None, "hist": [], "edges": [], "x": [], "mu": None, "sigma": None}
         return empty | {"note": why_no_comparison(training)}
-    return {
-        "plot_step": held.step,
-        "hist": held.hist,
-        "edges": held.edges,
-        "x": held.x,
-        "mu": held.mu,
-        "sigma": held.sigma,
-    }
+    return {"plot_step": held.step, **{name: getattr(held, name) for name in ("hist", "edges", "x", "mu", "sigma")}}
 
 
 _FILES: Mapping[str, Callable[[TrainingReport], dict[str, Any]]] = {

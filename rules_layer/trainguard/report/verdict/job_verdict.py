@@ -1,7 +1,7 @@
 """The verdict on a job from its item and its rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.stores import Jobs, RuleStates
@@ -50,62 +50,50 @@ def verdict_of(
     record: JobRecord, rows: Sequence[RuleRow], *, now: float, prices: PriceTable | None = None
 ) -> JobVerdict:
     """Return the verdict from a job's item and its rows, with those of its nodes as far as they matter."""
-    found = _Findings(record, rows, prices)
+    found = _Findings.of(record, rows, prices)
     doubt = found.why_unknown(now)
     if doubt is not None:
-        return _unknown(record.job, now, doubt, record, found.facts.watermark_s)
-    verdict, open_rows = found.verdict, found.open
-    certainty = found.certainty(now)
-    would_do, why_so = found.would_do(verdict)
-    facts, first = found.facts, open_rows[0] if open_rows else None
-    since = found.since
+        return _unknown(record.job, now, doubt, record, found.watermark_s)
+    first = found.open[0] if found.open else None
+    certainty, certainty_why = found.certainty(now)
+    would_do, would_do_why = found.would_do
     return JobVerdict(
         generated_at=iso_time(now),
         job=record.job,
-        verdict=verdict,
+        verdict=found.verdict,
         why=first.finding.reason if first is not None else found.why_healthy,
-        since=None if since is None else iso_time(since),
-        certainty=certainty[0],
-        certainty_why=certainty[1],
+        since=None if found.since is None else iso_time(found.since),
+        certainty=certainty,
+        certainty_why=certainty_why,
         status=record.status.value,
         active=record.active,
-        evaluated_through=None if facts.watermark_s is None else iso_time(facts.watermark_s),
-        rules=[row.rule for row in open_rows],
-        wasted_share=facts.wasted_share,
-        lost=_cents(facts.lost),
-        spent=_cents(facts.spent),
-        currency=None if facts.spent is None else (prices or packaged_prices()).currency,
+        evaluated_through=None if found.watermark_s is None else iso_time(found.watermark_s),
+        rules=[row.rule for row in found.open],
+        wasted_share=found.wasted_share,
+        lost=None if found.lost is None else round(found.lost, 2),
+        spent=None if found.spent is None else round(found.spent, 2),
+        currency=None if found.spent is None else (prices or packaged_prices()).currency,
         advice=None if first is None else first.finding.advice,
         would_do=would_do,
-        would_do_why=why_so,
+        would_do_why=would_do_why,
         idle_nodes=found.idle_nodes,
         memory_held_on=found.memory_held_on,
     )
 
 
-@dataclass(frozen=True)
-class _Findings:
-    record: JobRecord
-    rows: Sequence[RuleRow]
-    prices: PriceTable | None
-
-    @property
-    def facts(self) -> JobFacts:
-        return JobFacts.of(self.record, self.rows, self.prices)
-
-    @property
+class _Findings(JobFacts):
+    @cached_property
     def open(self) -> list[RuleRow]:
         """Return the rules whose condition holds now; of a job that has ended, all that have fired."""
-        return [row for row in self.facts.fired if row.status is Status.FIRED or not self.record.active]
+        return [row for row in self.fired if row.status is Status.FIRED or not self.job.active]
 
     def why_unknown(self, now: float) -> str | None:
-        facts = self.facts
-        if not self.record.policy.evaluated:
-            return f"TrainGuard does not evaluate the job: {self.record.policy.why}."
-        if not facts.judged:
-            return facts.report.finding.reason if facts.report is not None else "No rule has judged the job yet."
-        through = facts.watermark_s
-        if self.record.active and (through is None or abs(now - through) > STALE_S):
+        if not self.job.policy.evaluated:
+            return f"TrainGuard does not evaluate the job: {self.job.policy.why}."
+        if not self.judged:
+            return self.report.finding.reason if self.report is not None else "No rule has judged the job yet."
+        through = self.watermark_s
+        if self.job.active and (through is None or abs(now - through) > STALE_S):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
             return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
         if not self.open and self._lacks_much:
@@ -113,15 +101,15 @@ class _Findings:
             return f"{text} of the profile could not be read, or never came, and the others show nothing wrong."
         if self.open or self.level != UNKNOWN:
             return None if self.open else self._why_blind()
-        return None if facts.report is None else facts.report.finding.reason
+        return None if self.report is None else self.report.finding.reason
 
     @property
     def level(self) -> str:
-        return "" if self.facts.report is None else self.facts.report.finding.finding_kind
+        return "" if self.report is None else self.report.finding.finding_kind
 
     def _why_blind(self) -> str | None:
         """Say why it is unknown whether the GPUs work; None where that was judged, or there is nothing to judge."""
-        row = self.facts.rules.get(LOW_GPU.name)
+        row = self.rules.get(LOW_GPU.name)
         if row is None or row.status not in _BLIND:
             return None
         if row.status is Status.DISABLED:
@@ -130,7 +118,8 @@ class _Findings:
 
     def _counted(self, names: Sequence[str]) -> int:
         """Return a count of the job, which the report's row has over all its streams."""
-        return max((sum(each.counters.get(name, 0) for name in names) for each in self.rows), default=0)
+        rows = (*self.rows.values(), *self.of_nodes)
+        return max((sum(each.counters.get(name, 0) for name in names) for each in rows), default=0)
 
     @property
     def _lost_objects(self) -> int:
@@ -139,34 +128,33 @@ class _Findings:
     @property
     def _lacks_much(self) -> bool:
         """Return whether so many objects are lost that a fault could hide; a node writes one a minute."""
-        hours = self.facts.hours
+        hours = self.hours
         return hours is not None and self._lost_objects >= LACKING_SHARE * hours * MINUTES_AN_HOUR > 0.0
 
     @property
     def verdict(self) -> Verdict:
         if not self.open:
             # Of a job with findings that are all over the level is about what was.
-            lacks_reason = self.level == ATTENTION and not self.facts.fired
+            lacks_reason = self.level == ATTENTION and not self.fired
             return Verdict.WASTED if lacks_reason else Verdict.HEALTHY
-        if self.record.active and self._all_idle:
+        if self.job.active and self._all_idle:
             return Verdict.IDLE
         return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK
 
     @property
     def _all_idle(self) -> bool:
         """Return whether no GPU of any node works: a job of whose nodes one works is ``wasted`` at most."""
-        nodes = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
-        known = len(nodes) >= self.facts.nodes and not self.record.streams_left_out
+        nodes = [each for each in self.of_nodes if each.rule == LOW_GPU.name]
+        known = len(nodes) >= self.nodes and not self.job.streams_left_out
         return known and bool(nodes) and all(map(_is_idle, nodes))
 
     @property
     def idle_nodes(self) -> list[str]:
-        rows = self.rows if self.record.active else []
-        return sorted(row.node for row in rows if row.node is not None and _is_idle(row))
+        return sorted(row.node or "" for row in self.of_nodes if self.job.active and _is_idle(row))
 
     @property
     def memory_held_on(self) -> list[str]:
-        holding = {each.node for each in self.rows if each.quantity == HELD_TIME.what}
+        holding = {each.node for each in self.of_nodes if each.quantity == HELD_TIME.what}
         return [node for node in self.idle_nodes if node in holding]
 
     @property
@@ -175,30 +163,30 @@ class _Findings:
         if not self.open:
             return None
         if self.verdict is Verdict.IDLE:
-            rows = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
-            return max((start for row in rows if (start := _began(row)) is not None), default=None)
+            begins = (_began(row) for row in self.of_nodes if row.rule == LOW_GPU.name)
+            return max((start for start in begins if start is not None), default=None)
         return _began(self.open[0])
 
     def certainty(self, now: float) -> tuple[Certainty, str | None]:
         why = self._why_incomplete() or (None if self.open else self._why_not_sure())
         since = self.since
-        if why is None and self.open and self.record.active and (since is None or now - since < SURE_AFTER_S):
+        if why is None and self.open and self.job.active and (since is None or now - since < SURE_AFTER_S):
             why = "It has lasted for less than half an hour."
         return (Certainty.HIGH, None) if why is None else (Certainty.MEDIUM, why)
 
     def _why_incomplete(self) -> str | None:
-        if self.record.streams_left_out:
+        if self.job.streams_left_out:
             return "Some nodes are not evaluated: objects name more than are taken."
         if self._lost_objects:
             return f"{counted(self._lost_objects, 'object')} of the profile could not be read, or never came."
         if self._counted(_LOST_LINES):
             return "Some objects of the profile are damaged, and were read in part."
-        unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
+        unsure = [rule for rule, row in self.rules.items() if row.status is Status.ERROR]
         return f"{listed(unsure)} could not judge." if unsure else None
 
     def _why_not_sure(self) -> str | None:
         """Say what no rule has judged; None where each rule that can fire has."""
-        rows = {rule: row for rule, row in self.facts.rules.items() if not spec_of(rule).informs_only}
+        rows = {rule: row for rule, row in self.rules.items() if not spec_of(rule).informs_only}
         low = rows.get(LOW_GPU.name)
         if low is None or low.status is Status.NOT_APPLICABLE:
             why = "" if low is None else f": {low.finding.reason}"
@@ -208,29 +196,30 @@ class _Findings:
         disabled = [rule for rule, row in rows.items() if row.status is Status.DISABLED]
         return f"{listed(disabled)} {'is' if len(disabled) == 1 else 'are'} disabled." if disabled else None
 
-    def would_do(self, verdict: Verdict) -> tuple[WouldDo, str]:
-        policy = self.record.policy
+    @property
+    def would_do(self) -> tuple[WouldDo, str]:
+        policy = self.job.policy
         named = [row.rule for row in self.open]
         staged = all(policy.alerts.is_staged(rule) for rule in named)
-        if verdict is Verdict.HEALTHY or not self.record.active or staged:
+        if self.verdict is Verdict.HEALTHY or not self.job.active or staged:
             why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
-            return WouldDo.NOTHING, why if self.record.active or not named else "The job has ended."
+            return WouldDo.NOTHING, why if self.job.active or not named else "The job has ended."
         stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
-        if not self.record.stop_allowed and not self.record.resources:
+        if not self.job.stop_allowed and not self.job.resources:
             return WouldDo.ALERT, "The job's owner has not allowed stops."
         if not stopping:
             return WouldDo.ALERT, f"The job's owner has not allowed a stop by {listed(named)}."
         if policy.stops.dry_run:
             return WouldDo.ALERT, "Stops of the job are a dry run."
-        if not self.record.stop_allowed:
-            runs_on = counted(len(self.record.resources), self.record.resources[0].partition("/")[0].replace("-", " "))
+        if not self.job.stop_allowed:
+            runs_on = counted(len(self.job.resources), self.job.resources[0].partition("/")[0].replace("-", " "))
             return WouldDo.ALERT, f"A fire decides on a stop by the tags of the {runs_on} that the job runs on."
         return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
 
     @property
     def why_healthy(self) -> str:
-        report = self.facts.report
-        return "Rules have judged the job, and found nothing." if report is None else report.finding.reason
+        known = None if self.report is None else self.report.finding.reason
+        return "Rules have judged the job, and found nothing." if known is None else known
 
 
 def _is_idle(row: RuleRow) -> bool:
@@ -254,7 +243,3 @@ def _unknown(
         evaluated_through=None if through is None else iso_time(through),
         would_do_why="What is not known is no reason to do anything.",
     )
-
-
-def _cents(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, 2)

@@ -102,7 +102,6 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def verdict_schema() -> dict[str, Any]:
-    """Return the schema of the document."""
     return {**report_schema(JobVerdict, identity=IDENTITY), "title": "Verdict on a training job"}
 
 

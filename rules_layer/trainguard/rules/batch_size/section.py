@@ -45,10 +45,10 @@ def _row(entry: RuleEntry, node: str, series: str, box: SeriesUsage, picked: Pic
         "gpu_memory_threshold_p95" if memory else "cpu_threshold_p95" if series == "cpu" else "gpu_threshold_p95"
     )
     limits = limit_of(entry, parameter, "")
-    values = strips.Box(box.lower, box.p25, box.p50, box.p75, box.upper, (box.window_p95,))
+    values = (box.lower, box.p25, box.p50, box.p75, box.upper)
     said = f"{shown}: median {percent(box.p50)}, 95th percentile {percent(box.window_p95)}"
     tone = "quiet" if memory else "plain"
-    drawn = strips.box(values, PERCENT, alt=said, tone=tone, limits=limits)
+    drawn = strips.box(values, PERCENT, alt=said, tone=tone, limits=limits, marks=(box.window_p95,))
     return shown, drawn, percent(box.p50), percent(box.window_p95), percent(limits[0].value if limits else None)
 
 

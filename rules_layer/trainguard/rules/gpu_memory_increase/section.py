@@ -70,7 +70,7 @@ def _chart(node: str, gpus: Gpus, what: str) -> Figure:
 
 def _row(node: str, gpu: str, held: GpuMemory, picked: Picked[Gpus]) -> tuple[str, ...]:
     shown = label(node, gpu, picked)
-    box = strips.Box(held.lower, held.p25, held.p50, held.p75, held.upper)
+    box = (held.lower, held.p25, held.p50, held.p75, held.upper)
     said = f"{shown}: median {percent(held.p50)}, 95th percentile {percent(held.p95)}"
     drawn = strips.box(box, PERCENT, alt=said, tone="hot" if held.kind else "plain")
     lowest, newest = min(held.floors, default=None), held.floors[-1] if held.floors else None

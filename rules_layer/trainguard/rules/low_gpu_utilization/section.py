@@ -58,9 +58,10 @@ def _row(
     node: str, gpu: str, usage: GpuUsage, picked: Picked[LowGpuDetails], limits: list[strips.Limit]
 ) -> tuple[str, ...]:
     shown = label(node, gpu, picked)
-    box = strips.Box(usage.lower, usage.p25, usage.p50, usage.p75, usage.upper, (usage.gpu_95, usage.gpu_5))
+    box = (usage.lower, usage.p25, usage.p50, usage.p75, usage.upper)
     said = f"{shown}: median {percent(usage.p50)}, middle half {percent(usage.p25)} to {percent(usage.p75)}"
-    drawn = strips.box(box, PERCENT, alt=said, tone="hot" if usage.kind else "plain", limits=limits)
+    tone, marks = "hot" if usage.kind else "plain", (usage.gpu_95, usage.gpu_5)
+    drawn = strips.box(box, PERCENT, alt=said, tone=tone, limits=limits, marks=marks)
     kind = "not judged" if usage.gpu_95 is None else KINDS.get(usage.kind, shown_name(str(usage.kind)))
     return shown, drawn, percent(usage.p50), percent(usage.gpu_95), percent(usage.gpu_5), kind
 

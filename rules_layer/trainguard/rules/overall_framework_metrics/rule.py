@@ -31,7 +31,7 @@ from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 
 TOP_OPERATORS = 64
-LOOP, NO_STEP, NO_EVENTS = "loop", "no_step", "no_events"
+KINDS = LOOP, NO_STEP, NO_EVENTS = "loop", "no_step", "no_events"
 
 
 class FrameworkTimeState(msgspec.Struct, array_like=True):

@@ -34,7 +34,7 @@ METRIC_OF_SERIES: Mapping[str, str] = {
 }
 """Names of recorded series in percent in the managed service's report."""
 _QUANTILES = (0.99, 0.95, 0.5)
-QUANTILES, MEDIANS, NETWORK_ALONE, NOTHING = "quantiles", "medians", "network_alone", "nothing"
+KINDS = QUANTILES, MEDIANS, NETWORK_ALONE, NOTHING = "quantiles", "medians", "network_alone", "nothing"
 
 
 class UsageState(msgspec.Struct, array_like=True):

@@ -18,14 +18,12 @@ from trainguard.render.plots.charts import (
     MOST_COLUMNS,
     SERIES_COLOURS,
     Bins,
-    Line,
-    Part,
     donut,
     histogram,
     lines_over,
 )
 from trainguard.render.plots.scale import PERCENT, Scale
-from trainguard.render.plots.strips import parts_of_whole
+from trainguard.render.plots.strips import Limit, parts_of_whole
 from trainguard.report.html.kernels.island import node_of, rank_name
 
 T = TypeVar("T")
@@ -42,7 +40,6 @@ def grouped(entries: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
 
 
 def total_of(entries: Iterable[object], field: str = "total_ns") -> int:
-    """Return a field's sum."""
     return sum(getattr(each, field) for each in entries)
 
 
@@ -51,13 +48,16 @@ def active_time(what: str, ranks: Sequence[RankProfile]) -> list[Block]:
     on_gpu = what == "GPU"
     busy, window = total_of(ranks, "busy_ns" if on_gpu else "host_busy_ns"), total_of(ranks, "window_ns")
     parts = [
-        Part("active", busy / window, nanos(busy), 1),
-        Part("idle", (window - busy) / window, nanos(window - busy), GREY),
+        ("active", busy / window, nanos(busy), 1),
+        ("idle", (window - busy) / window, nanos(window - busy), GREY),
     ]
     recorded = "" if on_gpu else ": threads that the trace recorded"
     whole = donut(parts, alt=f"The {what} is active for {nanos(busy)} of {nanos(window)}")
     figures = [Figure(f"{what} active time{recorded}", whole)]
-    shares = _by_device(ranks) if on_gpu else {rank_name(rank): rank.host_utilization for rank in ranks}
+    if on_gpu and len(ranks) == 1 and len(ranks[0].devices) > 1:
+        shares = {f"GPU {each.device}": each.utilization for each in ranks[0].devices}
+    else:
+        shares = {rank_name(rank): rank.utilization if on_gpu else rank.host_utilization for rank in ranks}
     known = {name: values for name, values in shares.items() if values}
     if not known:
         return [Figures(figures)]
@@ -67,13 +67,6 @@ def active_time(what: str, ranks: Sequence[RankProfile]) -> list[Block]:
         Figures([*figures, Figure(f"{what} utilization over time", chart, legend)]),
         *([Note(note)] if note else []),
     ]
-
-
-def _by_device(ranks: Sequence[RankProfile]) -> dict[str, list[float]]:
-    """Return how busy GPUs are: a line a rank, and where one trace has several GPUs, a line each."""
-    if len(ranks) == 1 and len(ranks[0].devices) > 1:
-        return {f"GPU {each.device}": each.utilization for each in ranks[0].devices}
-    return {rank_name(rank): rank.utilization for rank in ranks}
 
 
 def _busy_lines(
@@ -139,23 +132,19 @@ PATH_PARTS: tuple[StepPart, ...] = (
 
 
 def slowest_steps(steps: Sequence[tuple[RankProfile, StepEntry]]) -> list[tuple[RankProfile, StepEntry]]:
-    """Return the slowest steps, in their order."""
     slowest = sorted(steps, key=lambda each: -each[1].gpu_duration_ns)[:MOST_STEPS]
     return sorted(slowest, key=lambda each: (each[1].number, each[0].rank or 0))
 
 
 def used_parts(parts: Sequence[StepPart], breakdowns: Sequence[Mapping[str, int]]) -> list[StepPart]:
-    """Return the parts of which at least one step has some."""
     return [part for part in parts if any(each.get(part[0], 0) for each in breakdowns)]
 
 
 def keys_of_parts(parts: Sequence[StepPart]) -> list[Key]:
-    """Return the legend of the parts."""
     return [Key(f"part {tone}", label) for _, label, tone in parts]
 
 
 def largest_part(breakdown: Mapping[str, int], parts: Sequence[StepPart]) -> tuple[str, str]:
-    """Return the field and the name of the part that takes most."""
     field, label, _ = max(parts, key=lambda part: breakdown.get(part[0], 0))
     return field, label
 
@@ -171,23 +160,20 @@ def bar_of_parts(
 
 
 def step_histograms(ranks: Sequence[RankProfile]) -> list[Block]:
-    """Return histograms of the steps' durations; nothing without a step."""
     steps = [step for rank in ranks for step in rank.steps]
     sides = (
         ("Step time, with the GPU work that the step launched", [step.gpu_duration_ns / 1e6 for step in steps]),
         ("Step time on the host", [step.duration_ns / 1e6 for step in steps]),
     )
-    return [Figures([Figure(caption, _duration_histogram(values)) for caption, values in sides])] if steps else []
-
-
-def _duration_histogram(values: Sequence[float]) -> Markup:
-    """Draw a histogram of durations in milliseconds with their median, 95th and 99th percentile."""
-    marks = list(zip(("p50", "p95", "p99"), np.percentile(values, (50, 95, 99)).tolist(), strict=True))
-    words = [f"{name} {nanos(1e6 * value)}" for name, value in marks]
-    lines = [Line(value, label) for (_, value), label in zip(marks, words, strict=True)]
-    alt = f"{counted(len(values), 'duration')}: {', '.join(words)}"
-    shown = lines if len(values) >= 10 else lines[:1]
-    return histogram(duration_bins(values), alt=alt, across="milliseconds", up="steps", lines=shown)
+    figures = []
+    for caption, values in sides if steps else ():
+        marks = zip(("p50", "p95", "p99"), np.percentile(values, (50, 95, 99)).tolist(), strict=True)
+        lines = [Limit(value, f"{name} {nanos(1e6 * value)}") for name, value in marks]
+        alt = f"{counted(len(values), 'duration')}: {', '.join(line.label for line in lines)}"
+        shown = lines if len(values) >= 10 else lines[:1]
+        chart = histogram(duration_bins(values), alt=alt, across="milliseconds", up="steps", lines=shown)
+        figures.append(Figure(caption, chart))
+    return [Figures(figures)] if figures else []
 
 
 def duration_bins(values: Sequence[float]) -> Bins:
@@ -195,12 +181,12 @@ def duration_bins(values: Sequence[float]) -> Bins:
     low, high = min(values), max(values)
     if high - low <= 1e-9 * max(high, 1e-9):
         middle = max(high, 1e-6)
-        return Bins((middle * 0.95, middle * 1.05), (len(values),))
+        return (middle * 0.95, middle * 1.05), (len(values),)
     quarters = np.percentile(values, (25, 75))
     width = 2.0 * float(quarters[1] - quarters[0]) / len(values) ** (1.0 / 3.0)
     wanted = (high - low) / width if width > 0.0 else MOST_COLUMNS
     counts, edges = np.histogram(values, bins=min(max(int(np.ceil(wanted)), 1), MOST_COLUMNS))
-    return Bins(edges.tolist(), counts.tolist())
+    return edges.tolist(), counts.tolist()
 
 
 MOST_ANNOTATIONS = 24
@@ -226,9 +212,9 @@ def _annotation_figure(where: str, found: Sequence[Durations]) -> list[Figure]:
     if not found:
         return []
     whole = joined([each.histogram for each in found])
-    bins = Bins([edge / 1e6 for edge in whole.edges_ns], whole.counts)
+    bins = [edge / 1e6 for edge in whole.edges_ns], whole.counts
     alt = f"{counted(sum(whole.counts), 'time')}, {nanos(whole.edges_ns[0])} to {nanos(whole.edges_ns[-1])}"
-    lines = [Line(found[0].median_ns / 1e6, f"p50 {nanos(found[0].median_ns)}")] if len(found) == 1 else []
+    lines = [Limit(found[0].median_ns / 1e6, f"p50 {nanos(found[0].median_ns)}")] if len(found) == 1 else []
     return [Figure(f"Durations {where}", histogram(bins, alt=alt, across="milliseconds", up="times", lines=lines))]
 
 
@@ -266,7 +252,6 @@ def memory_totals(ranks: Iterable[RankProfile]) -> list[MemoryEntry]:
 
 
 def share_figures(ranks: Sequence[RankProfile], memory: Sequence[MemoryEntry]) -> list[Block]:
-    """Return the parts of the GPU's time by precision, by activity and by operation on memory."""
     found = [*_precision(ranks), *_activity(ranks), *_memory(memory)]
     return [Figures(found)] if found else []
 
@@ -309,7 +294,6 @@ def _memory(memory: Sequence[MemoryEntry]) -> list[Figure]:
 
 
 def communication_figures(ranks: Sequence[RankProfile]) -> list[Block]:
-    """Return the parts of the communication's time; nothing where no rank communicates."""
     total, exposed = total_of(ranks, "communication_ns"), total_of(ranks, "exposed_communication_ns")
     parts = [("overlapped by computation", total - exposed, 1), ("exposed", exposed, 2)]
     alt = "Communication that computation overlaps, and exposed"
@@ -321,7 +305,7 @@ def _whole(caption: str, parts: Sequence[tuple[str, int, int]], alt: str, keep: 
     """Draw nanoseconds as parts of their sum; the first ``keep`` ones also where they are 0."""
     total = sum(part for _, part, _ in parts)
     shown = [
-        Part(label, part / total, nanos(part), colour)
+        (label, part / total, nanos(part), colour)
         for place, (label, part, colour) in enumerate(parts)
         if total and (part or place < keep)
     ]

@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankLine, RankProfile
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
-from trainguard.kernels.timeline.rows import LAST_OF_GPU, LaneKey, Sort
+from trainguard.kernels.timeline.rows import LAST_OF_GPU, Sort
 from trainguard.render.names import shown_name
 from trainguard.report.html.islands import in_script, pack_counts, pack_steps
 
@@ -25,29 +25,22 @@ class PageNames:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._numbers: dict[str, int] = {OMITTED: 0}
-        self._texts = [OMITTED]
+        self.texts = [OMITTED]
         self._left = most_bytes
         self.omitted = 0
 
     def number(self, name: str) -> int:
-        """Return a name's number."""
-        known = self._numbers.get(name)
-        if known is None:
-            known = self._numbers[name] = self._add(shown_name(name, LONGEST_NAME))
-        return known
-
-    def _add(self, text: str) -> int:
-        size = len(in_script(msgspec.json.encode(text))) + 1
-        if size > self._left:
-            self.omitted += 1
-            return 0
-        self._left -= size
-        self._texts.append(text)
-        return len(self._texts) - 1
-
-    def texts(self) -> list[str]:
-        """Return the names by number, cut and fit to be seen."""
-        return self._texts
+        if name not in self._numbers:
+            text = shown_name(name, LONGEST_NAME)
+            size = len(in_script(msgspec.json.encode(text))) + 1
+            fits = size <= self._left
+            self._numbers[name] = len(self.texts) if fits else 0
+            if fits:
+                self._left -= size
+                self.texts.append(text)
+            else:
+                self.omitted += 1
+        return self._numbers[name]
 
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -77,7 +70,6 @@ def node_of(trace: str) -> str | None:
 
 
 def rank_name(profile: RankProfile | RankLine) -> str:
-    """Return how a page calls a rank."""
     return shown_name(profile.trace) if profile.rank is None else f"rank {profile.rank}"
 
 
@@ -92,10 +84,14 @@ def _process(profile: RankProfile, timeline: Timeline, names: PageNames, offset:
         "title": rank_name(profile),
         "offset": offset,
         "window": timeline.window_ns,
-        "busy": _busy(profile),
+        # Of all GPUs under -1 where only that is known.
+        "busy": {str(each.device): each.utilization for each in profile.devices} or {"-1": profile.utilization},
         "steps": [[each.number, each.start_ns, each.duration_ns] for each in steps],
         "detail": timeline.detail,
-        "lanes": [_lane(key, int(length)) for key, length in zip(timeline.lanes, lengths.tolist(), strict=True)],
+        "lanes": [
+            {"side": key.side, "device": key.device, "holds": key.holds, "name": shown_name(key.name), "rows": length}
+            for key, length in zip(timeline.lanes, lengths.tolist(), strict=True)
+        ],
         "start": pack_steps(rows.start),
         "lasts": pack_counts(rows.end - rows.start),
         "name": pack_counts(_numbers(rows.name, timeline.names, names)),
@@ -104,17 +100,6 @@ def _process(profile: RankProfile, timeline: Timeline, names: PageNames, offset:
         "launch": _launches(timeline),
         "size": pack_counts(timeline.size[copies] + 1),
     }
-
-
-def _busy(profile: RankProfile) -> dict[str, list[float]]:
-    """Return the busy shares of each GPU over the window; of all under -1 where only that is known."""
-    if profile.devices:
-        return {str(each.device): each.utilization for each in profile.devices}
-    return {"-1": profile.utilization}
-
-
-def _lane(key: LaneKey, length: int) -> dict[str, Any]:
-    return {"side": key.side, "device": key.device, "holds": key.holds, "name": shown_name(key.name), "rows": length}
 
 
 def _numbers(name: Ints, texts: Sequence[str], names: PageNames) -> Ints:

@@ -21,32 +21,13 @@ from trainguard.report.html.islands import in_script
 from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.island import PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
-from trainguard.report.html.kernels.verdict import (
-    key_figures,
-    missing_lines,
-    shown_findings,
-    verdict_of,
-)
+from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, verdict_of
 from trainguard.report.html.page import joined_script, read_asset, render_page
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
-    "columns.js",
-    "units.js",
-    "model.js",
-    "paint.js",
-    "tree.js",
-    "view.js",
-    "draw.js",
-    "marks.js",
-    "details.js",
-    "find.js",
-    "input.js",
-    "save.js",
-    "timeline.js",
-    "kernels.js",
-    "annotations.js",
-    "main.js",
+    *("columns", "units", "model", "paint", "tree", "view", "draw", "marks"),
+    *("details", "find", "input", "save", "timeline", "kernels", "annotations", "main"),
 )
 _STYLES = ("kernels/page.css", "kernels/timeline.css")
 
@@ -100,11 +81,10 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     totals = kernel_totals(ranks)
     views = kernel_views(ranks, totals, shown, names)
     timelines = timelines_document(drawn, names)
-    island: dict[str, Any] = {"kernels": views, "timelines": timelines, "names": names.texts()}
+    island: dict[str, Any] = {"kernels": views, "timelines": timelines, "names": names.texts}
     kernels, whole = totals[:MOST_KERNELS], views[0]
     annotations = figures.grouped((each for rank in ranks for each in rank.annotations), lambda each: each.name)
     memory = figures.memory_totals(ranks)
-    window_ns, busy_ns = figures.total_of(ranks, "window_ns"), figures.total_of(ranks, "busy_ns")
     return render_page(
         "kernels.html.j2",
         styles=kernels_style(),
@@ -127,21 +107,17 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         top=TOP,
         by_time=top_rows(kernels, "total_ns", whole["total"], nanos),
         by_count=top_rows(kernels, "count", whole["runs"], count),
-        window_ns=window_ns,
-        busy_ns=busy_ns,
-        gpu_time=figures.active_time("GPU", ranks) if busy_ns and window_ns else [],
-        cpu_time=figures.active_time("CPU", ranks) if window_ns else [],
-        step_histograms=figures.step_histograms(ranks),
+        window_ns=figures.total_of(ranks, "window_ns"),
+        busy_ns=figures.total_of(ranks, "busy_ns"),
         memory=memory,
         share_figures=figures.share_figures(ranks, memory),
-        communication_figures=figures.communication_figures(ranks),
         collectives=figures.grouped(
             (each for rank in ranks for each in rank.collectives), lambda each: (each.name, each.group, each.dtype)
         ),
         annotation_figures=figures.annotation_figures(annotations),
         annotations_left=max(len(annotations) - figures.MOST_ANNOTATIONS, 0)
         + figures.total_of(ranks, "annotations_left_out"),
-        compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_by_change),
+        compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_change),
         rank_tables=[] if across is None else rank_tables(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
@@ -153,11 +129,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     )
 
 
-def _each_of(ranks: Sequence[RankProfile], entries: str) -> list[tuple[RankProfile, Any]]:
-    return [(rank, entry) for rank in ranks for entry in getattr(rank, entries)]
-
-
-def _by_change(rank: RankComparison) -> int:
+def _change(rank: RankComparison) -> int:
     return 0 if rank.step is None else -abs(rank.step.after_ns - rank.step.before_ns)
 
 
@@ -176,27 +148,20 @@ def _shapes(text: str) -> str:
 
 
 def signed(ns: float) -> str:
-    """Write a change of time with its sign."""
     return f"+{nanos(ns)}" if ns > 0 else nanos(ns)
 
 
 _HELPERS: dict[str, Any] = {
-    "bar_of_parts": figures.bar_of_parts,
     "changed_parts": _changed_parts,
-    "each_of": _each_of,
+    "each_of": lambda ranks, entries: [(rank, entry) for rank in ranks for entry in getattr(rank, entries)],
     "held_ns": lambda stretches: sum(end - start for start, end in stretches),
-    "keys_of_parts": figures.keys_of_parts,
-    "largest_part": figures.largest_part,
-    "path_parts": figures.PATH_PARTS,
     "plot_column": plot_column,
     "rank_name": rank_name,
     "shapes_of": _shapes,
     "short_shapes": short_shapes,
     "signed": signed,
-    "slowest_steps": figures.slowest_steps,
-    "step_parts": figures.STEP_PARTS,
+    "charts": figures,
     "up_from_zero": up_from_zero,
-    "used_parts": figures.used_parts,
 }
 
 
@@ -222,11 +187,9 @@ def _about(document: KernelProfiles) -> list[str]:
 
 @functools.cache
 def kernels_script() -> str:
-    """Return the page's script."""
-    return joined_script(("timelines/data.js", *(f"kernels/{each}" for each in _SCRIPTS)))
+    return joined_script(("timelines/data.js", *(f"kernels/{each}.js" for each in _SCRIPTS)))
 
 
 @functools.cache
 def kernels_style() -> str:
-    """Return the style that the page has beside the common one."""
     return "\n".join(read_asset(each) for each in _STYLES)

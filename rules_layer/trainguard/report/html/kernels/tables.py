@@ -23,7 +23,6 @@ MOST_OF_A_RANK = 200
 
 
 def kernel_totals(ranks: Iterable[RankProfile]) -> list[KernelEntry]:
-    """Return the kernels of all ranks, those with the most time first."""
     kernels = (kernel for rank in ranks for kernel in rank.kernels)
     totals = [_total(entries) for entries in grouped(kernels, lambda each: (each.name, each.precision))]
     return sorted(totals, key=lambda each: (-each.total_ns, each.name))
@@ -169,7 +168,8 @@ def rank_tables(ranks: Sequence[RankProfile], across: AcrossRanks) -> list[Block
     rows = _joined(ranks, across.lines)
     values = [[value(row) for _, value, _, _ in MEASURES] for row in rows]
     likes = sorted({line.like for line in across.lines})
-    medians = {like: [_median(column) for column in zip(*_of_set(values, rows, like), strict=True)] for like in likes}
+    sets = {like: [held for held, (_, line) in zip(values, rows, strict=True) if line.like == like] for like in likes}
+    medians = {like: [_median(column) for column in zip(*held, strict=True)] for like, held in sets.items()}
     away = [
         [_away(value, medians[row[1].like][at], at) for at, value in enumerate(held)]
         for held, row in zip(values, rows, strict=True)
@@ -201,10 +201,6 @@ def _joined(ranks: Sequence[RankProfile], lines: Sequence[RankLine]) -> list[Row
     listed = {(rank.trace, rank.rank): rank for rank in ranks}
     # A rank that several traces are of is called by its file, and listed without its number.
     return [(listed.get((line.trace, line.rank)) or listed.get((line.trace, None)), line) for line in lines]
-
-
-def _of_set(values: Sequence[Numbers], rows: Sequence[Row], like: int) -> list[Numbers]:
-    return [each for each, (_, line) in zip(values, rows, strict=True) if line.like == like]
 
 
 def _median(values: Numbers) -> float | None:

@@ -1,7 +1,7 @@
 """The verdict of the page in a sentence, the numbers to be seen first, and what is missing."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,35 +22,35 @@ from trainguard.report.html.rule_sections import Badge, severity_badge
 NAMED_RANKS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownFinding:
-    """A finding of the rank where it explains most: ``process`` is its place in the timeline, ``where`` has others."""
+ShownFinding = Mapping[str, Any]
+"""A finding of the rank where it explains most, as the template reads it.
 
-    finding: KernelFinding
-    severity: Severity
-    by_step: bool
-    where: str | None
-    evidence: Sequence[Evidence]
-    process: int | None = None
+``rule`` is without its family, ``gain`` says what can be won, ``where`` has the other ranks, and ``process`` is its
+place in the timeline.
+"""
 
-    @property
-    def rule(self) -> str:
-        """The rule without its family."""
-        return self.finding.id.removeprefix(FAMILY)
 
-    @property
-    def badge(self) -> Badge:
-        """The severity in its tone."""
-        return severity_badge(self.severity)
-
-    @property
-    def gain(self) -> str | None:
-        """What can be won, in words."""
-        gain = self.finding.gain
-        if not gain.ns_per_step:
-            return None
-        each = "of each step" if self.by_step else "of the window"
-        return f"{nanos(gain.ns_per_step)} {each}, {share(gain.share)} of the time"
+def _shown(
+    finding: KernelFinding,
+    severity: Severity,
+    evidence: Sequence[Evidence],
+    *,
+    by_step: bool,
+    where: str | None,
+    process: int | None = None,
+) -> ShownFinding:
+    gain, each = finding.gain, "of each step" if by_step else "of the window"
+    won = f"{nanos(gain.ns_per_step)} {each}, {share(gain.share)} of the time" if gain.ns_per_step else None
+    return {
+        "finding": finding,
+        "rule": finding.id.removeprefix(FAMILY),
+        "severity": severity,
+        "badge": severity_badge(severity),
+        "gain": won,
+        "where": where,
+        "evidence": evidence,
+        "process": process,
+    }
 
 
 def shown_findings(
@@ -70,21 +70,22 @@ def shown_findings(
     places = {rank.trace: place for place, rank in enumerate(drawn)}
     shown = [_of_ranks(entries, len(ranks), places) for entries in found.values()]
     shown += [_between_ranks(entries) for entries in between.values()]
-    quality = TraceQuality.__name__
-    return sorted(
-        shown,
-        key=lambda each: (each.rule == quality, -round(each.finding.gain.share, 2), -each.severity.rank, each.rule),
-    )
+
+    def place(each: ShownFinding) -> tuple[bool, float, int, str]:
+        won = round(each["finding"].gain.share, 2)
+        return each["rule"] == TraceQuality.__name__, -won, -each["severity"].rank, each["rule"]
+
+    return sorted(shown, key=place)
 
 
 def _of_ranks(entries: list[tuple[RankProfile, KernelFinding]], ranks: int, places: dict[str, int]) -> ShownFinding:
     rank, finding = max(entries, key=lambda each: (each[1].gain.share, each[1].severity.rank))
-    return ShownFinding(
-        finding=finding,
-        severity=max((each.severity for _, each in entries), key=lambda each: each.rank),
+    return _shown(
+        finding,
+        max((each.severity for _, each in entries), key=lambda each: each.rank),
+        finding.evidence,
         by_step=bool(rank.steps),
         where=_where([each for each, _ in entries], rank, ranks) if ranks > 1 else None,
-        evidence=finding.evidence,
         process=places.get(rank.trace),
     )
 
@@ -92,13 +93,9 @@ def _of_ranks(entries: list[tuple[RankProfile, KernelFinding]], ranks: int, plac
 def _between_ranks(entries: Sequence[KernelFinding]) -> ShownFinding:
     first = max(entries, key=lambda each: (each.severity.rank, each.gain.share))
     others = [each for each in entries if each is not first]
-    return ShownFinding(
-        finding=first,
-        severity=first.severity,
-        by_step=True,
-        where=f"{len(entries):,} findings; the numbers are those of the first" if others else None,
-        evidence=[line for each in (first, *others[: NAMED_RANKS - 1]) for line in each.evidence],
-    )
+    evidence = [line for each in (first, *others[: NAMED_RANKS - 1]) for line in each.evidence]
+    where = f"{len(entries):,} findings; the numbers are those of the first" if others else None
+    return _shown(first, first.severity, evidence, by_step=True, where=where)
 
 
 def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:
@@ -115,28 +112,27 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
     """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
     ranks = document.ranks
     if not any(rank.busy_ns for rank in ranks):
-        return Badge("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
+        return ("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
     sentences = [f"{where} busy {share(busy / window)} of the time."]
     cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     if cut:
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
-    judged = [each for each in findings if each.rule != TraceQuality.__name__]
+    judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
     if not judged:
-        mark = Badge("Judged in part", "idle") if cut else Badge("Healthy", "ok")
+        mark = ("Judged in part", "idle") if cut else ("Healthy", "ok")
         return mark, " ".join([*sentences, "No rule fired."])
-    severest = max(each.severity.rank for each in judged)
+    severest = max(each["severity"].rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
-        having = [each for each in judged if each.severity.rank == severest]
-        sentences.append(f"Of {having[0].severity} severity: {', '.join(each.rule for each in having)}.")
-    sentences += [f"{each.rule}: {each.gain}." for each in judged[:CAUSES] if each.gain is not None]
+        having = [each for each in judged if each["severity"].rank == severest]
+        sentences.append(f"Of {having[0]['severity']} severity: {', '.join(each['rule'] for each in having)}.")
+    sentences += [f"{each['rule']}: {each['gain']}." for each in judged[:CAUSES] if each["gain"] is not None]
     tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
-    return Badge(word, tone), " ".join(sentences)
+    return (word, tone), " ".join(sentences)
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
-    """Return the numbers to be seen first; of several ranks the median."""
     several = f"median of {counted(len(ranks), 'rank')}" if len(ranks) > 1 else ""
     steps = [step.gpu_duration_ns for rank in ranks for step in rank.steps]
     made = [("Median step", nanos(float(np.median(steps))), counted(len(steps), "step"))] if steps else []

@@ -11,13 +11,25 @@ from trainguard.core.units import listed
 from trainguard.render.blocks import Block, Figure, Figures, Key, Note
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import number as shown_number
-from trainguard.render.plots.charts import LEFT, RIGHT, SERIES_COLOURS, TOP, WIDTH, Frame, Line, axes, chart, vertical
+from trainguard.render.plots.charts import (
+    DOTS_UP_TO,
+    LEFT,
+    RIGHT,
+    SERIES_COLOURS,
+    TOP,
+    WIDTH,
+    Frame,
+    axes,
+    chart,
+    line_through,
+    vertical,
+)
 from trainguard.render.plots.scale import Scale, between, of_durations, up_from_zero
+from trainguard.render.plots.strips import Limit
 from trainguard.render.plots.svg import element, number, title
 from trainguard.report.training.document import FirstFire, TrainingReport
 from trainguard.report.training.series import Series, quantity_of
 
-DOTS_UP_TO = 40
 MARK_UP = 5.0
 NAMED_LINES = 4
 
@@ -44,14 +56,17 @@ def colour_of(index: int) -> str:
 
 
 def curves(
-    shown: Sequence[Curve], *, alt: str, across: str, up: str, lines: Sequence[Line] = (), scale: Scale | None = None
+    shown: Sequence[Curve], *, alt: str, across: str, up: str, lines: Sequence[Limit] = (), scale: Scale | None = None
 ) -> Markup:
     """Draw curves, and vertical lines at places; logarithmic where positive values differ by much.
 
     ``alt`` is for those who do not see the chart; ``scale`` None takes one that fits.
     """
     places = [x for each in shown for x in each.x] or [0.0]
-    frame = Frame(between(min(places), max(places)), _scale_of(shown) if scale is None else scale)
+    if scale is None:
+        values = [y for each in shown for ys in (each.y, each.low, each.high) for y in ys if y is not None]
+        scale = of_durations(min(values), max(values)) if values else up_from_zero(1.0)
+    frame = Frame(between(min(places), max(places)), scale)
     parts = axes(frame, across, up)
     for index, each in enumerate(shown):
         parts.extend(_band(frame, each, colour_of(index)))
@@ -61,11 +76,25 @@ def curves(
     row = 0
     for line in lines:
         named = bool(line.label) and row < NAMED_LINES
-        parts.extend(vertical(frame, line if named else Line(line.value, "", line.kind), row if named else 0))
+        parts.extend(vertical(frame, line if named else Limit(line.value, "", line.kind), row if named else 0))
         row += named
     pointer = element("line", x1=0, x2=0, y1=TOP, y2=frame.y(frame.up.low), class_="pointer")
     ends = {"data_from": repr(frame.across.low), "data_to": repr(frame.across.high)}
     return chart([*parts, pointer], alt, data_across=across, data_left=LEFT, data_right=WIDTH - RIGHT, **ends)
+
+
+def figure(
+    caption: str,
+    drawn: Sequence[Curve],
+    *,
+    alt: str,
+    across: str = "step",
+    up: str = "",
+    scale: Scale | None = None,
+) -> Figure:
+    """Return a chart of curves with its legend."""
+    legend = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
+    return Figure(caption, curves(drawn, alt=alt, across=across, up=up, scale=scale), legend)
 
 
 def bars(
@@ -86,13 +115,6 @@ def bars(
     return chart(parts, alt)
 
 
-def _scale_of(shown: Sequence[Curve]) -> Scale:
-    values = [y for each in shown for ys in (each.y, each.low, each.high) for y in ys if y is not None]
-    if not values:
-        return up_from_zero(1.0)
-    return of_durations(min(values), max(values))
-
-
 def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
     piece: list[tuple[float, float]] = []
     for x, y in [*zip(held.x, held.y, strict=True), (math.inf, None)]:
@@ -100,11 +122,8 @@ def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
             piece.append((frame.x(x), frame.y(y)))
             continue
         if piece:
-            points = " ".join(f"{number(x)},{number(y)}" for x, y in piece)
-            yield element("polyline", title(held.name), points=points, class_=f"series {colour}")
-            if len(piece) < 2 or len(held.x) < DOTS_UP_TO:
-                for cx, cy in piece:
-                    yield element("circle", cx=cx, cy=cy, r=1.8, class_=f"series {colour} dot")
+            dots = len(piece) < 2 or len(held.x) < DOTS_UP_TO
+            yield from line_through(piece, held.name, colour, dots=dots)
         piece = []
     for x in held.marks:
         name = title(f"{held.name}: NaN or infinite at {shown_number(x)}")
@@ -129,7 +148,6 @@ def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
 
 
 def short(name: str) -> str:
-    """Return a name as it fits beside a line."""
     return shown_name(name, 28)
 
 
@@ -179,12 +197,12 @@ def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Fig
     return Figure(shown_name(name), markup, keys)
 
 
-def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Line]:
-    lines: list[Line] = []
+def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Limit]:
+    lines: list[Limit] = []
     for each in fires:
         inside = [step for step in each.episodes if first <= step <= last]
         name = each.rule.rpartition("/")[2]
-        lines.extend(Line(float(step), "" if place else name) for place, step in enumerate(inside))
+        lines.extend(Limit(float(step), "" if place else name) for place, step in enumerate(inside))
     return lines
 
 

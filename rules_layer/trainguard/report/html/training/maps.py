@@ -12,14 +12,13 @@ from trainguard.render.numbers import NOTHING
 from trainguard.render.plots.scale import between
 from trainguard.render.plots.strips import HEIGHT, head
 from trainguard.render.plots.svg import at, element, title
-from trainguard.report.html.png import palette, png_url
+from trainguard.report.html.png import VIRIDIS, palette, png_url
 from trainguard.report.training.heat_map import HeatMap
 
 SHADES = 60
 MOST_PIXELS = 960
 UNDEFINED = SHADES
 _CLEAR = SHADES + 1
-_STOPS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 _UNDEFINED_COLOUR = (200, 30, 30)
 _WIDEST_RATIO = 1e3
 """Values that differ by more are shown by their magnitude."""
@@ -109,7 +108,7 @@ def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[i
         shades[column] = UNDEFINED
     image = element(
         "image",
-        href=png_url(_over_steps(shades, steps), [*palette(_STOPS, SHADES), _UNDEFINED_COLOUR]),
+        href=png_url(_over_steps(shades, steps), [*palette(VIRIDIS[::2], SHADES), _UNDEFINED_COLOUR]),
         x=0,
         y=4,
         width=at(100.0),

@@ -10,15 +10,15 @@ from markupsafe import Markup
 from trainguard.core.units import listed
 from trainguard.render.blocks import Block, Cell, Column, Figure, Figures, Key, heat
 from trainguard.render.numbers import count, number
-from trainguard.render.plots.scale import PERCENT, Scale, up_from_zero
+from trainguard.render.plots.scale import PERCENT, up_from_zero
 from trainguard.render.plots.strips import bar, head
 from trainguard.report.html.page import read_asset, render_page
-from trainguard.report.html.training.charts import Curve, bars, colour_of, curves, series_blocks
+from trainguard.report.html.training.charts import Curve, bars, figure, series_blocks
 from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.layers import L2
-from trainguard.report.training.predictions import KNOWN, Objective
+from trainguard.report.training.predictions import BINARY, KNOWN, REGRESSION
 from trainguard.report.training.scores import ConfusionMatrix
 from trainguard.report.training.xgboost import TYPES
 from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
@@ -38,7 +38,9 @@ def training_context(training: TrainingReport | None, *, with_loss: bool = False
         "with_loss": with_loss,
         "loss_first": False,
         "modes_listed": listed(modes),
-        "objective": Objective(None if training.model is None else training.model.objective),
+        "objective": None if training.model is None else training.model.objective,
+        "regression": REGRESSION,
+        "binary": BINARY,
         "known_objectives": KNOWN,
         "importance_types": TYPES,
         "no_features": NO_FEATURES,
@@ -53,7 +55,7 @@ def training_context(training: TrainingReport | None, *, with_loss: bool = False
         "residual_figures": residual_figures,
         "roc_figures": roc_figures,
         "series_blocks": series_blocks,
-        "strip_column": _strip_column,
+        "strip_column": lambda title, scale, unit="": Column(title, "plot", head(scale, unit)),
         "up_from_zero": up_from_zero,
         "why_no_comparison": why_no_comparison,
         "why_no_scores": why_no_scores,
@@ -70,12 +72,7 @@ def render_xgboost(training: TrainingReport, job: str) -> str:
     )
 
 
-def _strip_column(title: str, scale: Scale, unit: str = "") -> Column:
-    return Column(title, "plot", head(scale, unit))
-
-
 def maps_of(training: TrainingReport, what: str) -> list[Block]:
-    """Return the maps of ``gradients``, ``updates`` or ``activations`` over steps."""
     layers = training.layers
     if what == "gradients":
         measure = "L2 norm" if layers.gradients.measure == L2 else "Mean absolute value"
@@ -90,7 +87,6 @@ def maps_of(training: TrainingReport, what: str) -> list[Block]:
 
 
 def largest_classes(matrix: ConfusionMatrix) -> list[int]:
-    """Return the places of the classes; of very many those with the most samples."""
     samples = [sum(row) for row in matrix.counts]
     return sorted(sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN])
 
@@ -108,13 +104,11 @@ def largest_features(features: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def accuracy_figures(training: TrainingReport) -> list[Block]:
-    """Return the accuracy of each class over steps."""
     held = training.predictions.accuracy
     return _rows_over_steps(held, held.rows, "Share of each class that is predicted as it", percent=True)
 
 
 def error_figures(training: TrainingReport) -> list[Block]:
-    """Return the errors of labels in each bin over steps."""
     edges = [number(edge) for edge in training.predictions.error_edges]
     names = [f"{low} to {high}" for low, high in pairwise(edges)]
     return _rows_over_steps(
@@ -134,28 +128,23 @@ def _rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, perce
             Curve(names[place], held.steps, [None if each is None else factor * each for each in held.values[place]])
             for place in part
         ]
-        keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
         alt = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
-        scale = PERCENT if percent else None
-        figures.append(Figure(caption, curves(drawn, alt=alt, across="step", up=unit, scale=scale), keys))
+        figures.append(figure(caption, drawn, alt=alt, up=unit, scale=PERCENT if percent else None))
     return [Figures(figures)]
 
 
 def roc_figures(training: TrainingReport) -> list[Block]:
-    """Return the receiver operating characteristic; nothing where there is none."""
     held = training.predictions.roc
     if held is None:
         return []
     drawn = [Curve("model", held.false_positive, held.true_positive), Curve("chance", [0.0, 1.0], [0.0, 1.0])]
     alt = f"True over false positive rate; the area below the curve is {held.auc:.3f}"
-    up, scale = "true positive rate", up_from_zero(1.0)
-    markup = curves(drawn, alt=alt, across="false positive rate", up=up, scale=scale)
-    keys = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
-    return [Figures([Figure(f"Area under the curve {held.auc:.3f} at step {held.step:,}", markup, keys)])]
+    caption, scale = f"Area under the curve {held.auc:.3f} at step {held.step:,}", up_from_zero(1.0)
+    chart = figure(caption, drawn, alt=alt, across="false positive rate", up="true positive rate", scale=scale)
+    return [Figures([chart])]
 
 
 def residual_figures(training: TrainingReport) -> list[Block]:
-    """Return the histogram of residuals; nothing where predictions were not compared."""
     held = training.predictions.residuals
     if held is None:
         return []
