@@ -191,7 +191,6 @@ class NodeEvaluator:
         return ended
 
     def _report_lag(self, watermark_s: float) -> None:
-        """Measure how far the verdicts are behind the clock."""
         lag = self._timing.now() - watermark_s
         if lag <= LIVE_S:
             self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))

@@ -20,12 +20,8 @@ from trainguard.state.codec import decode_state
 
 
 class ObjectKey(Protocol):
-    """What a family reads in the key of one of its objects."""
-
     @property
-    def root(self) -> ProfileRoot:
-        """Where the job's objects lie."""
-        ...
+    def root(self) -> ProfileRoot: ...
 
     @property
     def node(self) -> str:
@@ -33,9 +29,7 @@ class ObjectKey(Protocol):
         ...
 
     @property
-    def stream(self) -> str:
-        """The stream of the unit, as `StreamKey.stream`."""
-        ...
+    def stream(self) -> str: ...
 
     @property
     def named_at(self) -> float | None:
@@ -56,7 +50,6 @@ class ObjectEvents:
     ends: tuple[str, ...] = ()
 
     def admits(self, key: str) -> bool:
-        """Return whether EventBridge would let an object through by its key."""
         return key.endswith(self.ends) or any(_matches(wildcard, key) for wildcard in self.wildcards)
 
 
@@ -176,11 +169,9 @@ class Families:
 
     @property
     def rule_names(self) -> tuple[str, ...]:
-        """Names of all rules, each once."""
         return tuple(dict.fromkeys(rule.name for family in self for rule in family.rules))
 
     def get(self, name: str) -> Family | None:
-        """Return a family by its name; None when this version does not have it."""
         return self._by_name.get(name)
 
     def of(self, key: StreamKey) -> Family:
@@ -215,11 +206,9 @@ class Families:
         return set().union(*(family.expected(job, known) for family in self))
 
     def share(self, objects: ProfileObjects) -> Mapping[str, object]:
-        """Return what the sessions of one evaluator share, by family."""
         return {family.name: family.share(objects) for family in self}
 
     def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
-        """Resolve a job's settings: which rules run on it, with which parameters."""
         rules = {family.name: tuple(family.chosen(job)) for family in self}
         groups = {name: kind for family in self for name, kind in family.settings_types.items()}
         return plan_rules(job, rules, others=self.rule_names, groups=groups, defaults=defaults, prices=prices)

@@ -83,7 +83,6 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
 
 
 def _plain(finding: Finding) -> Finding:
-    """Return a finding with plain texts, no longer than an alert has room for."""
     return replace(
         finding,
         reason=one_line(finding.reason, LONGEST_SENTENCE),
@@ -104,7 +103,6 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
 
 
 def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
-    """Return a finding with the ledger among its facts."""
     if ledger is None or not ledger.nodes:
         return finding
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
@@ -149,7 +147,6 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return a fire's input about the job: its description and its owner's settings."""
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,
@@ -335,7 +332,6 @@ def _shown_line(text: str | None, longest: int) -> str | None:
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
-    """Return sentences about what was not used, and about what was given up to keep the item small."""
     degraded = sorted(name for name in counters if name.startswith(DEGRADED))
     unused = [faults_counted(amount, name) for name, amount in sorted(counters.items()) if name not in degraded]
     sentences = ""

@@ -49,7 +49,6 @@ class RulePlan:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Names of all rules that run, each once."""
         return tuple(dict.fromkeys(rule.name for rules in self.by_family.values() for rule in rules))
 
     @property
@@ -59,11 +58,9 @@ class RulePlan:
         return frozenset(rule.name for rule in every if not isinstance(rule, JobRule))
 
     def rules_of(self, family: str) -> tuple[AnyRule, ...]:
-        """Return a family's rules that run, in order."""
         return self.by_family.get(family, ())
 
     def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
-        """Return the rule that runs and has such a state; None when none does."""
         every = (rule for rules in self.by_family.values() for rule in rules)
         return next((rule.name for rule in every if getattr(rule, "state_type", None) is state_type), None)
 
@@ -72,7 +69,6 @@ class RulePlan:
         return self.parameters[rule]
 
     def episode_of(self, rule: str) -> int:
-        """Return the job's current episode of a rule."""
         return self.episodes.get(rule, 0)
 
 
@@ -133,17 +129,14 @@ def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
 
 
 def system_rules(plan: RulePlan) -> tuple[AnySystemRule, ...]:
-    """Return the rules over a node's system metrics."""
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, SystemRule))
 
 
 def framework_rules(plan: RulePlan) -> tuple[AnyFrameworkRule, ...]:
-    """Return the rules over a node's framework events."""
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, FrameworkRule))
 
 
 def job_rules(plan: RulePlan) -> tuple[AnyJobRule, ...]:
-    """Return the rules over the whole job."""
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JobRule))
 
 

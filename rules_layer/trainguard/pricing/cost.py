@@ -33,12 +33,10 @@ class Bill:
 
     @property
     def instance_hours(self) -> float:
-        """Hours of all nodes that were paid for."""
         return _paid_hours(self.hours, self.unpaid_hours, self.nodes)
 
     @property
     def spent(self) -> float:
-        """All that was paid."""
         return self.hourly * self.instance_hours
 
     def lost(self, wasted_nodes: float) -> Cost:
@@ -68,11 +66,9 @@ class Account:
 
     @property
     def table(self) -> PriceTable:
-        """The table in force."""
         return packaged_prices() if self.prices is None else self.prices
 
     def bill(self) -> Bill | Unpriced:
-        """Return what the nodes have cost, or why that is not known."""
         if self.instance_type is None:
             return Unpriced("the job's instance type is not known")
         if self.started_at is None or self.watermark_s is None:

@@ -27,5 +27,4 @@ class CostLine:
 
 
 def total(lines: Sequence[CostLine]) -> float:
-    """Return the sum of lines."""
     return math.fsum(line.cost for line in lines)

@@ -24,7 +24,6 @@ def node_bytes(gpus: int) -> int:
 
 
 def node_units(gpus: int) -> int:
-    """Return the write units of that item."""
     return math.ceil(node_bytes(gpus) / UNIT_BYTES)
 
 
@@ -34,5 +33,4 @@ def own_bytes(nodes: int) -> int:
 
 
 def own_units(nodes: int) -> int:
-    """Return the write units of a job's own item."""
     return math.ceil(own_bytes(nodes) / UNIT_BYTES)

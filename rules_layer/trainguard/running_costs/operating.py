@@ -109,7 +109,6 @@ class Estimate:
 
     @property
     def an_hour(self) -> float:
-        """Cost of an hour of the job."""
         return total(self.hourly)
 
     @property

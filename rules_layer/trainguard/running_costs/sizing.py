@@ -15,7 +15,6 @@ class Size:
 
     @property
     def settings(self) -> dict[str, int]:
-        """The settings by name."""
         return {
             "evaluator_concurrency": self.evaluator_concurrency,
             "evaluator_memory_mb": self.evaluator_memory_mb,

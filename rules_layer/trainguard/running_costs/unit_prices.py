@@ -89,5 +89,4 @@ def read_unit_prices(name: str, body: bytes) -> UnitPriceTable:
 
 @cache
 def packaged_unit_prices() -> UnitPriceTable:
-    """Return the table that comes with TrainGuard; it is read when it is first asked for."""
     return read_unit_prices(PACKAGED_NAME, Path(__file__).with_name(PACKAGED_NAME).read_bytes())

@@ -29,7 +29,6 @@ from trainguard.rules.spec import LOW_GPUS
 
 
 def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
-    """Return the verdicts by rule and unit, of all families."""
     return {rule: of_rule for family in streams.families.values() for rule, of_rule in family.unit_verdicts().items()}
 
 
@@ -100,7 +99,6 @@ class Case:
 
     @property
     def ledger(self) -> Ledger:
-        """Where the paid time went."""
         return self.ledger_once()
 
     @cached_property
@@ -112,16 +110,13 @@ class Case:
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended and all of it was judged."""
         return self.job.closing and self.streams.closed
 
     @property
     def ended(self) -> bool:
-        """Whether the job runs no more."""
         return self.final or self.job.status.is_final
 
     def verdict_of(self, rule: str) -> Verdict | None:
-        """Return the job's verdict of a rule."""
         return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
 
 
@@ -250,12 +245,10 @@ class Diagnosis:
         return self.unexplained_share >= SIZEABLE_SHARE
 
     def share_of(self, bucket: Bucket) -> float:
-        """Return a bucket's share, 0 to 1, of the paid time."""
         return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
 
 
 def diagnose(case: Case) -> Diagnosis:
-    """Return what is wrong with a job, and how much of it is known."""
     findings = case.findings
     root = _root(findings[0], findings) if findings else None
     others = [each for each in findings if each.explained_by is None and each is not root]

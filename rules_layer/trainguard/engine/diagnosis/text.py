@@ -40,15 +40,12 @@ _NO_REASON = frozenset({Bucket.COMPUTE, Bucket.NO_SAMPLES, Bucket.IDLE, Bucket.U
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """The first sentences: how the job is, what to change first, what the paid time went into."""
-
     health: str
     change: str
     cost: str
 
 
 def sentences_of(case: Case, diagnosis: Diagnosis) -> Sentences:
-    """Return the three sentences of a diagnosis."""
     return Sentences(_health(case, diagnosis), _change(case, diagnosis), _cost(case, diagnosis))
 
 
@@ -95,7 +92,6 @@ def _clause(finding: RankedFinding) -> str:
 
 
 def _worked(case: Case, found: Diagnosis) -> str:
-    """Say how much of the paid time the GPUs worked; empty where that is not known."""
     if found.busy_share is None or not found.judged.profiled:
         return ""
     gpus = sum(node.gpus for node in case.ledger.nodes)
@@ -146,13 +142,11 @@ def _paid_time(case: Case, found: Diagnosis) -> list[str]:
 
 
 def _largest_loss(found: Diagnosis) -> Bucket | None:
-    """Return the bucket of the largest sizeable loss with a known use; None without one."""
     known = [entry for entry in found.ledger if entry.bucket not in _NO_REASON and entry.share >= SIZEABLE_SHARE]
     return max(known, key=lambda entry: entry.share).bucket if known else None
 
 
 def _silent(judged: Judged, case: Case) -> list[str]:
-    """Say which rules that could have found something have not judged all of the job, and why."""
     waiting = "too little data" if case.ended else "not enough data yet"
     kinds = (
         ("in error", judged.failed, ""),
@@ -219,7 +213,6 @@ def _change(case: Case, found: Diagnosis) -> str:
 
 
 def _of_ledger(case: Case, found: Diagnosis) -> str | None:
-    """Say where to look for a loss that only the ledger knows; None without one."""
     if found.level == "unknown" and (advice := _of_largest_loss(case, found)) is not None:
         return advice
     return _find_out(case, found) if found.lacks_reason else None
@@ -248,7 +241,6 @@ def _of_largest_loss(case: Case, found: Diagnosis) -> str | None:
 
 
 def _find_out(case: Case, found: Diagnosis) -> str:
-    """Say what to record, so that the next verdict says why the GPUs did little."""
     if not case.ended and found.judged.pending:
         return f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
     if found.share_of(Bucket.UNEXPLAINED) < found.share_of(Bucket.IDLE):
@@ -257,7 +249,6 @@ def _find_out(case: Case, found: Diagnosis) -> str:
 
 
 def smaller_instance(case: Case) -> str | None:
-    """Return the advice of a rule that finds the work too small for the instance; None without one."""
     text = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
     return text[0].reason if text else None
 

@@ -29,8 +29,6 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the job runs on: a job of AWS Batch, or instances of EC2."""
-
     batch_job: _BatchJob | None = None
     instances: Annotated[list[_Instance], msgspec.Meta(max_length=64)] = []
 

@@ -65,7 +65,6 @@ def recount(job: JobRecord, streams: JobStreams, jobs: Jobs) -> None:
 
 
 def left_out(job: JobRecord) -> dict[str, int]:
-    """Return the counter that a job's rows show when some of its streams are not evaluated."""
     return {LEFT_OUT: 1} if job.streams_left_out else {}
 
 
@@ -88,8 +87,6 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class JobRegistry:
-    """Registers jobs; ``now`` gives epoch seconds."""
-
     jobs: Jobs
     training_jobs: TrainingJobs
     settings: SettingDocuments
@@ -99,7 +96,6 @@ class JobRegistry:
 
     @classmethod
     def of(cls, services: Services, now: Callable[[], float]) -> Self:
-        """Return a registry with a function's services."""
         return cls(
             jobs=services.jobs,
             training_jobs=services.training_jobs,

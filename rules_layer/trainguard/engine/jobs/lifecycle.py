@@ -70,7 +70,6 @@ def _is_over(job: JobRecord, now: float) -> bool:
 
 
 def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
-    """Return the task that closes a stream of the job."""
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
 
 
@@ -117,8 +116,6 @@ def are_all_silent(objects: ProfileObjects, bucket: str, root: ProfileRoot, now:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Follows training jobs whose profile lies in ``bucket``."""
-
     jobs: Jobs
     nodes: NodeStates
     tasks: TaskQueue

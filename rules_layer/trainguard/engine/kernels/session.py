@@ -57,8 +57,6 @@ class CaptureState(msgspec.Struct, kw_only=True):
 
 
 class CaptureStream:
-    """Works on a CaptureState; ``store`` writes it back."""
-
     def __init__(self, unit: str, state: CaptureState, plan: RulePlan) -> None:
         self.unit = unit
         self.state = state
@@ -86,19 +84,15 @@ class CaptureStream:
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def ledger(self, account: Account) -> None:
-        """Return nothing: the stream holds no samples of GPUs."""
         del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
         return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)
 
     def store(self) -> CaptureState:
-        """Return the state: rules over captures have none of their own."""
         return self.state
 
     def degrade(self) -> str | None:
-        """Give up evidence, then the last rules, to keep the item small; None when nothing is left to give up."""
         if self.state.verdict is None or not self.state.verdict.rules:
             return None
         self.state.verdict = shorter(self.state.verdict)
@@ -106,12 +100,10 @@ class CaptureStream:
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
         return self._rules.due
 
     @property
     def raised(self) -> list[str]:
-        """Faults that rules raised since the stream was opened."""
         return self._rules.raised
 
     def _run(self, watermark_s: float) -> list[Fire]:
@@ -136,8 +128,6 @@ _MICROSECONDS = 1_000_000
 
 
 class CaptureSession(Session[CaptureStream]):
-    """Asks for executions, and applies their verdicts in the order of captures."""
-
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         super().__init__(record, source, CaptureStream(record.key.node, state_of(record), plan))
         self._source = source
@@ -145,7 +135,6 @@ class CaptureSession(Session[CaptureStream]):
         self._asked = self.stream.state.run
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Accept messages: each says that a folder has a trace that is new."""
         folders = self.stream.state.folders
         for message in messages:
             if isinstance(message.parsed, TraceKey) and message.parsed.folder not in self._waiting:
@@ -157,7 +146,6 @@ class CaptureSession(Session[CaptureStream]):
                     del folders[:-MOST_FOLDERS]
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the verdict that was asked for, and ask for that on the next settled capture."""
         if not (drain or modified_before is not None):
             return
         state = self.stream.state
@@ -182,12 +170,10 @@ class CaptureSession(Session[CaptureStream]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits, or was asked for, that the stored item does not know."""
         return self._waiting != self.record.pending or self.stream.state.run != self._asked
 
     @property
     def requests(self) -> Sequence[Request]:
-        """The execution that the stream waits for."""
         run, root = self.stream.state.run, self._source.root
         if run is None:
             return ()
@@ -203,7 +189,6 @@ class CaptureSession(Session[CaptureStream]):
         return (Request(run.name, payload),)
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         state = self.stream.state
         cursors = {
             "captures": state.captures or None,
@@ -290,7 +275,6 @@ class CaptureSession(Session[CaptureStream]):
         return CaptureRun(name, run.capture, run.version, run.folder, run.attempt + 1, now)
 
     def _name(self, capture: str, version: str, attempt: int) -> str:
-        """Return the execution's name, which Step Functions takes once."""
         key, source = self.record.key, self._source
         what = (source.bucket, source.root.folder, key.job, self.record.generation, capture, version, attempt)
         return name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")

@@ -32,11 +32,8 @@ from trainguard.rules.family_rules import KERNELS as RULES
 
 @dataclass(frozen=True)
 class CaptureStreams(FamilyStreams):
-    """The captures of a job: one stream, or none."""
-
     @cached_property
     def stream(self) -> CaptureStream | None:
-        """The stream; None before the first trace."""
         return next((each for each in self.streams.values() if isinstance(each, CaptureStream)), None)
 
     @property
@@ -57,7 +54,6 @@ class CaptureStreams(FamilyStreams):
         )
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
-        """Return the verdict of each rule; none of a job without traces."""
         del job, plan, own, look
         return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
 
@@ -80,39 +76,31 @@ class KernelFamily(Family):
 
     @property
     def rules(self) -> Sequence[KernelRule]:
-        """The rules over captures."""
         return KERNEL_RULES
 
     @property
     def written(self) -> Sequence[str]:
-        """The keys of traces."""
         return TRACE_READS
 
     def parse_key(self, key: str) -> TraceKey | None:
-        """Read a key; None when it is of another layout."""
         return match_key(key)
 
     def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> TraceKey | None:
-        """Read the key of a trace in any folder of a job that is known; None for any other."""
         root = known(key) if is_trace_name(key) else None
         return None if root is None else match_below(key, root)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
-        """Return the session of a job's captures; raises StateCodecError."""
         return CaptureSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
-        """Return a stream from its item; raises StateCodecError."""
         return CaptureStream(record.key.node, state_of(record), plan)
 
     def streams_of(
         self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
     ) -> CaptureStreams:
-        """Return the family's streams of a job."""
         return CaptureStreams(records, streams)
 
     def unit_rules(self, stream: str) -> Sequence[str]:
-        """Return the names of the rules over the stream."""
         del stream
         return [rule.name for rule in KERNEL_RULES]
 

@@ -111,8 +111,6 @@ class Message:
 
 @dataclass(slots=True)
 class StreamMessages:
-    """Messages of one node, and what they ask."""
-
     work: NodeWork
     message_ids: list[str] = field(default_factory=list)
 
@@ -131,7 +129,6 @@ class JobMessages:
 
     @property
     def message_ids(self) -> list[str]:
-        """All messages of the job."""
         of_streams = (each for stream_messages in self.nodes.values() for each in stream_messages.message_ids)
         return list(dict.fromkeys((*self.ended, *self.job_files, *of_streams)))
 
@@ -164,7 +161,6 @@ _TASK_DECODER = msgspec.json.Decoder(_Task)
 
 
 def encode_task(task: NodeTask) -> str:
-    """Return the message body of a task."""
     body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
     return msgspec.json.encode(body).decode()
 

@@ -47,7 +47,6 @@ class GridOrder:
     lateness: int = LATENESS_S
 
     def announce(self, key: str, position: int) -> None:
-        """Take in a message."""
         if self.cursor is not None and position <= self.cursor:
             if position in self.skipped:
                 self.late += 1

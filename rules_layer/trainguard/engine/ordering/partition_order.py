@@ -46,17 +46,13 @@ class Extents:
 
 
 class Positioned(Protocol):
-    """The position of a key in its partition."""
-
     @property
     def position(self) -> int:
         """The object's place in its partition, from 0; no two of a partition have the same."""
         ...
 
     @property
-    def partition(self) -> str:
-        """Names the partition."""
-        ...
+    def partition(self) -> str: ...
 
 
 Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[tuple[str, Positioned, float]]]
@@ -87,12 +83,10 @@ class PartitionOrder:
     duplicates: int = 0
 
     def restore(self, pending: Iterable[tuple[str, Positioned]]) -> None:
-        """Restore what waited when the item was written."""
         for key, parsed in pending:
             self._await(key, parsed)
 
     def announce(self, key: str, parsed: Positioned) -> None:
-        """Take in a message."""
         if self._is_applied(parsed) or key in self.pending:
             self.duplicates += 1
             return

@@ -50,7 +50,6 @@ NO_PLACE = SettingFault(
 
 
 def fault_sentences(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
-    """Return each fault as a sentence; of more than ``MOST_FAULTS`` the rest as their number."""
     reason = [str(fault) for fault in faults[:MOST_FAULTS]]
     rest = len(faults) - len(reason)
     return (*reason, f"and {rest} more") if rest else tuple(reason)
@@ -100,7 +99,6 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
 
 
 def read_source(text: str) -> str | None:
-    """Read the name of a source, with one space between its words."""
     return " ".join(text.split()) if named_source(text) is not None else None
 
 
@@ -122,7 +120,6 @@ SETTING_READERS: Mapping[str, SettingReader] = {
 def read_settings(
     given: Mapping[str, str], origins: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[SettingFault, ...]]:
-    """Return the values of what can be read, and the faults of the others."""
     values: dict[str, Any] = {}
     faults = []
     for name, text in sorted(given.items()):
@@ -185,7 +182,6 @@ class Source:
     faults: tuple[SettingFault, ...] = ()
 
     def origin_of(self, setting: str) -> str:
-        """Return who gave the setting."""
         return self.origins.get(setting, self.name)
 
 

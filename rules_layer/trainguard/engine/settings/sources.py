@@ -60,7 +60,6 @@ _PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\x00-\x1f]+)*/?"
 
 
 def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
-    """Return the settings in a job's tags; ``called`` is the source's name for people."""
     named = {
         key.removeprefix(NAMESPACE): value
         for key, value in tags.items()
@@ -85,7 +84,6 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
 
 
 def asks(tags: Mapping[str, str]) -> bool:
-    """Whether any tag is TrainGuard's."""
     return any(key.startswith(NAMESPACE) for key in tags)
 
 
@@ -126,7 +124,6 @@ class _ReadConfigurations:
 
 
 def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleConfiguration] = ()) -> Configured:
-    """Return the settings of a job's rule configurations."""
     reading = _ReadConfigurations()
     elsewhere: dict[str, str] = {}
     chosen: dict[str, tuple[str, Mapping[str, str]]] = {}

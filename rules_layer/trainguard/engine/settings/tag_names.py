@@ -29,7 +29,6 @@ _ESCAPE = re.compile(r"(?:=[0-9A-F]{2})+", re.ASCII)
 
 
 def to_tag(text: str) -> str:
-    """Return a text escaped for a tag's value."""
     shown = _ESCAPE.sub(lambda found: found[0].replace("=", "=3D"), text)
     return "".join(sign if _TAKEN.fullmatch(sign) else _escaped(sign) for sign in shown)
 

@@ -43,7 +43,6 @@ class LazyStreams(Mapping[StreamKey, Stream]):
         return len(self._opened)
 
     def opener(self, key: StreamKey) -> Callable[[], Stream]:
-        """Return what opens a stream once more, beside the one that is held, and holds none itself."""
         return partial(self._open, key)
 
     def in_order(self, keys: Iterable[StreamKey]) -> "LazyStreams":
@@ -109,7 +108,6 @@ class FamilyStreams(ABC):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The job's nodes, as this family knows them."""
         return frozenset()
 
     @property
@@ -153,12 +151,10 @@ class FamilyStreams(ABC):
 
     @cached_property
     def last_fault(self) -> str | None:
-        """The last fault of the first unit that has one."""
         return next((stream.state.last_fault for stream in self.streams.values() if stream.state.last_fault), None)
 
     @property
     def stored_rules(self) -> list[Mapping[str, StoredRule]]:
-        """Stored rules, stream by stream."""
         return [stream.state.stored_rules for stream in self.streams.values()]
 
     def unit_verdicts(self, seen: Seen | None = None) -> UnitVerdicts:
@@ -223,13 +219,11 @@ class JobStreams:
 
     @cached_property
     def watermark_s(self) -> float | None:
-        """The furthest watermark of all streams, epoch seconds."""
         marks = (family.watermark_s for family in self.families.values())
         return max((mark for mark in marks if mark is not None), default=None)
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes that the job is known to have."""
         return frozenset().union(*(family.nodes for family in self.families.values()))
 
     def stale(self, now: float) -> frozenset[StreamKey]:
@@ -238,7 +232,6 @@ class JobStreams:
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """The counters of all units together."""
         total: Counter[str] = Counter()
         for record in self.records.values():
             total.update(record.counters)
@@ -246,7 +239,6 @@ class JobStreams:
 
     @property
     def last_fault(self) -> str | None:
-        """The last fault of the first unit that has one."""
         return next((family.last_fault for family in self.families.values() if family.last_fault), None)
 
     def mark_of(self, key: StreamKey) -> int:
@@ -257,5 +249,4 @@ class JobStreams:
         return crc32(repr(contents).encode())
 
     def stream_of(self, key: StreamKey) -> Stream:
-        """Return one stream; KeyError when there is none."""
         return self.families[key.family].streams[key]

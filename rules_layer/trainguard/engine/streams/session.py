@@ -70,28 +70,20 @@ class Applied:
 
 
 class ObjectReader(Protocol):
-    """Where a session gets its objects from."""
-
     def get(self, key: str) -> bytes:
         """Return an object's bytes, one more than the family's limit at most."""
         ...
 
 
 class StreamState(Protocol):
-    """What every stored stream state has."""
-
     watermark_s: float | None
     last_fault: str | None
     stored_rules: dict[str, StoredRule]
 
 
 class Stream(Protocol):
-    """What a session needs of a stream."""
-
     @property
-    def state(self) -> StreamState:
-        """The state in hand."""
-        ...
+    def state(self) -> StreamState: ...
 
     @property
     def due(self) -> set[str]:
@@ -103,9 +95,7 @@ class Stream(Protocol):
         """Faults that rules raised since the stream was opened."""
         ...
 
-    def finished(self) -> "Stream":
-        """Return a copy to finish."""
-        ...
+    def finished(self) -> "Stream": ...
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
@@ -133,8 +123,6 @@ Parsed = TypeVar("Parsed")
 
 
 class Session(ABC, Generic[S]):
-    """What the sessions of all families share."""
-
     def __init__(self, record: NodeRecord, objects: ObjectReader, stream: S) -> None:
         self.record = record
         self.stream = stream
@@ -180,7 +168,6 @@ class Session(ABC, Generic[S]):
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
-        """Read one object and apply it; what is wrong with it is counted and named."""
         try:
             parsed = read(self._objects.get(key))
         except (TelemetryFormatError, ObjectMissingError) as error:
@@ -220,7 +207,6 @@ class Session(ABC, Generic[S]):
 
 
 def item_name(record: NodeRecord) -> str:
-    """Return an item's name for messages."""
     return f"{record.key.job}/{record.key.node_kind}"
 
 
@@ -278,8 +264,6 @@ def expiry(watermark_s: float | None, now: float) -> int:
 
 
 class GapKind(StrEnum):
-    """What is missing."""
-
     SILENT = "silent"
     """The node wrote nothing."""
 

@@ -50,7 +50,6 @@ class DebugState(StepsState, kw_only=True):
 
     @property
     def no_data(self) -> str | None:
-        """Why a stream that has ended has no data, in a sentence."""
         return NO_DATA if self.workers is None else None
 
     def shorten(self) -> str | None:
@@ -66,8 +65,6 @@ _LONGEST_PREFIX = len("index/000000000/000000000000_")
 
 
 class DebugSession(Session[StepStream[DebugState]]):
-    """Applies the complete steps of debug-output in order."""
-
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
@@ -82,7 +79,6 @@ class DebugSession(Session[StepStream[DebugState]]):
         self._opened: DebugRun | None = None
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages about index files, collections files and the mark of the end."""
         for message in messages:
             self._woken = True
             if isinstance(message.parsed, EndKey):
@@ -109,7 +105,6 @@ class DebugSession(Session[StepStream[DebugState]]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know, or the job has written something new."""
         fresher_s = self._progress_s - (self.stream.state.progress_s or 0.0)
         is_looked_at = self._looked_s > self.stream.state.looked_s
         is_late = self.counters["late"] > self.record.counters.get("late", 0)
@@ -117,7 +112,6 @@ class DebugSession(Session[StepStream[DebugState]]):
         return waits or is_late or is_looked_at or fresher_s >= PROGRESS_S
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         ledger, state = self._ledger, self.stream.state
         self.counters["steps_given_up"] += ledger.given_up
         self.counters["too_many_workers"] += ledger.refused
@@ -243,7 +237,6 @@ class DebugSession(Session[StepStream[DebugState]]):
 
 
 def state_of(record: NodeRecord) -> DebugState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
     return decode_state(item_name(record), record.codec, record.state, DebugState) if record.state else DebugState()
 
 

@@ -81,11 +81,8 @@ WAITS = "No step was saved: neither debug-output nor a file of scalars came."
 
 @dataclass(frozen=True)
 class TrainingStreams(FamilyStreams):
-    """Debug-output and files of scalars of a job."""
-
     @cached_property
     def of_steps(self) -> Mapping[StreamKey, AnyStepStream]:
-        """The streams by key."""
         return {key: stream for key, stream in self.streams.items() if isinstance(stream, StepStream)}
 
     def stale(self, now: float) -> frozenset[StreamKey]:
@@ -98,7 +95,6 @@ class TrainingStreams(FamilyStreams):
         return None if stream is None else stream.state.progress_s
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
-        """Return the verdict of each rule that runs on the job; moves the episodes in ``own``."""
         by_unit = self._with_data(self.unit_verdicts())
         fires: list[Fire] = []
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
@@ -190,7 +186,6 @@ class TrainingFamily(Family):
 
     @property
     def rules(self) -> Sequence[AnyStepRule]:
-        """The rules over steps."""
         return self._rules
 
     def chosen(self, job: JobRecord) -> Sequence[AnyStepRule]:
@@ -208,17 +203,14 @@ class TrainingFamily(Family):
         return chosen or [rule for rule in self._rules if rule.name in self._defaults]
 
     def parse_key(self, key: str) -> TrainingKey | None:
-        """Read a key of tensors or scalars."""
         return match_key(key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        """Return the session of a stream."""
         if record.key.stream == SCALARS:
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        """Return a stream from its item."""
         if record.key.stream == SCALARS:
             return StepStream(record.key.node, scalar_state_of(record), plan)
         return StepStream(record.key.node, state_of(record), plan)
@@ -226,7 +218,6 @@ class TrainingFamily(Family):
     def streams_of(
         self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
     ) -> TrainingStreams:
-        """Return the family's streams of a job."""
         return TrainingStreams(records, streams)
 
     def unit_rules(self, stream: str) -> Sequence[str]:
@@ -235,7 +226,6 @@ class TrainingFamily(Family):
         return [rule.name for rule in self._rules]
 
     def share(self, objects: ProfileObjects) -> SharedRuns:
-        """Return the collections of runs, which are read once."""
         del objects
         return SharedRuns()
 

@@ -67,7 +67,6 @@ def match_key(key: str) -> TrainingKey | None:
 
 
 def match_scalar_key(key: str) -> ScalarKey | None:
-    """Read the key of a file of scalars; None for any other object."""
     match = _SCALAR.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     file = None if match is None else match_scalar_file(_CHECKPOINT.sub("", match["name"]))
     return None if match is None or file is None else ScalarKey(root_of(match), match["mark"], file)

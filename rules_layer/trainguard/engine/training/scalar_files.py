@@ -67,12 +67,10 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def scalars(self) -> FoundScalars:
-        """The scalars that were found."""
         return FoundScalars(tuple(self.names[:MOST_NAMES]), tuple(self.losses), len(self.names) > MOST_NAMES)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Say which files are of older runs."""
         why = "a newer file records the same scalars over the same steps with other values"
         return [
             f"{name.partition('/')[2]} is of an older run, which is not judged"
@@ -81,7 +79,6 @@ class ScalarState(StepsState, kw_only=True):
         ]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
-        """Remember names of scalars, as far as there is room; those of losses in any case."""
         new = found - set(self.names)
         losses = sorted(names.members(LOSSES, new) - set(self.losses))
         self.losses += losses[: MOST_LOSSES - len(self.losses)]
@@ -105,7 +102,6 @@ class ScalarState(StepsState, kw_only=True):
         self.held, self.history, self.mode_place = [], ScalarHistory(), -1
 
     def is_behind(self, row: ScalarRow) -> bool:
-        """Whether rules have seen the row's step and mode, or a later one."""
         return self.step is not None and (row.step, MODE_PLACES[row.mode]) <= (self.step, self.mode_place)
 
     def front_of(self, source: str) -> int:
@@ -153,7 +149,6 @@ class ScalarFiles:
     _whole: "dict[tuple[str, float], TrainerFile]" = field(default_factory=dict)
 
     def listed(self) -> dict[str, ListedFile]:
-        """Return the newest version of each file by its name."""
         found: dict[str, ListedFile] = {}
         for folder in SCALAR_FOLDERS:
             prefix = f"{self.source.root.folder}{folder}/"

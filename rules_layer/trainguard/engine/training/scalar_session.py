@@ -40,8 +40,6 @@ PROGRESS_S = 60.0
 
 
 class ScalarSession(Session[StepStream[ScalarState]]):
-    """Applies the rows of files of scalars in the order of steps."""
-
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
@@ -56,7 +54,6 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         self._looked_s = state.looked_s
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Accept messages: each says that some file has grown, or is new."""
         self._woken = self._woken or any(isinstance(message.parsed, ScalarKey) for message in messages)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
@@ -73,13 +70,11 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know, or the job has written something new."""
         state = self.stream.state
         is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
         return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         state = self.stream.state
         self.counters["repeated_scalars"] += state.rows.dropped
         self.counters["too_many_scalars"] += state.rows.refused
@@ -262,5 +257,4 @@ def _is_unread(file: ListedFile, known: FileState) -> bool:
 
 
 def state_of(record: NodeRecord) -> ScalarState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
     return decode_state(item_name(record), record.codec, record.state, ScalarState) if record.state else ScalarState()

@@ -55,7 +55,6 @@ class StepsState(msgspec.Struct, kw_only=True):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes beside the verdicts, a sentence each."""
         return ()
 
     def shorten(self) -> str | None:
@@ -112,7 +111,6 @@ class StepStream(Generic[S]):
         return [] if again else fires
 
     def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended."""
         if self.state.watermark_s is None:
             return []
         return self._rules.run(
@@ -124,35 +122,28 @@ class StepStream(Generic[S]):
         )
 
     def finished(self) -> "StepStream[S]":
-        """Return a copy to finish: the stored state goes on if a late step arrives after the end."""
         self.store()
         return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def ledger(self, account: Account) -> None:
-        """Return nothing: the stream holds no samples of GPUs."""
         del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
         return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)
 
     def store(self) -> S:
-        """Write everything back into the state and return it."""
         self._rules.store()
         return self.state
 
     def degrade(self) -> str | None:
-        """Give up history to keep the item under its cap; None when nothing is left to give up."""
         return self.state.shorten()
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
         return self._rules.due
 
     @property
     def raised(self) -> list[str]:
-        """Faults that rules raised since the stream was opened."""
         return self._rules.raised
 
     def state_of(self, rule: str) -> StepState:
@@ -167,7 +158,6 @@ class StepStream(Generic[S]):
         return patience_s is not None and not self.state.ended and silent_s > patience_s
 
     def _patience_s(self) -> float | None:
-        """Return StalledTrainingRule's patience; None where it does not run."""
         parameters = self._plan.parameters.get(STALLED)
         if parameters is None or all(rule.name != STALLED for rule in step_rules(self._plan)):
             return None
@@ -200,7 +190,6 @@ class _Judge:
 
 
 def step_rules(plan: RulePlan) -> list[AnyStepRule]:
-    """Return the rules over steps that run, in order."""
     return [rule for rule in plan.rules_of(TRAINING) if isinstance(rule, StepRule)]
 
 
@@ -222,47 +211,37 @@ class WatchedStep:
 
     @property
     def step(self) -> int:
-        """Number of the step over all modes."""
         return self.inner.step
 
     @property
     def mode(self) -> Mode:
-        """The mode of all tensors of the step."""
         return self.inner.mode
 
     @property
     def mode_step(self) -> int:
-        """Number of the step within its mode."""
         return self.inner.mode_step
 
     @property
     def timed(self) -> bool:
-        """Whether the step says itself when it was saved."""
         return self.inner.timed
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the tensors saved at the step, sorted."""
         return self.inner.names
 
     def members(self, collection: str) -> Set[str]:
-        """Return those of ``names`` that a collection holds."""
         return self.inner.members(collection)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape."""
         return self._asked(name, lambda: self.inner.shape(name))
 
     def has_value(self, name: str) -> bool:
-        """Whether the step holds all entries of a tensor."""
         return self.inner.has_value(name)
 
     def value(self, name: str) -> Tensor:
-        """Return all entries of a tensor."""
         return self._asked(name, lambda: self.inner.value(name))
 
     def blocks(self, name: str) -> Iterator[Tensor]:
-        """Iterate over the entries of a tensor in blocks."""
         blocks = self._asked(name, lambda: self.inner.blocks(name))
         while True:
             block = self._asked(name, lambda: next(blocks, None))
@@ -271,15 +250,12 @@ class WatchedStep:
             yield block
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        """Return a reduction that was saved of a tensor."""
         return self._asked(name, lambda: self.inner.reduction(name, kind, absolute=absolute))
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
         return self._asked(name, lambda: self.inner.earlier(name, count))
 
     def other_run(self, run: str) -> StepView | None:
-        """Return the same step of another run."""
         return self.inner.other_run(run)
 
     def _asked(self, name: str, ask: Callable[[], T]) -> T:

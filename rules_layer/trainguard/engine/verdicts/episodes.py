@@ -140,7 +140,6 @@ class StoredEpisode(msgspec.Struct, array_like=True):
 
 
 def _is_worse(result: RuleResult, measured: float | None) -> bool:
-    """Whether a result's measure is further from its threshold than ``measured``."""
     if result.measured is None or measured is None:
         return result.measured is not None
     threshold = result.threshold or 0.0

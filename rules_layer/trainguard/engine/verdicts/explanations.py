@@ -41,12 +41,10 @@ class RankedFinding:
 
     @property
     def rule(self) -> str:
-        """Name of the rule."""
         return self.finding.rule
 
     @property
     def ongoing(self) -> bool:
-        """Whether its episode is still open."""
         return shown_status(self.verdict) is Status.FIRED
 
     @property
@@ -64,7 +62,6 @@ class RankedFinding:
 
     @property
     def explains(self) -> tuple[Symptom, ...]:
-        """The symptoms that the finding names a reason for."""
         spec = spec_of(self.rule)
         return (*spec.explains, *spec.explains_as.get(self.finding.finding_kind, ()))
 
@@ -87,7 +84,6 @@ class RankedFinding:
 
     @property
     def wasted_percent(self) -> float | None:
-        """The same in percent to one decimal."""
         return None if self.loss is None else round(100.0 * self.loss.share, 1)
 
 
@@ -172,7 +168,6 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
 
 
 def part_of(episode: Episode, share: float) -> Episode:
-    """Return an episode with a share, 0 to 1, of what it cost."""
     wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
     return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
 

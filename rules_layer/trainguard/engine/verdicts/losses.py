@@ -44,7 +44,6 @@ def score_of(
 
 
 def severity_of(score: float) -> Severity:
-    """Return the level of a score."""
     return next((level for least, level in LEVELS if score >= least), Severity.LOW)
 
 
@@ -113,7 +112,6 @@ def span_of(episode: Episode, until: float) -> tuple[float, float]:
 
 
 def ledger_end(ledger: Ledger) -> float | None:
-    """Return where the paid time ends, epoch seconds; None where nothing was paid."""
     return max((float(node.edges[-1]) for node in ledger.nodes if node.edges.size), default=None)
 
 
@@ -278,7 +276,6 @@ def _of_one(episode: Episode, symptom: Sequence[Episode], causes: Sequence[Seque
 
 
 def covered_s(span: Span, by: Sequence[Span]) -> float:
-    """Return how many seconds of a span lie in at least one of others."""
     total, reached = 0.0, span[0]
     for start, end in sorted(by):
         begin, finish = max(start, reached), min(end, span[1])

@@ -71,7 +71,6 @@ class Verdict:
 
     @property
     def earlier_episodes(self) -> int:
-        """How many episodes there were before these."""
         return self.history.earlier_episodes if self.merged is None else self.merged_earlier
 
     @property
@@ -123,7 +122,6 @@ class MergedEpisodes:
 
 
 def merged_episodes(verdicts: Mapping[str, Verdict]) -> MergedEpisodes:
-    """Return a job's episodes of one rule from its verdicts by node."""
     placed = [_placed(name, each) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
     threshold = next((each.result.threshold for each in verdicts.values() if each.result.threshold is not None), 0.0)
     groups: list[list[Episode]] = []

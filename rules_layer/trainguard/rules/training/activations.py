@@ -102,8 +102,6 @@ class DeadReluParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class DeadRelu(StepRule[DeadReluParameters, StepState]):
-    """Fires while most nodes of a ReLU layer are dead."""
-
     spec = step_spec(
         "DeadRelu",
         title="Dead ReLU units",
@@ -133,7 +131,6 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
-        """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
         tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
         found = known(state, lambda view, name: _dead(state, view, name, inactivity), step, tensors)
         readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
@@ -165,15 +162,12 @@ class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
     threshold_layer: Percent = 50.0
 
     def limits(self, tensor: str) -> tuple[float, float]:
-        """Return between which inputs a node is active, by the function that the tensor's name holds."""
         if "tanh" in tensor.lower():
             return self.threshold_tanh_min, self.threshold_tanh_max
         return self.threshold_sigmoid_min, self.threshold_sigmoid_max
 
 
 class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
-    """Fires while most nodes of a tanh or sigmoid layer are saturated."""
-
     spec = step_spec(
         "SaturatedActivation",
         title="Saturated activations",
@@ -207,7 +201,6 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
-        """Count the saturated nodes of each layer; of a layer with reductions only, see whether all or none are."""
         tensors = selected(step, parameters.collection_names, (parameters.tensor_regex,))
         found = known(state, lambda view, name: _saturated(state, view, name, parameters), step, tensors)
         readings = [above(tensor, saturated, parameters.threshold_layer) for saturated, tensor in found]

@@ -108,8 +108,6 @@ class ClassImbalanceState(StepState, kw_only=True):
 
 
 class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
-    """Fires while classes are out of balance, or one is mostly predicted wrongly."""
-
     spec = step_spec(
         "ClassImbalance",
         title="Class imbalance",
@@ -140,7 +138,6 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
     )
 
     def check(self, state: ClassImbalanceState, step: StepView, parameters: ClassImbalanceParameters) -> Check | None:
-        """Add the step's samples, and judge all so far once they are enough."""
         labels = matching(step, parameters.labels_regex)
         predictions = matching(step, parameters.predictions_regex)
         pairs = list(zip(labels, predictions, strict=False))
@@ -243,8 +240,6 @@ Cell = tuple[float, int, int, int]
 
 
 class Confusion(StepRule[ConfusionParameters, StepState]):
-    """Fires while a step's predictions confuse classes."""
-
     spec = step_spec(
         "Confusion",
         title="Confusion of classes",
@@ -276,7 +271,6 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: ConfusionParameters) -> Check | None:
-        """Compare labels with predictions, class by class."""
         labels = _tensor(step, parameters.labels, parameters.labels_collection)
         predictions = _tensor(step, parameters.predictions, parameters.predictions_collection)
         if labels is None or predictions is None:

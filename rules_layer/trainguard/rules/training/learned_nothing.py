@@ -29,8 +29,6 @@ from trainguard.rules.training.step_rule import StepParameters
 
 
 class LearningKind(StrEnum):
-    """The outcomes of NotLearning."""
-
     LEARNS = "learns"
     WARM_UP = "warm-up"
     STANDS = "stands"

@@ -71,7 +71,6 @@ class LossHistory(msgspec.Struct, array_like=True):
         return found
 
     def is_due(self, step: int, num_steps: int) -> bool:
-        """Whether the last check is far enough back."""
         return self.checked is None or step - self.checked >= num_steps
 
     def add(self, step: int, loss: float, num_steps: int) -> None:
@@ -110,8 +109,6 @@ class LossNotDecreasingState(StepState, kw_only=True):
 
 
 class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingState]):
-    """Fires while a loss does not fall."""
-
     spec = step_spec(
         "LossNotDecreasing",
         title="Loss that does not decrease",
@@ -153,7 +150,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     def check(
         self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
     ) -> Check | None:
-        """Compare each loss with the newest one at least ``num_steps`` before, once in so many steps."""
         counts = self._counts(state, step.mode, parameters)
         readings, held = [], False
         since: dict[str, tuple[int, float, float]] = {}

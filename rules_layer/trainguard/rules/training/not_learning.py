@@ -74,14 +74,10 @@ class Rate(msgspec.Struct, array_like=True):
 
 
 class NotLearningState(SeriesState, kw_only=True):
-    """Series, and the learning rate."""
-
     rate: Rate | None = None
 
 
 class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
-    """Fires when a run has learned nothing."""
-
     spec = step_spec(
         "NotLearning",
         title="Training that learns nothing",
@@ -119,7 +115,6 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
     }
 
     def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
-        """Take in a step; judge it when a block is complete and the run is long enough."""
         losses = gather(state, step)
         _take_rate(state, step)
         state.waiting += bool(losses)
@@ -137,7 +132,6 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         return _learns(state.run, main)
 
     def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
-        """Judge the whole run."""
         run = state.run
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode) or run.score(mode)), None)
         if main is None or _longest(run, main) < _least_rows(run, parameters):
@@ -149,11 +143,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         return found.check(run) if found is not None else _learns(run, main)
 
     def score(self, check: Check) -> float:
-        """Return the severity: a run that learned nothing is lost, of others something may be kept."""
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
 
     def progress(self, state: NotLearningState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
-        """Say how many values were seen of those that are needed."""
         seen = max((_longest(state.run, mode) for mode in (Mode.TRAIN, Mode.EVAL)), default=0)
         needed = _least_rows(state.run, parameters) if view.closed else parameters.live_rows
         return Progress(seen=seen, needed=needed, counts="values")

@@ -34,7 +34,6 @@ def _again(first: Tensor, rest: Iterator[Tensor]) -> Iterator[Tensor]:
 
 
 def float64(block: Tensor) -> Floats:
-    """Return a block as float64[N]; itself where it is so already."""
     return np.asarray(block, np.float64)
 
 
@@ -147,7 +146,6 @@ class Reading(NamedTuple):
 
 
 def above(tensor: str, value: float, threshold: float) -> Reading:
-    """Return the reading of a tensor that fires above a threshold."""
     return Reading(tensor, value, threshold, value > threshold, value)
 
 

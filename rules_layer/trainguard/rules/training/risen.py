@@ -20,8 +20,6 @@ from trainguard.rules.training.step_rule import StepParameters
 
 
 class DivergedKind(StrEnum):
-    """The outcomes of TrainingDiverged."""
-
     FINE = "fine"
     NOT_FINITE = "not finite"
     WAS_NOT_FINITE = "was not finite"

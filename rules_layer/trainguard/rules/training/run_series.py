@@ -94,17 +94,13 @@ class RunSeries(msgspec.Struct):
     regression: bool = False
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the losses of a mode that count."""
         return _counting(self.losses.get(mode, {}))
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the scores of a mode that were ever finite."""
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
 
 
 class SeriesState(StepState, kw_only=True):
-    """The state of a rule over losses and scores."""
-
     run: RunSeries = msgspec.field(default_factory=RunSeries)
 
 

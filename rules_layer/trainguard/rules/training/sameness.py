@@ -82,8 +82,6 @@ class UnchangedTensorParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
-    """Fires while a tensor is the same as at its last saved steps."""
-
     spec = step_spec(
         "UnchangedTensor",
         title="Unchanged tensors",
@@ -157,13 +155,10 @@ class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True
 
     @property
     def other_run(self) -> str:
-        """The run to compare with."""
         return next(iter(self._runs()))
 
 
 class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
-    """Fires while a tensor differs from that of another run."""
-
     spec = step_spec(
         "SimilarAcrossRuns",
         title="Similarity with another run",
@@ -185,7 +180,6 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
-        """Compare each tensor that both runs hold at the step."""
         try:
             other = step.other_run(parameters.other_run)
         except RunMissingError as fault:
@@ -251,8 +245,6 @@ SHOWN = 6
 
 
 class RanksOutOfSync(StepRule[StepParameters, StepState]):
-    """Fires while ranks hold different parameters."""
-
     spec = step_spec(
         "RanksOutOfSync",
         title="Ranks out of sync",
@@ -269,7 +261,6 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        """Compare the checksums of a step."""
         del parameters
         sums: dict[int, str] = {}
         for name in step.names:

@@ -66,8 +66,6 @@ class LossSpikeState(StepState, kw_only=True):
 
 
 class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
-    """Counts spikes of the loss; never fires."""
-
     spec = step_spec(
         "LossSpike",
         title="Spikes of the loss",
@@ -87,7 +85,6 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
     )
 
     def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
-        """Compare the loss with the last ones."""
         if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
             return None
         names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
@@ -195,7 +192,6 @@ class Level(msgspec.Struct, array_like=True):
     drifted: int | None = None
 
     def add(self, value: float) -> None:
-        """Take in a value."""
         self.count += 1
         if self.count <= FIRST_NORMS:
             self.first += (value - self.first) / self.count
@@ -210,7 +206,6 @@ class GradientNormDriftState(StepState, kw_only=True):
     loss: Level = msgspec.field(default_factory=Level)
 
     def has_room(self, name: str) -> bool:
-        """Whether one more norm may be known, of that name."""
         return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
 
     def distance(self, name: str) -> float:
@@ -219,8 +214,6 @@ class GradientNormDriftState(StepState, kw_only=True):
 
 
 class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
-    """Fires while a norm is far from where it began and the loss has not fallen."""
-
     spec = step_spec(
         "GradientNormDrift",
         title="Gradients that drift",
@@ -247,7 +240,6 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
     ) -> Check | None:
-        """Take in the norms and the loss of a step, and compare them with the first ones."""
         if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
             return None
         _take_loss(state, step)

@@ -22,8 +22,6 @@ from trainguard.rules.training.step_words import step_spec
 
 
 class StallKind(StrEnum):
-    """The outcomes of StalledTrainingRule."""
-
     FIRST = "first step"
     GOES_ON = "goes on"
     FIRST_GAP = "first gap"
@@ -113,8 +111,6 @@ class StalledTrainingRuleState(StepState, kw_only=True):
 
 
 class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainingRuleState]):
-    """Fires while no step is saved for longer than the threshold, and than the run's own rhythm explains."""
-
     spec = step_spec(
         "StalledTrainingRule",
         title="Stalled training",
@@ -140,7 +136,6 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
     )
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
-        """Note when a step out of range was saved."""
         del parameters
         if step.timed:
             _progress(state, step)

@@ -160,8 +160,6 @@ class TrainingDivergedState(SeriesState, kw_only=True):
 
 
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
-    """Fires while a loss is not finite, or stays far above what it was."""
-
     spec = step_spec(
         "TrainingDiverged",
         title="Training that diverges",
@@ -194,7 +192,6 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
     ) -> Check | None:
-        """Look for values that are not finite; look for a rise when a block is complete."""
         losses = gather(state, step)
         if not losses:
             return None
@@ -216,7 +213,6 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         return _without_finding(state.run, now)
 
     def at_end(self, state: TrainingDivergedState, parameters: TrainingDivergedParameters) -> Check | None:
-        """Judge the whole run."""
         if state.latest is None:
             return None
         now = state.latest.facts[0]
@@ -228,7 +224,6 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         )
 
     def score(self, check: Check) -> float:
-        """Return the highest score: from there on the run computes garbage."""
         del check
         return CRITICAL
 

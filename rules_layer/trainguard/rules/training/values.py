@@ -56,8 +56,6 @@ class AllZeroParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class AllZero(StepRule[AllZeroParameters, StepState]):
-    """Fires while a tensor, or the given share of it, is zero."""
-
     spec = step_spec(
         "AllZero",
         title="Zero tensors",
@@ -78,7 +76,6 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
-        """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
         threshold = parameters.threshold
 
         def percent_of(view: StepView, tensor: str) -> float | None:
@@ -141,8 +138,6 @@ class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
-    """Fires while the variance of a tensor is out of range."""
-
     spec = step_spec(
         "TensorVariance",
         title="Variance of tensors",
@@ -164,10 +159,7 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
-        """Compare each tensor's variance with both thresholds."""
-
         def variance_of(view: StepView, tensor: str) -> float | None:
-            """Return a variance; None where other reductions alone were saved, which is counted."""
             saved = view.reduction(tensor, "variance")
             if saved is not None:
                 return saved
@@ -231,8 +223,6 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
-    """Fires while a tensor holds NaN or infinite values."""
-
     spec = step_spec(
         "ExplodingTensor",
         title="NaN and infinite values",
@@ -253,7 +243,6 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
-        """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
         reductions: dict[str, str] = {}
         asked: list[tuple[ReductionKind, bool]] = []

@@ -75,8 +75,6 @@ class VanishingGradientParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
-    """Fires while the mean absolute value of a gradient is below the threshold."""
-
     spec = step_spec(
         "VanishingGradient",
         title="Vanishing gradients",
@@ -96,7 +94,6 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
-        """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
         found = known(state, abs_mean, step, sorted(step.members(GRADIENTS)))
         # A gradient of exactly zero says that nothing reaches the loss.
@@ -127,8 +124,6 @@ class WeightUpdateRatioState(StepState, kw_only=True):
 
 
 class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioState]):
-    """Fires while a weight changes far too much, or not at all."""
-
     spec = step_spec(
         "WeightUpdateRatio",
         title="Weight updates",
@@ -155,7 +150,6 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
     )
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
-        """Note whether the run trains in mode TRAIN."""
         del parameters
         state.training = state.training or (step.mode is Mode.TRAIN and bool(step.members(WEIGHTS)))
 
@@ -268,8 +262,6 @@ class PoorWeightInitializationState(StepState, kw_only=True):
 
 
 class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
-    """Fires while the first saved steps show a poor initialisation."""
-
     spec = step_spec(
         "PoorWeightInitialization",
         title="Weight initialisation",
@@ -304,7 +296,6 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
     def check(
         self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
     ) -> Check | None:
-        """Check what the step holds of the three, while steps are young; what it lacks is left out."""
         if state.evaluated >= parameters.steps:
             return None
         found = (_variances(state, step, parameters), _spreads(state, step, parameters), _loss(state, step, parameters))
