@@ -250,7 +250,10 @@ class Diagnosis:
 
 def diagnose(case: Case) -> Diagnosis:
     findings = case.findings
-    root = _root(findings[0], findings) if findings else None
+    root = findings[0] if findings else None
+    by_rule: dict[str | None, RankedFinding] = {each.rule: each for each in findings}
+    while root is not None and root.explained_by in by_rule:
+        root = by_rule[root.explained_by]
     others = [each for each in findings if each.explained_by is None and each is not root]
     causes = () if root is None else (root, *others)
     judged = judged_of(case)
@@ -269,13 +272,6 @@ def diagnose(case: Case) -> Diagnosis:
         claimed_share=claimed,
         unexplained_share=unexplained,
     )
-
-
-def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:
-    by_rule = {each.rule: each for each in findings}
-    while finding.explained_by is not None and finding.explained_by in by_rule:
-        finding = by_rule[finding.explained_by]
-    return finding
 
 
 def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:

@@ -5,22 +5,7 @@ from dataclasses import replace
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus
-from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
-
-__all__ = [
-    "FRAMEWORK_EXPECTED",
-    "FRAMEWORK_TAG",
-    "NAMESPACE",
-    "SAME_MOMENT_S",
-    "STOP_ALLOWED",
-    "STOP_TAG",
-    "is_another",
-    "is_anothers",
-    "lies_elsewhere",
-    "profile_place",
-    "stop_allowed",
-    "with_description",
-]
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 
 SAME_MOMENT_S = 1.0
 """Creation times are stored to the millisecond."""

@@ -11,9 +11,9 @@ from trainguard.core.layout import JOB_NAME, ProfileRoot
 from trainguard.core.ports import Services, TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs
-from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.settings.job_settings import run_pages
+from trainguard.engine.settings.tag_names import NAMESPACE, STOP_TAG
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 
 MAX_BYTES = 64 * 1024
@@ -164,25 +164,21 @@ class KnownJobs:
             return None
         except JobFileError as fault:
             self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
-            return _unusable(job, str(fault))
-
-
-def _unusable(job: str, fault: str) -> TrainingJobDescription:
-    return TrainingJobDescription(
-        job=job,
-        arn=f"{OUTSIDE_ARN}{job}",
-        status=JobStatus.UNKNOWN,
-        secondary_status=None,
-        instance_type=None,
-        instance_count=None,
-        created_at=None,
-        started_at=None,
-        ended_at=None,
-        profiling_interval_ms=None,
-        framework_profiling=False,
-        tags={},
-        file_fault=fault,
-    )
+            return TrainingJobDescription(
+                job=job,
+                arn=f"{OUTSIDE_ARN}{job}",
+                status=JobStatus.UNKNOWN,
+                secondary_status=None,
+                instance_type=None,
+                instance_count=None,
+                created_at=None,
+                started_at=None,
+                ended_at=None,
+                profiling_interval_ms=None,
+                framework_profiling=False,
+                tags={},
+                file_fault=str(fault),
+            )
 
 
 MOST_FOLDERS = 13

@@ -16,17 +16,11 @@ from trainguard.core.ports import Executions, Journal, Services, SettingDocument
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
 from trainguard.core.stores import Jobs
 from trainguard.core.text import one_line
-from trainguard.engine.jobs.job_description import (
-    FRAMEWORK_EXPECTED,
-    FRAMEWORK_TAG,
-    lies_elsewhere,
-    profile_place,
-    stop_allowed,
-)
+from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
 from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
-from trainguard.engine.settings.tag_names import SETTINGS_TAG, owners_of
+from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, SETTINGS_TAG, owners_of
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import expiry
 
@@ -273,10 +267,13 @@ def _with_settings(
     if nowhere and record.stop_allowed:
         sources.append(Source("ProfilerConfig", faults=(NO_PLACE,)))
     resolved = resolve(record.root.job, sources, asked=asks(tags))
+    policy = resolved.policy
+    if nowhere:
+        policy = msgspec.structs.replace(policy, stops=msgspec.structs.replace(policy.stops, rules=()))
     return replace(
         record,
         rule_settings=resolved.parameters,
-        policy=_unstoppable(resolved.policy) if nowhere else resolved.policy,
+        policy=policy,
         setting_sources=resolved.sources,
         setting_faults=fault_sentences(resolved.faults),
         rules_elsewhere=rules.elsewhere,
@@ -284,10 +281,6 @@ def _with_settings(
         training_rules=resolved.training_rules,
         owners=owners_of(tags, resolved.owner_tags),
     )
-
-
-def _unstoppable(policy: JobPolicy) -> JobPolicy:
-    return msgspec.structs.replace(policy, stops=msgspec.structs.replace(policy.stops, rules=()))
 
 
 def _document(documents: SettingDocuments, name: str, called: str) -> Source:

@@ -133,17 +133,13 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         reason, advice = kept_words(rule, result, longest=TEXT_LENGTH)
         self.reason, self.advice = reason, advice or ""
         self.kind, self.facts = result.kind, result.facts
-        if _is_worse(result, self.measured):
+        threshold = result.threshold or 0.0
+        if result.measured is not None and (
+            self.measured is None or abs(result.measured - threshold) > abs(self.measured - threshold)
+        ):
             self.measured = result.measured
         new = [gpu for gpu in result.gpus if gpu not in self.gpus]
         self.gpus = sorted([*self.gpus, *new], key=lambda gpu: (len(gpu), gpu))[:MOST_GPUS]
-
-
-def _is_worse(result: RuleResult, measured: float | None) -> bool:
-    if result.measured is None or measured is None:
-        return result.measured is not None
-    threshold = result.threshold or 0.0
-    return abs(result.measured - threshold) > abs(measured - threshold)
 
 
 class FiringHistory(msgspec.Struct, omit_defaults=True):
@@ -202,7 +198,8 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         self.is_open = True
         self.times_fired += 1
         self.fired_at = watermark_s
-        self._begin(watermark_s)
+        self.episodes.append(StoredEpisode(watermark_s, watermark_s))
+        del self.episodes[:-MOST_EPISODES]
         return True
 
     def note(self, rule: str, result: RuleResult, *, watermark_s: float) -> None:
@@ -218,10 +215,6 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
             if all(each is not kept for kept in (newest, longest, idlest)):
                 each.reason = each.advice = each.kind = ""
                 each.facts = ()
-
-    def _begin(self, start: float) -> None:
-        self.episodes.append(StoredEpisode(start, start))
-        del self.episodes[:-MOST_EPISODES]
 
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:
         if not self.is_open:

@@ -100,11 +100,6 @@ class Explanation:
     share: float
     left: tuple[Episode, ...]
 
-    @property
-    def whole(self) -> bool:
-        """Whether there is a reason for every episode."""
-        return bool(self.by_rule) and not self.left
-
 
 def advice_of(explained: Explanation, cause: str | None) -> str:
     """Say what to do about a symptom: its causes' advice, else its own."""
@@ -127,24 +122,20 @@ def explanation_of(symptom: RankedFinding, found: Mapping[str, RankedFinding], u
         chosen = [each.idle_node == look for each in symptom.episodes]
         episodes = tuple(each for each, own in zip(symptom.episodes, chosen, strict=True) if own)
         weight = sum(each for each, own in zip(weights, chosen, strict=True) if own)
-        part = _of_one_look(_with_look(symptom, look, episodes, weight), found, until)
+        alone = symptom.alone
+        of_look = replace(
+            symptom,
+            finding=replace(symptom.finding, episodes=episodes),
+            idle_node=cast("IdleNode | None", look),
+            alone=None if alone is None else replace(alone, share=weight * alone.share),
+        )
+        part = _of_one_look(of_look, found, until)
         for rule, of_part in part.by_rule.items():
             shares[rule] = shares.get(rule, 0.0) + weight * of_part
             parts[rule] = parts.get(rule, 0.0) + weight * part.parts[rule]
         share += weight * part.share
         left += part.left
     return Explanation(shares, parts, share, tuple(sorted(left, key=lambda each: each.start)))
-
-
-def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
-    """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
-    alone = symptom.alone
-    return replace(
-        symptom,
-        finding=replace(symptom.finding, episodes=episodes),
-        idle_node=cast("IdleNode | None", look),
-        alone=None if alone is None else replace(alone, share=weight * alone.share),
-    )
 
 
 def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
@@ -156,7 +147,7 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
     shares = {rule: share for rule, share in shares.items() if share}
     most_severe = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
     causes = [found[rule] for rule in most_severe]
-    if not symptom.episodes or not all(cause.episodes for cause in causes):
+    if not (symptom.episodes and all(cause.episodes for cause in causes)):
         parts, reached = dict[str, float](), 0.0
         for rule in most_severe:
             parts[rule], reached = max(shares[rule] - reached, 0.0), max(shares[rule], reached)

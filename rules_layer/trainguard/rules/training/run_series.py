@@ -94,7 +94,9 @@ class RunSeries(msgspec.Struct):
     regression: bool = False
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
-        return _counting(self.losses.get(mode, {}))
+        of_mode = self.losses.get(mode, {})
+        totals = [(name, each) for name, each in of_mode.items() if TOTAL.search(name)]
+        return totals[:1] or list(of_mode.items())
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
@@ -185,8 +187,3 @@ def _mode(step: StepView, name: str) -> Mode | None:
         return step.mode if step.mode in (Mode.TRAIN, Mode.EVAL) else None
     boosted = XGBOOST_METRIC.fullmatch(name)
     return Mode.EVAL if boosted is not None and boosted["data"] != XGBOOST_TRAIN else Mode.TRAIN
-
-
-def _counting(series: dict[str, Series]) -> list[tuple[str, Series]]:
-    totals = [(name, each) for name, each in series.items() if TOTAL.search(name)]
-    return totals[:1] or list(series.items())

@@ -160,6 +160,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
         self.watch(state, step, parameters)
         if step.mode is not (Mode.TRAIN if state.training else Mode.GLOBAL):
             return None
+        large, small = parameters.large_threshold, parameters.small_threshold
         readings, waits = [], False
         for tensor in sorted(step.members(WEIGHTS)):
             before = _before(step, tensor, parameters.num_steps)
@@ -167,8 +168,13 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
                 waits = True
                 continue
             ratio = _ratio(state, step, before, tensor, parameters.epsilon)
-            if ratio is not None:
-                readings.append(_update_reading(tensor, ratio, parameters))
+            if ratio is None:
+                continue
+            over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
+            if ratio < small or (under > over and not ratio > large):
+                readings.append(Reading(tensor, ratio, small, ratio < small, under, SMALL))
+            else:
+                readings.append(Reading(tensor, ratio, large, ratio > large, over, LARGE))
         state.waiting += waits
         return checked(step, readings, lambda reading: (measured(UPDATE, reading),))
 
@@ -195,14 +201,6 @@ def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsi
         return None
     change, norm = found
     return change / (norm + epsilon) if norm + epsilon else math.inf if change else 0.0
-
-
-def _update_reading(tensor: str, ratio: float, parameters: WeightUpdateRatioParameters) -> Reading:
-    large, small = parameters.large_threshold, parameters.small_threshold
-    over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
-    if ratio < small or (under > over and not ratio > large):
-        return Reading(tensor, ratio, small, ratio < small, under, SMALL)
-    return Reading(tensor, ratio, large, ratio > large, over, LARGE)
 
 
 VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
@@ -326,9 +324,21 @@ def _spreads(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
     def spread(view: StepView, tensor: str) -> float | None:
-        return _spread(state, view, tensor, parameters)
+        """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
+        if not view.has_value(tensor):
+            least, most = view.reduction(tensor, "min"), view.reduction(tensor, "max")
+            if least is not None and most is not None and most - least < threshold:
+                return most - least
+            not_saved(state, view, tensor)
+            return None
+        values = view.value(tensor)
+        if not is_numeric(values) or not values.size:
+            return None
+        with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
+            low, high = np.percentile(float64(values), (5.0, 95.0))
+        return float(high - low)
 
-    gradients = sorted(step.members(GRADIENTS))
+    threshold, gradients = parameters.distribution_range, sorted(step.members(GRADIENTS))
     if _lack_extremes(step, gradients):
         # One sentence stands for all of them: thousands may have been saved in other reductions alone.
         state.unusable += max(len(gradients) - 1, 0)
@@ -337,7 +347,6 @@ def _spreads(
     if not spreads:
         return None
     least, tensor = min(spreads)
-    threshold = parameters.distribution_range
     return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
 
 
@@ -346,28 +355,6 @@ def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
         return not any(step.has_value(each) or step.reduction(each, "min") is not None for each in gradients)
     except USELESS:
         return False
-
-
-def _spread(
-    state: StepState, step: StepView, tensor: str, parameters: PoorWeightInitializationParameters
-) -> float | None:
-    """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
-    if not step.has_value(tensor):
-        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
-        if least is not None and most is not None and most - least < parameters.distribution_range:
-            return most - least
-        not_saved(state, step, tensor)
-        return None
-    return _percentile_range(step, tensor)
-
-
-def _percentile_range(step: StepView, tensor: str) -> float | None:
-    values = step.value(tensor)
-    if not is_numeric(values) or not values.size:
-        return None
-    with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
-        low, high = np.percentile(float64(values), (5.0, 95.0))
-    return float(high - low)
 
 
 def _loss(
