@@ -51,8 +51,6 @@ class NodeWork:
 
 
 class NodeEvaluator:
-    """Evaluates nodes against the stores."""
-
     def __init__(
         self, *, services: Services, timing: Timing, families: Families, shared: Mapping[str, object] | None = None
     ) -> None:

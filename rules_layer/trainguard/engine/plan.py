@@ -53,7 +53,6 @@ class RulePlan:
 
     @property
     def node_rules(self) -> frozenset[str]:
-        """Names of the rules that are judged on each unit."""
         every = (rule for rules in self.by_family.values() for rule in rules)
         return frozenset(rule.name for rule in every if not isinstance(rule, JobRule))
 
@@ -146,5 +145,4 @@ def compared_rules(plan: RulePlan) -> frozenset[str]:
 
 
 def joined_rules(plan: RulePlan) -> tuple[AnyJoinedRule, ...]:
-    """Return the rules over the whole job that collect from framework events."""
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JoinedRule))

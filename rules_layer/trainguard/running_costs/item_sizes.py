@@ -28,7 +28,6 @@ def node_units(gpus: int) -> int:
 
 
 def own_bytes(nodes: int) -> int:
-    """Return the size of a job's own item."""
     return _OWN_BYTES + _OWN_BYTES_A_NODE * nodes
 
 

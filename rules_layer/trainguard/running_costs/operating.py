@@ -140,7 +140,6 @@ class Estimate:
 def estimate(
     workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE, memory: FunctionMemory = DEFAULT_MEMORY
 ) -> Estimate:
-    """Multiply out what a job and its deployment use."""
     return Estimate(
         workload=workload,
         hourly=_hourly(workload, prices, memory),
@@ -194,7 +193,6 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 
 
 def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
-    """Return the cost of EventBridge for objects of an existing bucket: once when they come, and once when they go."""
     return (
         CostLine("EventBridge", "events of S3", objects, prices.event),
         CostLine("EventBridge", "events of S3 when objects expire", objects, prices.event),
@@ -202,7 +200,6 @@ def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
 
 
 def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    """Return the cost of a job's beginning: registration, rows, and minutes that are all evaluated."""
     evaluations, looks = job.nodes * job.early_evaluations, job.early_looks
     compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
     compute += looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
@@ -246,7 +243,6 @@ def _look_gib_s(nodes: int, gib: float) -> float:
 
 
 def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
-    """Return how many pages evaluators list in an hour, each of those at work for itself."""
     evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
     keys = job.nodes * job.framework_objects * _MINUTES_LISTED
     return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)

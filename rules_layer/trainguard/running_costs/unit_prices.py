@@ -45,8 +45,6 @@ class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A later source that names the same price: what it is, and its date."""
-
     date: str
     source: str
 

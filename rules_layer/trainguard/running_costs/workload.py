@@ -40,7 +40,6 @@ class Workload:
 
     @property
     def sends_events(self) -> bool:
-        """Whether EventBridge bills the bucket's objects."""
         return self.existing_bucket and self.profile_notifications == "eventbridge"
 
     @property

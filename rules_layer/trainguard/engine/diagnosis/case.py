@@ -143,12 +143,6 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rules of a job that can fire, by result; ``partly`` have judged some nodes.
-
-    ``vetoes`` are those of ``pending``, ``disabled`` and ``partly`` that could have found something; all where none has
-    judged. ``profiled`` says whether the use of the GPUs was judged.
-    """
-
     judged: tuple[str, ...]
     failed: tuple[str, ...]
     pending: tuple[str, ...]

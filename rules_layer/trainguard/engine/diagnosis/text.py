@@ -173,7 +173,6 @@ def _gap(gap: Gap) -> str:
 
 
 def _marked(finding: RankedFinding, case: Case) -> str:
-    """For example ``Some rule, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
     reach = finding.verdict.over_nodes
     parts = [finding.rule, str(finding.finding.severity)]
     if reach.affected < reach.nodes:

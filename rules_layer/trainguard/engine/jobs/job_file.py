@@ -145,7 +145,6 @@ class KnownJobs:
         self._file_descriptions: dict[str, TrainingJobDescription | None] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
         if job not in self._described:
             self._described[job] = self._services.training_jobs.describe(job) or self.job_file_description(job)
         return self._described[job]

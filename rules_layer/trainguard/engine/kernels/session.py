@@ -80,7 +80,6 @@ class CaptureStream:
         return [] if watermark_s is None else self._run(watermark_s)
 
     def finished(self) -> "CaptureStream":
-        """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def ledger(self, account: Account) -> None:

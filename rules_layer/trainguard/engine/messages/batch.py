@@ -26,8 +26,6 @@ class BatchOutcome:
 
 
 class BatchProcessor:
-    """Processes batches; ``shared`` is what sessions share from batch to batch."""
-
     def __init__(
         self,
         *,

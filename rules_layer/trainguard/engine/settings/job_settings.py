@@ -84,8 +84,6 @@ def about_stops(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SettingReader:
-    """Reads a setting, None where it cannot, and says what is expected."""
-
     read: Callable[[str], Any]
     expected: str
 

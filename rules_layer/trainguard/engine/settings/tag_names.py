@@ -65,7 +65,6 @@ TAGS_EXPECTED = f"at most {MOST_TAGS} names of tags separated by spaces, or none
 
 
 def read_tag_names(text: str) -> tuple[str, ...] | None:
-    """Read names of tags, each once; ``()`` for none."""
     words = tuple(dict.fromkeys(split_words(text)))
     if [word.lower() for word in words] == [_NONE]:
         return ()

@@ -122,7 +122,6 @@ class FamilyStreams(ABC):
 
     @property
     def step_shares(self) -> StepShares | None:
-        """What a kernel trace says about the job's steps; None from a family that reads none."""
         return None
 
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
@@ -131,7 +130,6 @@ class FamilyStreams(ABC):
         return ()
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
-        """Return where the paid time of the job went; None from a family that does not know."""
         del account, ended, shares
         return None
 

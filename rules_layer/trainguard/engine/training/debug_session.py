@@ -53,7 +53,6 @@ class DebugState(StepsState, kw_only=True):
         return NO_DATA if self.workers is None else None
 
     def shorten(self) -> str | None:
-        """Forget all but the newest steps of each set of tensors of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
 
 

@@ -51,7 +51,6 @@ class ScalarKey:
 
     @property
     def source(self) -> str:
-        """The source whose steps the file's steps follow."""
         return f"{self.mark}/{self.file.source}"
 
 

@@ -85,7 +85,6 @@ class ScalarState(StepsState, kw_only=True):
         self.names += sorted(new)[: MOST_NAMES + 1 - len(self.names)]
 
     def shorten(self) -> str | None:
-        """Forget all but the newest rows of each set of scalars of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
 
     @property

@@ -57,7 +57,6 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         self._woken = self._woken or any(isinstance(message.parsed, ScalarKey) for message in messages)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Read what is new in the files, and apply the steps that every source has passed."""
         if not (self._woken or drain or modified_before is not None):
             return
         self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
@@ -89,7 +88,6 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
     @property
     def _waiting(self) -> dict[str, int]:
-        """The oldest step that waits: the scheduler has the files evaluated again when nothing more comes."""
         state = self.stream.state
         waiting = [*state.held, *(row for rows in state.rows.open.values() for row in rows)]
         if not waiting or not state.files:

@@ -50,7 +50,6 @@ class StepsState(msgspec.Struct, kw_only=True):
 
     @property
     def scalars(self) -> FoundScalars | None:
-        """The scalars that were found; None of a stream of tensors."""
         return None
 
     @property

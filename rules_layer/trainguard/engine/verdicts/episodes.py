@@ -120,7 +120,6 @@ class StoredEpisode(msgspec.Struct, array_like=True):
 
     @property
     def until(self) -> float:
-        """When it was over, as far as that is known."""
         return self.held_at if self.ended_at is None else self.ended_at
 
     def take_in(self, rule: str, result: RuleResult, *, not_before: float) -> None:
@@ -168,7 +167,6 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
 
     @property
     def earlier_episodes(self) -> int:
-        """How many episodes there were before the oldest that is kept."""
         return max(self.times_fired - len(self.episodes), 0)
 
     def shown_episodes(self, rule: str) -> tuple[Episode, ...]:

@@ -49,7 +49,6 @@ class RankedFinding:
 
     @property
     def episodes(self) -> tuple[Episode, ...]:
-        """The newest times at which its condition held, oldest first, with what each cost."""
         return self.finding.episodes
 
     @property
@@ -67,7 +66,6 @@ class RankedFinding:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the rule is sure of its reason, as far as it says."""
         confidence = self.verdict.result.confidence
         return confidence is None or confidence >= SURE_FROM
 

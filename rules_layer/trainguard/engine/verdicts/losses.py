@@ -157,7 +157,6 @@ def loss_of(verdict: Verdict, ledger: Ledger | None) -> Loss | None:
 
 
 def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
-    """Return a finding's loss from what its claims got; None of one without claims."""
     return _loss(parts, ledger, ledger_end(ledger)) if parts else None
 
 

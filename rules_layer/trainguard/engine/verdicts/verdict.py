@@ -35,8 +35,6 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a verdict reaches over the nodes that it is of."""
-
     affected: int
     nodes: int
 

@@ -186,7 +186,6 @@ def _add(
 
 
 def _rounded_classes(step: StepView, tensor: str, values: Tensor) -> Classes:
-    """Return the classes (int64[N]) that a tensor names, rounded to whole numbers."""
     if not is_numeric(values) or not np.isfinite(float64(values)).all():
         raise TensorUnusableError(tensor, step.step, "it holds values that name no class")
     return np.rint(float64(values)).ravel().astype(np.int64)

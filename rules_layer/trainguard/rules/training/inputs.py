@@ -181,7 +181,6 @@ class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
     token_thresholds_percent: tuple[Percent, ...] = (50.0,)
 
     def __post_init__(self) -> None:
-        """Refuse lists of unequal length, but for the former default."""
         super().__post_init__()
         tokens, thresholds = len(self.token_values), self.token_thresholds_percent
         if tokens != len(thresholds) and not (tokens == 1 and thresholds == _FORMER_THRESHOLDS):
@@ -229,7 +228,6 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
-    """Return the percentage of each token; None of a tensor that holds no numbers, or nothing."""
     blocks = numbers(step, tensor)
     counts, size = np.zeros(len(tokens)), 0
     for block in blocks or ():

@@ -63,7 +63,6 @@ class LossHistory(msgspec.Struct, array_like=True):
     checked: int | None = None
 
     def reference(self, step: int, num_steps: int) -> tuple[int, float] | None:
-        """Return the newest saved step at least ``num_steps`` before a step, with its loss; None where none is."""
         found = None
         for index, saved in enumerate(self.steps):
             if saved <= step - num_steps:
@@ -141,7 +140,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     measures_by_kind: ClassVar[Mapping[str, Measure]] = dict.fromkeys((RISEN, ROSE_LITTLE), spec.measures[1])
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
-        """Keep the losses of a step before the range, which checks within it look back on."""
         for tensor, loss in _losses(state, step, parameters):
             history = _history(state, step.mode, tensor)
             if history is not None:
@@ -150,7 +148,9 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     def check(
         self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
     ) -> Check | None:
-        counts = self._counts(state, step.mode, parameters)
+        wanted = parameters.mode or next(
+            (each for each in PREFERRED if each is step.mode or state.losses.get(each)), None
+        )
         readings, held = [], False
         since: dict[str, tuple[int, float, float]] = {}
         for tensor, loss in _losses(state, step, parameters):
@@ -158,7 +158,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             if history is None:
                 continue
             reference = history.reference(step.mode_step, parameters.num_steps)
-            if counts and reference is not None and history.is_due(step.mode_step, parameters.num_steps):
+            if wanted == step.mode and reference is not None and history.is_due(step.mode_step, parameters.num_steps):
                 history.checked = step.mode_step
                 since[tensor] = *reference, loss
                 readings.append(_reading(tensor, reference[1], loss, parameters))
@@ -179,12 +179,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
 
         return checked(step, readings, facts)
 
-    def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
-        """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
-        if parameters.mode is not None:
-            return mode == parameters.mode
-        return mode == next((each for each in PREFERRED if each is mode or state.losses.get(each)), None)
-
 
 def _losses(
     state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
@@ -192,12 +186,8 @@ def _losses(
     """Return the selected tensors of a step that are single numbers; all where nothing is selected."""
     collections = (*(parameters.collection_names or ()), *((LOSSES,) if parameters.use_losses_collection else ()))
     tensors = selected(step, collections, parameters.tensor_regex)
-    found = _scalars(state, step, tensors)
-    return found if tensors or parameters.selects else _scalars(state, step, step.names)
-
-
-def _scalars(state: LossNotDecreasingState, step: StepView, tensors: Sequence[str]) -> Sequence[tuple[str, float]]:
-    return [(tensor, loss) for loss, tensor in known(state, scalar, step, tensors)]
+    wanted = tensors if tensors or parameters.selects else step.names
+    return [(tensor, loss) for loss, tensor in known(state, scalar, step, wanted)]
 
 
 def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHistory | None:

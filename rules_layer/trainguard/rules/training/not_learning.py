@@ -127,7 +127,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         if state.rate is not None and state.rate.warms_up:
             return _warm_up(state.run, main, state.rate)
         found = _stands(state, main, parameters) or at_chance(state.run, main, parameters)
-        if found is not None and not _improves(state.run, main):
+        improves = any(z_score(loss.whole) <= -NO_TREND for _, loss in state.run.loss(main))
+        improves = improves or any(z_score(score.whole) >= NO_TREND for _, score in state.run.score(main))
+        if found is not None and not improves:
             return found.check(state.run)
         return _learns(state.run, main)
 
@@ -180,11 +182,6 @@ def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) 
         return found
     fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= found.series.means[0] < LOW_LOSS
     return None if fine_tune and found.value > -limits.min_fall else found
-
-
-def _improves(run: RunSeries, mode: Mode) -> bool:
-    falls = any(z_score(loss.whole) <= -NO_TREND for _, loss in run.loss(mode))
-    return falls or any(z_score(score.whole) >= NO_TREND for _, score in run.score(mode))
 
 
 def _learns(run: RunSeries, mode: Mode) -> Check | None:

@@ -216,8 +216,6 @@ BestLoss = tuple[float, int, int]
 
 
 class OvertrainingState(StepState, kw_only=True):
-    """The best loss of training and of validation."""
-
     train: BestLoss | None = None
     validation: BestLoss | None = None
 

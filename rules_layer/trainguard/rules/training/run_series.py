@@ -24,7 +24,6 @@ XGBOOST_TRAIN = "train"
 
 
 def mean_loss(state: StepState, step: StepView, tensors: Iterable[str]) -> float | None:
-    """Return the mean of the tensors' means; None where none of them holds numbers."""
     means = [used(state, mean, step, tensor) for tensor in tensors]
     found = [each for each in means if each is not None]
     return sum(found) / len(found) if found else None

@@ -73,7 +73,6 @@ class Series(msgspec.Struct, array_like=True):
 
     @property
     def whole(self) -> Sequence[float]:
-        """The means of the blocks that are complete."""
         return self.means if self.filling == self.size else self.means[:-1]
 
 

@@ -61,7 +61,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 
     @property
     def rule_name(self) -> str:
-        """The rule's name without its family, as settings begin with it."""
         return type(self).__name__.removesuffix("Parameters")
 
     def fault(self, field: str, value: object, expected: str) -> RuleConfigError:

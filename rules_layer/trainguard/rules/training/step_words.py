@@ -211,7 +211,6 @@ def be(sheet: FactSheet, *, many: bool = False) -> str:
 
 
 def shown(fact: Fact) -> str:
-    """Return a number to four digits, and a text as it is."""
     return fact.value if isinstance(fact.value, str) else f"{fact.value:.4g}"
 
 
