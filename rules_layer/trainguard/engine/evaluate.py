@@ -102,10 +102,7 @@ class NodeEvaluator:
         if work.repeated or work.modified_before is not None:
             return False
         return session.defers(
-            work.messages,
-            every_s=job.evaluation_every_s,
-            now=self._timing.now(),
-            in_turn=job.is_evaluated_in_turn,
+            work.messages, every_s=job.evaluation_every_s, now=self._timing.now(), in_turn=job.is_evaluated_in_turn
         )
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
@@ -127,14 +124,7 @@ class NodeEvaluator:
         return fires, True
 
     def _settle(
-        self,
-        session: AnySession,
-        fires: list[Fire],
-        *,
-        job: JobRecord,
-        plan: RulePlan,
-        closed: bool,
-        repeated: bool,
+        self, session: AnySession, fires: list[Fire], *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
         last = session.stream.finished() if closed else session.stream
         if closed:

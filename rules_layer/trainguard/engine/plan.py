@@ -10,20 +10,9 @@ from trainguard.core.errors import RuleConfigError
 from trainguard.core.records import FIRST_FAMILY, JobRecord
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 from trainguard.pricing.table import PriceTable
+from trainguard.rules import protocol
 from trainguard.rules.parameters import Defaults, parameters_of, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
-from trainguard.rules.protocol import (
-    AnyFrameworkRule,
-    AnyJobRule,
-    AnyJoinedRule,
-    AnyRule,
-    AnySystemRule,
-    FrameworkRule,
-    JobRule,
-    JoinedRule,
-    RuleParameters,
-    SystemRule,
-)
 
 DEFAULT_INTERVAL_S = 0.5
 
@@ -36,8 +25,8 @@ class RulePlan:
     asked for, ``unchosen`` because the owner did not choose them. ``by_event_time`` is for a job without a scheduler.
     """
 
-    by_family: Mapping[str, tuple[AnyRule, ...]]
-    parameters: Mapping[str, RuleParameters]
+    by_family: Mapping[str, tuple[protocol.AnyRule, ...]]
+    parameters: Mapping[str, protocol.RuleParameters]
     faults: Mapping[str, RuleConfigError]
     episodes: Mapping[str, int]
     interval_s: float
@@ -54,9 +43,9 @@ class RulePlan:
     @property
     def node_rules(self) -> frozenset[str]:
         every = (rule for rules in self.by_family.values() for rule in rules)
-        return frozenset(rule.name for rule in every if not isinstance(rule, JobRule))
+        return frozenset(rule.name for rule in every if not isinstance(rule, protocol.JobRule))
 
-    def rules_of(self, family: str) -> tuple[AnyRule, ...]:
+    def rules_of(self, family: str) -> tuple[protocol.AnyRule, ...]:
         return self.by_family.get(family, ())
 
     def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
@@ -73,10 +62,10 @@ class RulePlan:
 
 def plan_rules(
     job: JobRecord,
-    rules: Mapping[str, tuple[AnyRule, ...]],
+    rules: Mapping[str, tuple[protocol.AnyRule, ...]],
     *,
     others: Collection[str] = (),
-    groups: Mapping[str, type[RuleParameters]] | None = None,
+    groups: Mapping[str, type[protocol.RuleParameters]] | None = None,
     defaults: Defaults = "documented",
     prices: PriceTable | None = None,
 ) -> RulePlan:
@@ -108,7 +97,7 @@ def plan_rules(
     )
 
 
-def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
+def _invoked(parameters: Mapping[str, protocol.RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
     """Return the profiler rules that the report runs; all of them when its own configuration is at fault."""
     report = parameters.get(PROFILER_REPORT)
     if isinstance(report, ReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
@@ -116,7 +105,7 @@ def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -
     return every
 
 
-def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
+def only(plan: RulePlan, rule: protocol.AnyRule, parameters: protocol.RuleParameters) -> RulePlan:
     """Return the plan with one rule in place of all, which need be none of the registry."""
     return replace(
         plan,
@@ -127,16 +116,16 @@ def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
     )
 
 
-def system_rules(plan: RulePlan) -> tuple[AnySystemRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, SystemRule))
+def system_rules(plan: RulePlan) -> tuple[protocol.AnySystemRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.SystemRule))
 
 
-def framework_rules(plan: RulePlan) -> tuple[AnyFrameworkRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, FrameworkRule))
+def framework_rules(plan: RulePlan) -> tuple[protocol.AnyFrameworkRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.FrameworkRule))
 
 
-def job_rules(plan: RulePlan) -> tuple[AnyJobRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JobRule))
+def job_rules(plan: RulePlan) -> tuple[protocol.AnyJobRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JobRule))
 
 
 def compared_rules(plan: RulePlan) -> frozenset[str]:
@@ -144,5 +133,5 @@ def compared_rules(plan: RulePlan) -> frozenset[str]:
     return frozenset(rule.name for rule in job_rules(plan)) & frozenset(rule.name for rule in system_rules(plan))
 
 
-def joined_rules(plan: RulePlan) -> tuple[AnyJoinedRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JoinedRule))
+def joined_rules(plan: RulePlan) -> tuple[protocol.AnyJoinedRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JoinedRule))

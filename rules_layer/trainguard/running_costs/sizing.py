@@ -25,11 +25,7 @@ class Size:
 
 SIZES = (
     Size(
-        nodes=1_000,
-        evaluator_concurrency=20,
-        evaluator_memory_mb=1_024,
-        reconcile_memory_mb=512,
-        max_write_units=2_000,
+        nodes=1_000, evaluator_concurrency=20, evaluator_memory_mb=1_024, reconcile_memory_mb=512, max_write_units=2_000
     ),
     Size(
         nodes=2_000,

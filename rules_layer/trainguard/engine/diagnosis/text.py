@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 from trainguard.core.finding import clock_times
 from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
-from trainguard.core.units import (
-    clause,
-    counted,
-    listed,
-    show_duration,
-    show_money,
-    show_share,
-)
+from trainguard.core.units import clause, counted, listed, show_duration, show_money, show_share
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Diagnosis, Judged
 from trainguard.engine.streams.session import Gap, GapKind
 from trainguard.engine.verdicts.episodes import FiringHistory

@@ -150,13 +150,7 @@ class JobRegistry:
         return self._register_again(known, description, bucket=known.bucket, root=known.root, why=why)
 
     def _register_again(
-        self,
-        known: JobRecord,
-        description: TrainingJobDescription | None,
-        *,
-        bucket: str,
-        root: ProfileRoot,
-        why: str,
+        self, known: JobRecord, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot, why: str
     ) -> JobRecord:
         record = describe_record(description, self.settings, bucket=bucket, root=root)
         record = replace(record, generation=known.generation + 1)

@@ -9,14 +9,7 @@ import msgspec
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import (
-    Journal,
-    NodeTask,
-    ProfileObjects,
-    Services,
-    TaskQueue,
-    TrainingJobDescription,
-)
+from trainguard.core.ports import Journal, NodeTask, ProfileObjects, Services, TaskQueue, TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families

@@ -12,17 +12,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.verdict import combine
-from trainguard.kernels.captures.keys import (
-    EXPECTED_KEYS,
-    KERNELS,
-    TRACE_ENDINGS,
-    TRACE_FOLDER,
-    TRACE_READS,
-    TraceKey,
-    is_trace_name,
-    match_below,
-    match_key,
-)
+from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.verdict import MOST_BYTES
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
@@ -61,13 +51,12 @@ class CaptureStreams(FamilyStreams):
 class KernelFamily(Family):
     """Kernel traces of all ranks in one stream; another function reads them."""
 
-    name = KERNELS
+    name = keys.KERNELS
     title = RULES.title
     units = "ranks"
-    expected_keys = EXPECTED_KEYS
+    expected_keys = keys.EXPECTED_KEYS
     events = ObjectEvents(
-        wildcards=(f"*/{TRACE_FOLDER}/*.sqlite", f"*/{TRACE_FOLDER}/*.sqlite.gz"),
-        ends=TRACE_ENDINGS,
+        wildcards=(f"*/{keys.TRACE_FOLDER}/*.sqlite", f"*/{keys.TRACE_FOLDER}/*.sqlite.gz"), ends=keys.TRACE_ENDINGS
     )
     object_cap_bytes = MOST_BYTES
     # The evaluator lists traces, and reads none.
@@ -80,14 +69,14 @@ class KernelFamily(Family):
 
     @property
     def written(self) -> Sequence[str]:
-        return TRACE_READS
+        return keys.TRACE_READS
 
-    def parse_key(self, key: str) -> TraceKey | None:
-        return match_key(key)
+    def parse_key(self, key: str) -> keys.TraceKey | None:
+        return keys.match_key(key)
 
-    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> TraceKey | None:
-        root = known(key) if is_trace_name(key) else None
-        return None if root is None else match_below(key, root)
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.TraceKey | None:
+        root = known(key) if keys.is_trace_name(key) else None
+        return None if root is None else keys.match_below(key, root)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
         return CaptureSession(record, source, plan)

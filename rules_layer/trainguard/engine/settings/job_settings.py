@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.errors import RuleConfigError
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.links import RUN_URL_TAG, run_links
@@ -164,7 +163,7 @@ def _evaluated(job: str, wanted: str | tuple[str, ...] | None, origin: str, *, a
     return asked, text + ("a tag of TrainGuard's" if asked else "no tag of TrainGuard's")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
     """The settings of one rank.
 
@@ -174,13 +173,16 @@ class Source:
     """
 
     name: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
     faults: tuple[SettingFault, ...] = ()
 
     def origin_of(self, setting: str) -> str:
         return self.origins.get(setting, self.name)
+
+    def fault(self, setting: str, value: str, expected: str, *, stops: bool = False, origin: str = "") -> None:
+        self.faults = (*self.faults, SettingFault(origin or self.name, setting, value, expected, stops))
 
 
 def run_pages(tags: Mapping[str, str], *others: Mapping[str, str]) -> dict[str, str]:
@@ -225,7 +227,11 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
     parameters, left_out = _storable(parameters, gave)
     gave = {setting: gave[setting] for setting in parameters}
     values, unread = read_settings(choices, chose)
-    unusable = [_fault(fault, gave) for fault in parameter_faults(parameters) if fault.field not in reason]
+    unusable = [
+        SettingFault(gave.get(fault.field, "settings"), fault.field, str(fault.value), fault.expected)
+        for fault in parameter_faults(parameters)
+        if fault.field not in reason
+    ]
     faults = (*(fault for source in sources for fault in source.faults), *left_out, *unread, *unusable)
     safe = not any(fault.stops for fault in faults)
     return Resolved(
@@ -236,10 +242,6 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
         training_rules=values.get(TRAINING_RULES),
         owner_tags={kind: values[name] for kind, name in OWNER_SETTINGS.items() if name in values},
     )
-
-
-def _fault(fault: RuleConfigError, gave: Mapping[str, str]) -> SettingFault:
-    return SettingFault(gave.get(fault.field, "settings"), fault.field, str(fault.value), fault.expected)
 
 
 def _storable(parameters: dict[str, str], gave: Mapping[str, str]) -> tuple[dict[str, str], tuple[SettingFault, ...]]:

@@ -14,17 +14,8 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import Session, Stream
+from trainguard.engine.training import keys
 from trainguard.engine.training.debug_session import DebugSession, state_of
-from trainguard.engine.training.keys import (
-    COMPARES_RUNS,
-    EXPECTED_KEYS,
-    SCALAR_FILES,
-    SCALARS,
-    STALLED,
-    TRAINING,
-    TrainingKey,
-    match_key,
-)
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_session import ScalarSession
 from trainguard.engine.training.scalar_session import state_of as scalar_state_of
@@ -100,7 +91,7 @@ class TrainingStreams(FamilyStreams):
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
         if stalled is not None and self.of_steps and not plan.by_event_time:
             verdict, fires = self._stall(stalled, job, plan, own, look)
-            by_unit[STALLED] = {JOB_NODE: verdict}
+            by_unit[keys.STALLED] = {JOB_NODE: verdict}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
@@ -118,9 +109,9 @@ class TrainingStreams(FamilyStreams):
             rule: {unit: verdict for unit, verdict in parts.items() if unit not in without}
             for rule, parts in by_unit.items()
         }
-        compared = with_data.get(COMPARES_RUNS, {})
+        compared = with_data.get(keys.COMPARES_RUNS, {})
         if len(compared) > 1:
-            compared.pop(SCALAR_FILES, None)
+            compared.pop(keys.SCALAR_FILES, None)
         return with_data
 
     def _stall(
@@ -140,16 +131,16 @@ class TrainingStreams(FamilyStreams):
         return replace(verdict, watermark_s=at), fires
 
 
-DEFAULT_NAMES = ("training/ExplodingTensor", STALLED, *(rule.name for rule in TRUSTED_RULES))
+DEFAULT_NAMES = ("training/ExplodingTensor", keys.STALLED, *(rule.name for rule in TRUSTED_RULES))
 
 
 class TrainingFamily(Family):
     """Debug-output in one stream over all workers, and files of scalars in another; by default ``defaults`` run."""
 
-    name = TRAINING
+    name = keys.TRAINING
     title = TRAINING_TITLE
     units = "streams"
-    expected_keys = EXPECTED_KEYS
+    expected_keys = keys.EXPECTED_KEYS
     # An index file is written after its event file, and stands for it.
     events = ObjectEvents(
         wildcards=("*/debug-output/index/*.json", "*/events.out.tfevents.*"),
@@ -202,16 +193,16 @@ class TrainingFamily(Family):
         ]
         return chosen or [rule for rule in self._rules if rule.name in self._defaults]
 
-    def parse_key(self, key: str) -> TrainingKey | None:
-        return match_key(key)
+    def parse_key(self, key: str) -> keys.TrainingKey | None:
+        return keys.match_key(key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        if record.key.stream == SCALARS:
+        if record.key.stream == keys.SCALARS:
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        if record.key.stream == SCALARS:
+        if record.key.stream == keys.SCALARS:
             return StepStream(record.key.node, scalar_state_of(record), plan)
         return StepStream(record.key.node, state_of(record), plan)
 
@@ -231,9 +222,9 @@ class TrainingFamily(Family):
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return debug-output for a job whose owner named rules, unless its scalars are there to be judged."""
-        if not job.training_rules or StreamKey(job.job, SCALAR_FILES, SCALARS) in known:
+        if not job.training_rules or StreamKey(job.job, keys.SCALAR_FILES, keys.SCALARS) in known:
             return set()
-        return {StreamKey(job.job, ALL_WORKERS, TRAINING)}
+        return {StreamKey(job.job, ALL_WORKERS, keys.TRAINING)}
 
 
 TRAINING_HEALTH = TrainingFamily()

@@ -85,12 +85,7 @@ def _priced(
     gpus = max((node.gpus for node in ledger.nodes), default=1)
     currency = account.table.currency
     return tuple(
-        replace(
-            episode,
-            wasted_s=each.total / gpus,
-            cost=each.usd,
-            currency=None if each.usd is None else currency,
-        )
+        replace(episode, wasted_s=each.total / gpus, cost=each.usd, currency=None if each.usd is None else currency)
         for episode, each in zip(episodes, claimed, strict=True)
     )
 

@@ -75,9 +75,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and "
             "recovers"
         ),
-        parameters={
-            "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
-        },
+        parameters={"deviations": ParameterHelp("", "standard deviations above the median of the last 32 values")},
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
         say=_spike_words,
@@ -227,7 +225,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         parameters={
             "decades": ParameterHelp(
                 "decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"
-            ),
+            )
         },
         needs=(
             "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "

@@ -214,14 +214,7 @@ def _facts(
 ) -> tuple[Fact, ...]:
     return (
         *([] if before is None else [Fact(name="step", value=before, unit="steps", start=since, end=since)]),
-        Fact(
-            name="time_without_step",
-            value=gap,
-            unit="s",
-            start=since,
-            end=since + max(gap, 0.0),
-            threshold=patience,
-        ),
+        Fact(name="time_without_step", value=gap, unit="s", start=since, end=since + max(gap, 0.0), threshold=patience),
         *([] if until is None else [step_number("until_step", until.step)]),
     )
 

@@ -218,10 +218,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         fires_when="one holds NaN or an infinite value",
         condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
         measures=(Measure("entries that are not finite"),),
-        parameters={
-            **SELECTION_HELP,
-            "only_nan": ParameterHelp("", "whether infinite values are left alone"),
-        },
+        parameters={**SELECTION_HELP, "only_nan": ParameterHelp("", "whether infinite values are left alone")},
         needs=(
             "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
             "or those that collection_names and tensor_regex select."

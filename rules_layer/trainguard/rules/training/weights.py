@@ -82,9 +82,7 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         fires_when="the mean of its absolute values is nearly zero",
         condition="the mean absolute value of a gradient is below {threshold}",
         measures=(Measure("mean absolute gradient"),),
-        parameters={
-            "threshold": ParameterHelp("", "a gradient whose mean absolute value is below it has vanished"),
-        },
+        parameters={"threshold": ParameterHelp("", "a gradient whose mean absolute value is below it has vanished")},
         needs=(
             "It checks the tensors of the collection gradients: record them, in full or as reduction abs_mean, "
             "with CollectionConfig(name='gradients')."
