@@ -139,8 +139,8 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> Eval
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
     session.announce([Announced(files.newest.traces[0].key, files.key)])
     _drain(session.apply(drain=True, modified_before=None))
-    for request in session.requests:
-        reader.judge(request.name)
+    for name, _ in session.requests:
+        reader.judge(name)
     _drain(session.apply(drain=True, modified_before=None))
     return EvaluatedKernels(session.to_record(closed=True), tuple(reader.notes))
 

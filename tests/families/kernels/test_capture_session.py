@@ -120,9 +120,9 @@ def test_settled_capture_or_ended_job_is_requested(before: float | None, drain: 
     run = bucket.run()
     assert (run.attempt, run.folder) == (1, folder)
     assert run.asked_at == (T0 if before is None else before + WAIT_S)
-    (request,) = session.requests
-    assert request.name == run.name
-    assert request.payload == {
+    ((name, payload),) = session.requests
+    assert name == run.name
+    assert payload == {
         "job": JOB,
         "bucket": BUCKET,
         "prefix": "",

@@ -16,7 +16,8 @@ from tests.support.tensor_trials import expected, trials
 from trainguard.config import Rule, rule_configs, tags
 from trainguard.core.records import Status, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.training.debug_session import state_of
+from trainguard.engine.streams.session import state_of
+from trainguard.engine.training.debug_session import DebugState
 from trainguard.engine.training.keys import TRAINING
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
@@ -140,7 +141,7 @@ def similar(
     network.run_until(START + 10_000.0, batch_s=3.0)
     network.run_scheduler()
     item = network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))
-    stored = state_of(item).stored_rules[SIMILAR]
+    stored = state_of(item, DebugState).stored_rules[SIMILAR]
     return network, msgspec.msgpack.decode(stored.data, type=RULES["SimilarAcrossRuns"].state_type)
 
 

@@ -16,7 +16,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Request, Session, item_name
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, state_of
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
@@ -25,7 +25,6 @@ from trainguard.kernels.rules.rule import KernelRule
 from trainguard.pricing.cost import Account
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.codec import decode_state
 
 
 class CaptureRun(msgspec.Struct):
@@ -128,10 +127,11 @@ _MICROSECONDS = 1_000_000
 
 class CaptureSession(Session[CaptureStream]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        super().__init__(record, source, CaptureStream(record.key.node, state_of(record), plan))
+        state = state_of(record, CaptureState)
+        super().__init__(record, source, CaptureStream(record.key.node, state, plan))
         self._source = source
         self._waiting: dict[str, int] = dict(record.pending)
-        self._asked = self.stream.state.run
+        self._asked = state.run
 
     def announce(self, messages: Sequence[Announced]) -> None:
         folders = self.stream.state.folders
@@ -162,7 +162,7 @@ class CaptureSession(Session[CaptureStream]):
             yield self._pass_over(due, f"{MOST_CAPTURE_EXECUTIONS} executions have judged captures of it")
         if state.run is None and (due := self._due(settled)):
             state.asked += 1
-            state.run = self._run(due[0], attempt=1, asked_at=now)
+            state.run = self._run(due[0].name, due[0].version, due[0].folder, attempt=1, asked_at=now)
         self._waiting = {each.folder: int(each.at) for each in self._due(captures)}
         if state.run is not None:
             self._waiting.setdefault(state.run.folder, int(state.run.asked_at))
@@ -172,11 +172,11 @@ class CaptureSession(Session[CaptureStream]):
         return self._waiting != self.record.pending or self.stream.state.run != self._asked
 
     @property
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[tuple[str, dict[str, object]]]:
         run, root = self.stream.state.run, self._source.root
         if run is None:
             return ()
-        payload = {
+        payload: dict[str, object] = {
             "job": self.record.key.job,
             "bucket": self._source.bucket,
             "prefix": root.prefix,
@@ -185,7 +185,7 @@ class CaptureSession(Session[CaptureStream]):
             "capture": run.capture,
             "folder": run.folder,
         }
-        return (Request(run.name, payload),)
+        return ((run.name, payload),)
 
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
@@ -224,7 +224,7 @@ class CaptureSession(Session[CaptureStream]):
             why = fault or f"execution {run.name} left no verdict"
             if run.attempt < MOST_ATTEMPTS and state.asked < MOST_CAPTURE_EXECUTIONS:
                 state.asked += 1
-                state.run = self._again(run, now)
+                state.run = self._run(run.capture, run.version, run.folder, attempt=run.attempt + 1, asked_at=now)
                 yield self._settle(key, Counter(), [], why)
             else:
                 self._note(run.capture, run.version)
@@ -265,20 +265,9 @@ class CaptureSession(Session[CaptureStream]):
         for name in sorted(versions)[:-MOST_VERSIONS]:
             del versions[name]
 
-    def _run(self, capture: Capture, *, attempt: int, asked_at: float) -> CaptureRun:
-        name = self._name(capture.name, capture.version, attempt)
-        return CaptureRun(name, capture.name, capture.version, capture.folder, attempt, asked_at)
-
-    def _again(self, run: CaptureRun, now: float) -> CaptureRun:
-        name = self._name(run.capture, run.version, run.attempt + 1)
-        return CaptureRun(name, run.capture, run.version, run.folder, run.attempt + 1, now)
-
-    def _name(self, capture: str, version: str, attempt: int) -> str:
+    def _run(self, capture: str, version: str, folder: str, *, attempt: int, asked_at: float) -> CaptureRun:
         key, source = self.record.key, self._source
         what = (source.bucket, source.root.folder, key.job, self.record.generation, capture, version, attempt)
-        return name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
-
-
-def state_of(record: NodeRecord) -> CaptureState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
-    return decode_state(item_name(record), record.codec, record.state, CaptureState) if record.state else CaptureState()
+        # Step Functions takes a name once.
+        name = name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
+        return CaptureRun(name, capture, version, folder, attempt, asked_at)

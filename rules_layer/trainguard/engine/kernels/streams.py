@@ -7,10 +7,10 @@ from functools import cached_property
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
-from trainguard.engine.kernels.session import CaptureSession, CaptureStream, state_of
+from trainguard.engine.kernels.session import CaptureSession, CaptureState, CaptureStream
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
-from trainguard.engine.streams.session import Stream
+from trainguard.engine.streams.session import Stream, state_of
 from trainguard.engine.verdicts.verdict import combine
 from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.verdict import MOST_BYTES
@@ -82,7 +82,7 @@ class KernelFamily(Family):
         return CaptureSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
-        return CaptureStream(record.key.node, state_of(record), plan)
+        return CaptureStream(record.key.node, state_of(record, CaptureState), plan)
 
     def streams_of(
         self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from trainguard.core.errors import (
     ObjectMissingError,
     PortUnavailableError,
@@ -21,7 +23,7 @@ from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.state.codec import CODEC, encode_state
+from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
@@ -49,14 +51,6 @@ class Announced:
 
     key: str
     parsed: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An execution that is to make data for a stream; one of a name starts once."""
-
-    name: str
-    payload: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +141,8 @@ class Session(ABC, Generic[S]):
         """Whether there is something to save although nothing was applied."""
 
     @property
-    def requests(self) -> Sequence[Request]:
-        """Executions that the stream waits for, as the saved item has them: a lost start is repeated."""
+    def requests(self) -> Sequence[tuple[str, Mapping[str, object]]]:
+        """Name and input of executions that the stream waits for, as the item has them: a lost start is repeated."""
         return ()
 
     @abstractmethod
@@ -198,6 +192,14 @@ class Session(ABC, Generic[S]):
 
 def item_name(record: NodeRecord) -> str:
     return f"{record.key.job}/{record.key.node_kind}"
+
+
+State = TypeVar("State", bound=msgspec.Struct)
+
+
+def state_of(record: NodeRecord, kind: type[State]) -> State:
+    """Return the state of an item, empty for a new one; raises StateCodecError."""
+    return decode_state(item_name(record), record.codec, record.state, kind) if record.state else kind()
 
 
 REBUILT = "items_rebuilt"

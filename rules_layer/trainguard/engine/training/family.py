@@ -13,12 +13,12 @@ from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
-from trainguard.engine.streams.session import Session, Stream
+from trainguard.engine.streams.session import Session, Stream, state_of
 from trainguard.engine.training import keys
-from trainguard.engine.training.debug_session import DebugSession, state_of
+from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
+from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
-from trainguard.engine.training.scalar_session import state_of as scalar_state_of
 from trainguard.engine.training.stream import StepsState, StepStream, step_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
@@ -202,9 +202,8 @@ class TrainingFamily(Family):
         return DebugSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        if record.key.stream == keys.SCALARS:
-            return StepStream(record.key.node, scalar_state_of(record), plan)
-        return StepStream(record.key.node, state_of(record), plan)
+        kind = ScalarState if record.key.stream == keys.SCALARS else DebugState
+        return StepStream(record.key.node, state_of(record, kind), plan)
 
     def streams_of(
         self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]

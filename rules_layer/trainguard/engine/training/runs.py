@@ -75,10 +75,6 @@ class FoundCollections:
     collections: Collections
     faults: dict[str, str]
 
-    @property
-    def fault(self) -> str | None:
-        return next(iter(self.faults.values()), None)
-
 
 def run_collections(source: ObjectSource, files: RunObjects) -> FoundCollections:
     """Return the collections of the source's run, of its first 64 workers; held once every worker has a file."""

@@ -225,15 +225,6 @@ MOST_NUMBERS = 8_000_000
 _NUMBER = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class OtherRun:
-    """Files that are of an older run, from step ``until`` on; ``why`` is a sentence."""
-
-    names: frozenset[str]
-    until: int
-    why: str
-
-
 @dataclass(slots=True)
 class RunFinder:
     """Compares the trainers' files of one job; holds what each version records."""
@@ -245,8 +236,11 @@ class RunFinder:
 
     def older(
         self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
-    ) -> Iterator[OtherRun]:
-        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
+    ) -> Iterator[tuple[frozenset[str], int, str]]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once.
+
+        Each has the files' names, from which step on they are not used, and why.
+        """
         version = (file.key.name, file.listed.last_modified)
         if file.is_events or version in self._compared:
             return
@@ -258,7 +252,7 @@ class RunFinder:
             older, newer = _in_age(file, other)
             why = self._apart(newer, older, known)
             if why is not None:
-                yield OtherRun(_of_run(older, newer, listed), *why)
+                yield _of_run(older, newer, listed), *why
             if known[file.key.name].until == 0:
                 return
 

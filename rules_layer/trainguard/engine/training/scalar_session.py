@@ -12,14 +12,13 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, item_name
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, state_of
 from trainguard.engine.training import scalar_files
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepStream, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.state.codec import decode_state
 
 STEP = "step"
 MOST_FILES = 256
@@ -32,7 +31,7 @@ PROGRESS_S = 60.0
 
 class ScalarSession(Session[StepStream[scalar_files.ScalarState]]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        state = state_of(record)
+        state = state_of(record, scalar_files.ScalarState)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
         self._files = scalar_files.ScalarFiles(source)
         self._names = scalar_names(plan)
@@ -149,14 +148,14 @@ class ScalarSession(Session[StepStream[scalar_files.ScalarState]]):
     def _separate_runs(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
         """Leave out the files of older runs; what was read before one of them was found is read again."""
         state = self.stream.state
-        for run in self._runs.older(file, self._listed, state.files):
-            for name in run.names & state.files.keys():
+        for names, until, why in self._runs.older(file, self._listed, state.files):
+            for name in names & state.files.keys():
                 known = state.files[name]
-                known.until = run.until if known.until is None else min(known.until, run.until)
+                known.until = until if known.until is None else min(known.until, until)
             if any(known.taken for known in state.files.values()):
-                state.restart(run.until)
+                state.restart(until)
                 self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
-            yield self._settle(file.listed.key, Counter(), [], run.why)
+            yield self._settle(file.listed.key, Counter(), [], why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
 
     @staticmethod
@@ -243,11 +242,3 @@ def _is_unread(file: scalar_files.ListedFile, known: scalar_files.FileState) -> 
     if known.broken or known.until == 0:
         return False
     return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
-
-
-def state_of(record: NodeRecord) -> scalar_files.ScalarState:
-    return (
-        decode_state(item_name(record), record.codec, record.state, scalar_files.ScalarState)
-        if record.state
-        else scalar_files.ScalarState()
-    )

@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.training.keys import STALLED, TRAINING
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
 from trainguard.pricing.cost import Account
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
@@ -88,7 +88,7 @@ class StepStream(Generic[S]):
         self._rules.raised += raised
         self._rules.due.update(self.state.stored_rules)
 
-    def apply(self, step: StepView, *, again: bool = False) -> list[Fire]:
+    def apply(self, step: "StepView | WatchedStep", *, again: bool = False) -> list[Fire]:
         """Show the rules a complete step, not before the watermark; return its fires, none for one shown ``again``."""
         state = self.state
         alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
@@ -98,7 +98,7 @@ class StepStream(Generic[S]):
         state.step = step.step
 
         def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
-            rule.observe(of_rule, step, parameters)
+            rule.observe(of_rule, cast("StepView", step), parameters)
 
         fires = self._rules.run(
             observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
@@ -162,7 +162,7 @@ class StepStream(Generic[S]):
             return None
         return max(float(parameters.in_force()["threshold"]), RHYTHM * self.state.longest_s)
 
-    def _note_rhythm(self, step: StepView) -> None:
+    def _note_rhythm(self, step: "StepView | WatchedStep") -> None:
         state = self.state
         if not step.timed or state.watermark_s is None:
             return
@@ -170,22 +170,15 @@ class StepStream(Generic[S]):
         if patience_s is None or gap_s <= patience_s or (state.longest_s == 0.0 and gap_s <= INTERRUPTED_S):
             state.longest_s = max(state.longest_s, gap_s)
 
-    def _judge(self, *, closed: bool) -> "_Judge":
+    def _judge(self, *, closed: bool) -> Callable[[AnyStepRule, StepState, RuleParameters], RuleResult]:
+        """Return what judges a rule's state; of a stream that ended without data, every rule is in error."""
         view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
-        return _Judge(view, self.state.no_data if closed else None)
+        no_data = self.state.no_data if closed else None
 
+        def judge(rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
+            return rule.judge(state, view, parameters) if no_data is None else RuleResult(Status.ERROR, no_data)
 
-class _Judge:
-    """Judges a rule's state; of a stream that ended without data, every rule is in error."""
-
-    def __init__(self, view: RunView, no_data: str | None) -> None:
-        self._view = view
-        self._no_data = no_data
-
-    def __call__(self, rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
-        if self._no_data is not None:
-            return RuleResult(Status.ERROR, self._no_data)
-        return rule.judge(state, self._view, parameters)
+        return judge
 
 
 def step_rules(plan: RulePlan) -> list[AnyStepRule]:
@@ -208,34 +201,11 @@ class WatchedStep:
     at: float
     faults: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def step(self) -> int:
-        return self.inner.step
-
-    @property
-    def mode(self) -> Mode:
-        return self.inner.mode
-
-    @property
-    def mode_step(self) -> int:
-        return self.inner.mode_step
-
-    @property
-    def timed(self) -> bool:
-        return self.inner.timed
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.inner.names
-
-    def members(self, collection: str) -> Set[str]:
-        return self.inner.members(collection)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         return self._asked(name, lambda: self.inner.shape(name))
-
-    def has_value(self, name: str) -> bool:
-        return self.inner.has_value(name)
 
     def value(self, name: str) -> Tensor:
         return self._asked(name, lambda: self.inner.value(name))
@@ -253,9 +223,6 @@ class WatchedStep:
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
         return self._asked(name, lambda: self.inner.earlier(name, count))
-
-    def other_run(self, run: str) -> StepView | None:
-        return self.inner.other_run(run)
 
     def _asked(self, name: str, ask: Callable[[], T]) -> T:
         try:
