@@ -48,6 +48,7 @@ class NodeWork:
     close: bool = False
     modified_before: float | None = None
     repeated: bool = False
+    message_ids: Sequence[str] = ()
 
 
 class NodeEvaluator:

@@ -1,7 +1,7 @@
 """A price table rebuilt from the price list, and its changes."""
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.pricing.price_list import ListedPrice, ListedPrices, Offer
@@ -55,14 +55,8 @@ def changes(before: PriceTable, after: PriceTable, listed: Mapping[Offer, Listed
         dearer=[name for name, was, now in pairs if was is not None and now > was],
         cheaper=[name for name, was, now in pairs if was is not None and now < was],
         same=[name for name, was, now in pairs if was == now],
-        kept=list(_kept(after, found)),
+        kept=[name for name, row in after.instances.items() if name not in found and row.per_hour is not None],
     )
-
-
-def _kept(after: PriceTable, found: set[str]) -> Iterator[str]:
-    for name, row in after.instances.items():
-        if name not in found and row.per_hour is not None:
-            yield name
 
 
 def _accelerators(name: str, price: ListedPrice, rows: Mapping[str, InstanceRow]) -> Accelerators | None:

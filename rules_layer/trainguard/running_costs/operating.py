@@ -153,7 +153,8 @@ def estimate(
 
 
 def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
+    per_minute = job.objects / MINUTES_AN_HOUR
+    invocations = MINUTES_AN_HOUR * min(per_minute, max(_WINDOWS_A_MINUTE, per_minute / _OBJECTS_A_BATCH))
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
     evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
     evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
@@ -168,6 +169,9 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     rows = _rows(job) - inapplicable
     row_units = rows * _SHOWS_AN_HOUR * _ROW_UNITS + inapplicable * _ROW_UNITS_WITHOUT_FACTS
     row_units += _REPORT_SHOWS_AN_HOUR * _REPORT_ROW_UNITS
+    framework_units = MINUTES_AN_HOUR * _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
+    state_units = job.nodes * (job.evaluations * node_units(job.gpus) + framework_units)
+    state_units += job.looks * own_units(job.nodes)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         *(_events(job.objects, prices) if job.sends_events else ()),
@@ -183,7 +187,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("Lambda", "GiB-s of reconcile_job", looks, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
-        CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
+        CostLine("DynamoDB", "write units of NodeState", state_units, prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", row_units, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
@@ -217,7 +221,7 @@ def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tupl
 
 
 def _rows(job: Workload) -> int:
-    return len(RULE_NAMES) + job.nodes * _rows_of_a_node(job)
+    return len(RULE_NAMES) + job.nodes * (len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0))
 
 
 def _evaluations(job: Workload) -> float:
@@ -246,20 +250,6 @@ def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
     evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
     keys = job.nodes * job.framework_objects * _MINUTES_LISTED
     return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)
-
-
-def _batches_a_minute(objects: float) -> float:
-    return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
-
-
-def _state_writes(job: Workload) -> float:
-    framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
-    of_nodes = job.evaluations * node_units(job.gpus) + MINUTES_AN_HOUR * framework
-    return job.nodes * of_nodes + job.looks * own_units(job.nodes)
-
-
-def _rows_of_a_node(job: Workload) -> int:
-    return len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0)
 
 
 def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:

@@ -10,7 +10,7 @@ from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobRules, JobState, JobStreams, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import JobState, JobStreams, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -38,11 +38,10 @@ def job_verdicts(
     """Return the job's verdict of every rule, and the job-wide fires; moves the episodes in ``streams.state``."""
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
-    own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
     for family in streams.families.values():
-        judged = family.judge(job, plan, own, look)
-        verdicts.extend(judged.verdicts)
-        fires.extend(judged.fires)
+        of_family, begun = family.judge(job, plan, streams.state, look)
+        verdicts.extend(of_family)
+        fires.extend(begun)
     if job.closing and streams.closed:
         verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}

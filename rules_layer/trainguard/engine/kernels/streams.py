@@ -9,7 +9,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.kernels.session import CaptureSession, CaptureState, CaptureStream
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look
 from trainguard.engine.streams.session import Stream, state_of
 from trainguard.engine.verdicts.verdict import combine
 from trainguard.kernels.captures import keys
@@ -43,9 +43,9 @@ class CaptureStreams(FamilyStreams):
             steps=found.steps,
         )
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         del job, plan, own, look
-        return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
+        return [combine(rule, parts) for rule, parts in self.unit_verdicts().items()], []
 
 
 class KernelFamily(Family):

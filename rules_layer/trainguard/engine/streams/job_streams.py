@@ -55,20 +55,8 @@ UnitVerdicts = dict[str, dict[str, Verdict]]
 Seen = Callable[[StreamKey, Stream, Sequence[Verdict]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyVerdicts:
-    """A family's rules about a job, one verdict a rule, and the job-wide fires."""
-
-    verdicts: Sequence[Verdict]
-    fires: Sequence[Fire]
-
-
-@dataclass(frozen=True, slots=True)
-class JobRules:
-    """The job's own item for rules over the whole job: slots by rule, and how far each was shown."""
-
-    stored_rules: dict[str, StoredRule]
-    watermark_s: Mapping[str, float]
+FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
+"""A family's rules about a job, one verdict a rule, and the job-wide fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +76,7 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: "JobState", look: Look) -> FamilyVerdicts:
         """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
 
     def stale(self, now: float) -> frozenset[StreamKey]:

@@ -11,7 +11,7 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import Session, Stream, state_of
 from trainguard.engine.training import keys
@@ -85,7 +85,7 @@ class TrainingStreams(FamilyStreams):
         stream = self.of_steps.get(key)
         return None if stream is None else stream.state.progress_s
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         by_unit = self._with_data(self.unit_verdicts())
         fires: list[Fire] = []
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
@@ -96,7 +96,7 @@ class TrainingStreams(FamilyStreams):
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
             verdicts = [Verdict(rule.name, waiting, FiringHistory()) for rule in step_rules(plan)]
-        return FamilyVerdicts(verdicts, fires)
+        return verdicts, fires
 
     def _with_data(self, by_unit: UnitVerdicts) -> UnitVerdicts:
         """Leave out the unit that ended without data where another has some; runs are compared by tensors first."""
@@ -115,7 +115,7 @@ class TrainingStreams(FamilyStreams):
         return with_data
 
     def _stall(
-        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobRules, look: Look
+        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobState, look: Look
     ) -> tuple[Verdict, list[Fire]]:
         """Judge by the clock of the look; one without a clock keeps the last one's verdict."""
         runner = RuleRunner([rule], own.stored_rules, plan)
