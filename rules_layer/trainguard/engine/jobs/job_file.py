@@ -74,7 +74,7 @@ def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescript
         raise JobFileError(key, "name", None, "the job's name" if job is None else _name_expected(job))
     file = JobFile(**{name: _field(key, name, value) for name, value in document.items()})
     _check(key, file, job)
-    tags = {f"{NAMESPACE}{name}": _text(value) for name, value in file.settings.items()} | file.tags
+    tags = {f"{NAMESPACE}{name}": str(value) for name, value in file.settings.items()} | file.tags
     return TrainingJobDescription(
         job=job or file.name,
         arn=f"{OUTSIDE_ARN}{job or file.name}",
@@ -124,10 +124,6 @@ def _check(key: str, file: JobFile, job: str | None) -> None:
 
 def _status(file: JobFile) -> JobStatus:
     return JobStatus.UNKNOWN if file.status is None else JobStatus(file.status)
-
-
-def _text(value: str | float | bool) -> str:
-    return value if isinstance(value, str) else str(value)
 
 
 def _epoch(time: datetime | float | None) -> float | None:

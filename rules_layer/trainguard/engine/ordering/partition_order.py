@@ -27,16 +27,9 @@ MOST_PARTITIONS = 1_000
 class Extents:
     """Distances between positions, in the unit of a family's positions: microseconds, or training steps.
 
-    Attributes
-    ----------
-    lateness : int
-        How far the newest position runs ahead of an object that is applied.
-    list_every : int
-        How far the horizon moves from one listing to the next: less than a partition's objects are apart.
-    silent : int
-        A partition this far behind the newest position is silent; an unknown one began no further back.
-    forgotten : int
-        A partition this far behind the newest cursor is forgotten.
+    The newest position runs ``lateness`` ahead of an object that is applied. The horizon moves by ``list_every`` from
+    one listing to the next, less than a partition's objects are apart. A partition is silent when it is ``silent``
+    behind the newest position, and forgotten when it is ``forgotten`` behind the newest cursor.
     """
 
     lateness: int

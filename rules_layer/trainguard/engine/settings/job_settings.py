@@ -95,17 +95,15 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
 
 
-def read_source(text: str) -> str | None:
-    return " ".join(text.split()) if named_source(text) is not None else None
-
-
 SETTING_READERS: Mapping[str, SettingReader] = {
     EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
     STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
     TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
-    SOURCE: SettingReader(read_source, SOURCE_EXPECTED),
+    SOURCE: SettingReader(
+        lambda text: " ".join(text.split()) if named_source(text) is not None else None, SOURCE_EXPECTED
+    ),
     EVALUATION_EVERY: SettingReader(parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
     STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),

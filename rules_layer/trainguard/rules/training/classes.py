@@ -284,7 +284,18 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         if wrong is not None:
             readings.append(Reading(predictions, wrong[0], most, wrong[0] > most, wrong[0] - most, IS_WRONG))
         worst = max(readings, key=rank)
-        return checked(step, [worst], lambda reading: _confusion_facts(reading, right, wrong))
+
+        def facts(reading: Reading) -> list[Fact]:
+            is_other = reading.kind == IS_WRONG and wrong is not None
+            _, samples, label, predicted = wrong if is_other and wrong is not None else right
+            return [
+                measured(OTHER if is_other else RIGHT, reading, "share"),
+                Fact(name="label_class", value=label),
+                Fact(name="predicted_class", value=predicted),
+                Fact(name="predicted_samples", value=samples),
+            ]
+
+        return checked(step, [worst], facts)
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {IS_WRONG: spec.measures[1]}
 
@@ -331,14 +342,3 @@ def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np
         expected = "from 0" if category_no is None else f"from 0 to {category_no - 1}"
         raise TensorUnusableError(tensor, step.step, f"it holds class {found}, expected classes {expected}")
     return classes
-
-
-def _confusion_facts(reading: Reading, right: Cell, wrong: Cell | None) -> list[Fact]:
-    is_other = reading.kind == IS_WRONG and wrong is not None
-    _, samples, label, predicted = wrong if is_other and wrong is not None else right
-    return [
-        measured(OTHER if is_other else RIGHT, reading, "share"),
-        Fact(name="label_class", value=label),
-        Fact(name="predicted_class", value=predicted),
-        Fact(name="predicted_samples", value=samples),
-    ]
