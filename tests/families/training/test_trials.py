@@ -94,7 +94,7 @@ def delivered(trial: str, tags: Mapping[str, str], order: str) -> Network:
 
 def state_in(network: Network, rule: str) -> StepState:
     """Return what a rule remembers, which has no fault."""
-    stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))).stored_rules[f"training/{rule}"]
+    stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING)), DebugState).stored_rules[f"training/{rule}"]
     assert stored.fault is None
     state: StepState = msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
     return state

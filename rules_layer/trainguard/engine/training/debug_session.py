@@ -145,22 +145,17 @@ class DebugSession(Session[StepStream[DebugState]]):
     def _begin(self, *, ended: bool) -> Iterator[Applied]:
         """Find out how many workers write, and the run's collections; yield what is wrong with its files."""
         found, state = run_collections(self._source, self._files), self.stream.state
-        bad = (
-            self._files.prefix,
-            Counter({"bad_objects": len(found.faults)}),
-            [],
-            next(iter(found.faults.values()), None),
-        )
+        fault, tally = next(iter(found.faults.values()), None), Counter({"bad_objects": len(found.faults)})
         for worker in found.workers if found.number is not None else ():
             self._ledger.add_collections(worker, found.number or 1)
         if found.number is None or not (self._ledger.has_begun or ended):
             if ended and found.faults:
-                yield self._settle(*bad)
+                yield self._settle(self._files.prefix, tally, [], fault)
             return
         if state.workers is None:
             state.workers = found.number
             if found.faults:
-                yield self._settle(*bad)
+                yield self._settle(self._files.prefix, tally, [], fault)
         self._opened = open_run(self._source, found.collections, state.history)
 
     def _index_files(self, prefix: str, after: str = "") -> Iterator[RunFile]:

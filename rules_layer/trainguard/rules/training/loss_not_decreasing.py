@@ -148,9 +148,8 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     def check(
         self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
     ) -> Check | None:
-        wanted = parameters.mode or next(
-            (each for each in PREFERRED if each is step.mode or state.losses.get(each)), None
-        )
+        known = (each for each in PREFERRED if each is step.mode or state.losses.get(each))
+        wanted: str | None = parameters.mode or next(known, None)
         readings, held = [], False
         since: dict[str, tuple[int, float, float]] = {}
         for tensor, loss in _losses(state, step, parameters):
