@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
-from trainguard.running_costs.cost_lines import CostLine, total
-from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units, own_bytes, own_units
 from trainguard.running_costs.saved_steps import saved_step_lines
-from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
-from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
+from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
+from trainguard.running_costs.workload import (
+    DEFAULT_MEMORY,
+    MINUTES_AN_HOUR,
+    READ_BYTES,
+    FunctionMemory,
+    Workload,
+    node_bytes,
+    node_units,
+    own_bytes,
+    own_units,
+)
 from trainguard.stack.report.keys import FEWEST_NODES, MOST_KEYS
 
 HOURS_A_MONTH = 730.0
