@@ -17,7 +17,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
 from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place

@@ -13,8 +13,7 @@ from tests.support.small_job import BUCKET, JOB
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.kernels.session import CaptureRun, CaptureSession, CaptureState
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES, CaptureRun, CaptureSession, CaptureState
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.kernels.captures.keys import match_key, verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, encode_verdict

@@ -1,28 +1,36 @@
-"""A job's captures in hand: S3's listing, not a message, decides; one execution at a time is asked for."""
+"""The kernel family, and a job's captures in hand: S3's listing, not a message, decides; one execution at a time."""
 
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
-from trainguard.core.records import NodeRecord
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.units import counted
-from trainguard.engine.family import ObjectSource
+from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, state_of
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, state_of
+from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
+from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
+from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
+from trainguard.ledger.bucket import StepShares
 from trainguard.pricing.cost import Account
+from trainguard.rules.family_rules import KERNELS as RULES
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 
@@ -271,3 +279,80 @@ class CaptureSession(Session[CaptureStream]):
         # Step Functions takes a name once.
         name = name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
         return CaptureRun(name, capture, version, folder, attempt, asked_at)
+
+
+@dataclass(frozen=True)
+class CaptureStreams(FamilyStreams):
+    @cached_property
+    def stream(self) -> CaptureStream | None:
+        return next((each for each in self.streams.values() if isinstance(each, CaptureStream)), None)
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What the newest judged capture says about the job's steps; None where no trace has some."""
+        verdict = None if self.stream is None else self.stream.state.verdict
+        found = None if verdict is None else verdict.shares
+        if found is None or not found.steps:
+            return None
+        return StepShares(
+            compute=found.compute + found.copies,
+            communication=found.communication,
+            peers=found.peers,
+            data=found.loader,
+            host=found.host,
+            other=found.other,
+            steps=found.steps,
+        )
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
+        del job, plan, own, look
+        return [combine(rule, parts) for rule, parts in self.unit_verdicts().items()], []
+
+
+class KernelFamily(Family):
+    """Kernel traces of all ranks in one stream; another function reads them."""
+
+    name = keys.KERNELS
+    title = RULES.title
+    units = "ranks"
+    expected_keys = keys.EXPECTED_KEYS
+    events = ObjectEvents(
+        wildcards=(f"*/{keys.TRACE_FOLDER}/*.sqlite", f"*/{keys.TRACE_FOLDER}/*.sqlite.gz"), ends=keys.TRACE_ENDINGS
+    )
+    object_cap_bytes = MOST_BYTES
+    # The evaluator lists traces, and reads none.
+    reads = ("*/rule-output/TrainGuardReport/kernels/*/verdict.json",)
+    report = "trainguard.report.job.coverage:CAPTURES"
+
+    @property
+    def rules(self) -> Sequence[KernelRule]:
+        return KERNEL_RULES
+
+    @property
+    def written(self) -> Sequence[str]:
+        return keys.TRACE_READS
+
+    def parse_key(self, key: str) -> keys.TraceKey | None:
+        return keys.match_key(key)
+
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.TraceKey | None:
+        root = known(key) if keys.is_trace_name(key) else None
+        return None if root is None else keys.match_below(key, root)
+
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
+        return CaptureSession(record, source, plan)
+
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
+        return CaptureStream(record.key.node, state_of(record, CaptureState), plan)
+
+    def streams_of(
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+    ) -> CaptureStreams:
+        return CaptureStreams(records, streams)
+
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        del stream
+        return [rule.name for rule in KERNEL_RULES]
+
+
+KERNEL_PROFILES = KernelFamily()

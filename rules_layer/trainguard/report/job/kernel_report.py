@@ -1,7 +1,7 @@
 """The kernel part of a report, from the state of the job's captures."""
 
 from trainguard.core.units import counted, listed
-from trainguard.engine.kernels.streams import CaptureStreams
+from trainguard.engine.kernels.session import CaptureStreams
 from trainguard.kernels.captures.keys import DOCUMENT, KERNELS, PAGE
 from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.kernels.rules.registry import SPECS
